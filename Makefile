@@ -1,0 +1,62 @@
+# Copyright The Berth Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOL    := go tool -modfile=hack/tools/go.mod
+
+# Test binaries that link Kubernetes take over a gigabyte each to link: more than two at once swap a small machine.
+TEST_FLAGS ?= -p 2 -timeout 20m
+PKG        ?= ./...
+ARGS       ?=
+FUZZTIME   ?= 20s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what each target does.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/berth.
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/berth ./cmd/berth
+
+.PHONY: up
+up: build ## Start a host and a space on this machine (ARGS="--space demo").
+	bin/berth up $(ARGS)
+
+.PHONY: test
+test: ## Run every test (PKG=./kine for one package, TEST_FLAGS=-race for other flags).
+	@$(TOOL) gotestsum --format pkgname --post-run-command hack/test-summary -- $(TEST_FLAGS) $(PKG)
+
+.PHONY: e2e
+e2e: ## Run the end-to-end tests against the embedded host.
+	@$(TOOL) gotestsum --format testname --post-run-command hack/test-summary -- $(TEST_FLAGS) -count=1 ./e2e/...
+
+.PHONY: bench
+bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
+	go run ./bench $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target of ./translate for FUZZTIME.
+	@for f in $$(go test ./translate -list '^Fuzz' | grep '^Fuzz'); do \
+		go test ./translate -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) || exit 1; done
+
+.PHONY: lint
+lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
+	$(TOOL) golangci-lint run
+	go mod tidy -diff
+	cd hack/tools && go mod tidy -diff
+	hack/check-generated
+	hack/check-vulnerabilities
+
+.PHONY: fmt
+fmt: ## Format the code.
+	$(TOOL) golangci-lint fmt
+
+.PHONY: generate
+generate: ## Write generated files anew.
+	go generate ./...
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf bin
