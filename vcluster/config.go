@@ -1,0 +1,108 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/klog/v2"
+)
+
+const (
+	defaultServiceCIDR = "10.96.0.0/16"
+
+	// minServiceCIDRBits is the least number of host bits of a service range.
+	// Upstream ends the process when a range holds fewer than eight addresses.
+	minServiceCIDRBits = 3
+)
+
+// Config says what one control plane is.
+type Config struct {
+	// Name is the space's name. It names log lines and the store, and is not
+	// shown to tenants.
+	Name string
+	// Dir holds the control plane's state: store.db and pki/. It is created
+	// with mode 0700 if absent.
+	Dir string
+	// Endpoint is the URL under which clients reach the API, such as
+	// https://127.0.0.1:7443/spaces/demo. It goes into kubeconfigs.
+	Endpoint string
+	// ServingCA is the PEM bundle that verifies Endpoint. It goes into
+	// kubeconfigs and into each namespace's ConfigMap kube-root-ca.crt.
+	ServingCA []byte
+	// ServiceCIDR is the range of ClusterIPs. Default 10.96.0.0/16.
+	ServiceCIDR string
+	// KubernetesServiceIP is the ClusterIP of the Service default/kubernetes.
+	// It must be inside ServiceCIDR. Default: the first address of the range.
+	KubernetesServiceIP net.IP
+	// Controllers names the upstream controllers to run, as in
+	// k8s.io/kubernetes/cmd/kube-controller-manager/names. See
+	// [SpaceControllers] and [HostControllers]. None if empty.
+	Controllers []string
+	// Admission lists plugins that join upstream's default chain, in this
+	// order, after upstream's mutating plugins and before ResourceQuota.
+	Admission []Admission
+	// DisableAdmission names upstream plugins to leave out.
+	DisableAdmission []string
+	// Logger is given to whatever logs contextually. Default: klog's own.
+	Logger klog.Logger
+}
+
+// Admission is a plugin of Berth's own.
+type Admission struct {
+	// Name is the plugin's name, in the form upstream's have. It must differ
+	// from all of theirs.
+	Name string
+	// New makes the plugin. It is called once for each start, so a plugin may
+	// keep state of one run. A plugin may implement upstream's initializer
+	// interfaces (WantsExternalKubeInformerFactory and the like).
+	New func() (admission.Interface, error)
+}
+
+// complete checks c and returns it with defaults filled in.
+//
+// Values that upstream would end the process for are refused here.
+func (c Config) complete() (Config, error) {
+	if c.Name == "" {
+		return c, errors.New("name is empty")
+	}
+	if c.Dir == "" {
+		return c, errors.New("dir is empty")
+	}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return c, fmt.Errorf("parse endpoint: %w", err)
+	}
+	if endpoint.Scheme != "https" || endpoint.Host == "" {
+		return c, fmt.Errorf("endpoint %q is not an https URL with a host", c.Endpoint)
+	}
+	if c.ServiceCIDR == "" {
+		c.ServiceCIDR = defaultServiceCIDR
+	}
+	cidr, err := netip.ParsePrefix(c.ServiceCIDR)
+	if err != nil {
+		return c, fmt.Errorf("parse service range: %w", err)
+	}
+	if cidr != cidr.Masked() {
+		return c, fmt.Errorf("service range %s has host bits set, want %s", cidr, cidr.Masked())
+	}
+	if cidr.Addr().BitLen()-cidr.Bits() < minServiceCIDRBits {
+		return c, fmt.Errorf("service range %s is too small: it needs at least %d addresses", cidr, 1<<minServiceCIDRBits)
+	}
+	if c.KubernetesServiceIP != nil {
+		ip, ok := netip.AddrFromSlice(c.KubernetesServiceIP)
+		if !ok || !cidr.Contains(ip.Unmap()) {
+			return c, fmt.Errorf("kubernetes service IP %s is not in the service range %s", c.KubernetesServiceIP, cidr)
+		}
+	}
+	if c.Logger.GetSink() == nil {
+		c.Logger = klog.Background().WithValues("space", c.Name)
+	}
+	return c, nil
+}
