@@ -1,0 +1,85 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+
+	kineserver "github.com/k3s-io/kine/pkg/server"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+const (
+	// pipeBuffer is the memory of a connection, per direction.
+	pipeBuffer = 64 << 10
+	// maxRequest is etcd's own limit of a request (1.5 MiB) and what gRPC adds to it.
+	maxRequest = 2 << 20
+)
+
+// dialer serves the bridge by gRPC over connections in memory. The server starts with the first connection: most of an
+// API server uses Store.Client and never needs it.
+type dialer struct {
+	bridge *kineserver.KVServerBridge
+
+	mu       sync.Mutex
+	closed   bool
+	listener *bufconn.Listener
+	server   *grpc.Server
+	done     sync.WaitGroup
+}
+
+func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
+	l, err := d.start()
+	if err != nil {
+		return nil, err
+	}
+	return l.DialContext(ctx)
+}
+
+func (d *dialer) start() (*bufconn.Listener, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errClosed
+	}
+	if d.server == nil {
+		d.listener = bufconn.Listen(pipeBuffer)
+		d.server = grpc.NewServer(
+			grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.WaitForHandlers(true))
+		d.bridge.Register(d.server)
+		d.done.Go(func() { _ = d.server.Serve(d.listener) }) // ends with Stop; it has no error to tell then
+	}
+	return d.listener, nil
+}
+
+// close ends every connection and waits for the calls on them.
+func (d *dialer) close() {
+	d.mu.Lock()
+	d.closed = true
+	server := d.server
+	d.mu.Unlock()
+	if server != nil {
+		server.Stop()
+	}
+	d.done.Wait()
+}
+
+var errClosed = errors.New("store is closed")
+
+// DialContext connects to the store's etcd server in memory; network and address are ignored. It is for the parts of the
+// upstream API server that insist on dialing etcd themselves: give it as the dialer of a storagebackend.TransportConfig.
+// The connection is served until the Store is closed.
+func (s *Store) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	conn, err := s.dialer.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dial store %s: %w", s.path, err)
+	}
+	return conn, nil
+}
