@@ -1,0 +1,48 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// ConfigMap is v's host object.
+func (s Space) ConfigMap(v *corev1.ConfigMap) *corev1.ConfigMap {
+	c := v.DeepCopy()
+	return &corev1.ConfigMap{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), Data: c.Data, BinaryData: c.BinaryData, Immutable: c.Immutable}
+}
+
+// PushConfigMap copies onto have what the tenant owns of a config map.
+func PushConfigMap(want, have *corev1.ConfigMap) bool {
+	changed := PushMeta(want, have)
+	if !equality.Semantic.DeepEqual(want.Data, have.Data) || !equality.Semantic.DeepEqual(want.BinaryData, have.BinaryData) ||
+		!equality.Semantic.DeepEqual(want.Immutable, have.Immutable) {
+		have.Data, have.BinaryData, have.Immutable, changed = want.Data, want.BinaryData, want.Immutable, true
+	}
+	return changed
+}
+
+// Secret is v's host object. A secret of a service account token becomes an
+// opaque one: on the host, its type would ask for a token of the host's API.
+func (s Space) Secret(v *corev1.Secret) *corev1.Secret {
+	c := v.DeepCopy()
+	host := &corev1.Secret{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), Data: c.Data, Type: c.Type, Immutable: c.Immutable}
+	switch v.Type {
+	case corev1.SecretTypeDockercfg, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeTLS, corev1.SecretTypeBasicAuth, corev1.SecretTypeSSHAuth:
+	default:
+		host.Type = corev1.SecretTypeOpaque
+	}
+	return host
+}
+
+// PushSecret copies onto have what the tenant owns of a secret. The type is
+// immutable, in a space as on the host.
+func PushSecret(want, have *corev1.Secret) bool {
+	changed := PushMeta(want, have)
+	if !equality.Semantic.DeepEqual(want.Data, have.Data) || !equality.Semantic.DeepEqual(want.Immutable, have.Immutable) {
+		have.Data, have.Immutable, changed = want.Data, want.Immutable, true
+	}
+	return changed
+}

@@ -1,0 +1,129 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/fieldpath"
+)
+
+// The downward API of a host pod would tell the host's side of things. Each
+// virtual value is therefore kept in an annotation of the host pod, and every
+// field path is pointed at that annotation: volumes then follow changes just as
+// they do on a plain cluster.
+const (
+	annotationLabels      = Domain + "/labels"
+	annotationAnnotations = Domain + "/annotations"
+	annotationAccount     = Domain + "/service-account"
+	prefixLabel           = "label." + Domain + "/"
+	prefixAnnotation      = "annotation." + Domain + "/"
+	// AnnotationNode is the pod's node as the space knows it; it is set once
+	// the host has scheduled the pod.
+	AnnotationNode = Domain + "/node"
+)
+
+// fieldPath is where a host pod finds what path meant in the space.
+//
+// The host's addresses are hidden (N1), so a pod that asks for its host's gets
+// its own, the only one of the two that it could use.
+func fieldPath(path string) string {
+	annotation := func(key string) string { return "metadata.annotations['" + key + "']" }
+	if base, key, ok := fieldpath.SplitMaybeSubscriptedPath(path); ok {
+		switch base {
+		case "metadata.labels":
+			return annotation(annotationKey(prefixLabel, key))
+		case "metadata.annotations":
+			return annotation(annotationKey(prefixAnnotation, key))
+		}
+	}
+	switch path {
+	case "metadata.name":
+		return annotation(AnnotationName)
+	case "metadata.namespace":
+		return annotation(AnnotationNamespace)
+	case "metadata.uid":
+		return annotation(AnnotationUID)
+	case "metadata.labels":
+		return annotation(annotationLabels)
+	case "metadata.annotations":
+		return annotation(annotationAnnotations)
+	case "spec.nodeName":
+		return annotation(AnnotationNode)
+	case "spec.serviceAccountName":
+		return annotation(annotationAccount)
+	case "status.podIP", "status.podIPs":
+		return path
+	case "status.hostIP":
+		return "status.podIP"
+	case "status.hostIPs":
+		return "status.podIPs"
+	default:
+		return annotation(Domain + "/unknown") // absent, thus empty: nothing of the host's
+	}
+}
+
+// annotationKey folds a label's or annotation's key, which may hold a slash of
+// its own, into the name part of a key in Berth's domain.
+func annotationKey(prefix, key string) string {
+	return prefix + hashed("", LimitLabel, prefix, key)[3:]
+}
+
+// downwardAnnotations are the annotations of the host pod that v's field
+// references are pointed at. Only what is referred to is copied: annotations
+// may be large.
+func downwardAnnotations(v *corev1.Pod) map[string]string {
+	out := map[string]string{}
+	visitFieldRefs(v, func(path string) {
+		if base, key, ok := fieldpath.SplitMaybeSubscriptedPath(path); ok {
+			switch base {
+			case "metadata.labels":
+				out[annotationKey(prefixLabel, key)] = v.Labels[key]
+			case "metadata.annotations":
+				out[annotationKey(prefixAnnotation, key)] = v.Annotations[key]
+			}
+			return
+		}
+		switch path {
+		case "metadata.labels":
+			out[annotationLabels] = fieldpath.FormatMap(v.Labels)
+		case "metadata.annotations":
+			out[annotationAnnotations] = fieldpath.FormatMap(v.Annotations)
+		case "spec.serviceAccountName":
+			out[annotationAccount] = v.Spec.ServiceAccountName
+		}
+	})
+	return out
+}
+
+func visitFieldRefs(v *corev1.Pod, visit func(path string)) {
+	for _, list := range [][]corev1.Container{v.Spec.InitContainers, v.Spec.Containers} {
+		for _, c := range list {
+			for _, env := range c.Env {
+				if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
+					visit(env.ValueFrom.FieldRef.FieldPath)
+				}
+			}
+		}
+	}
+	items := func(items []corev1.DownwardAPIVolumeFile) {
+		for _, item := range items {
+			if item.FieldRef != nil {
+				visit(item.FieldRef.FieldPath)
+			}
+		}
+	}
+	for _, volume := range v.Spec.Volumes {
+		if volume.DownwardAPI != nil {
+			items(volume.DownwardAPI.Items)
+		}
+		if volume.Projected != nil {
+			for _, source := range volume.Projected.Sources {
+				if source.DownwardAPI != nil {
+					items(source.DownwardAPI.Items)
+				}
+			}
+		}
+	}
+}
+

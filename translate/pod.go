@@ -1,0 +1,176 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// Surroundings are the objects of the space that a pod's translation reads
+// besides the pod itself.
+type Surroundings struct {
+	// API is the space's Service default/kubernetes; nil leaves pods without
+	// the environment that points at their API.
+	API *corev1.Service
+	// Services of the pod's namespace, for its service links.
+	Services []*corev1.Service
+	// Namespaces of the space, to resolve namespace selectors.
+	Namespaces []*corev1.Namespace
+}
+
+// Pod is v's host object. v must have passed [CheckPod]: what that refuses is
+// left out here, so that a pod that slipped by is weaker, never stronger.
+//
+// The spec is built field by field, so that a field that Kubernetes adds stays
+// in the space until someone decides about it.
+func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
+	host := &corev1.Pod{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
+	for key, value := range downwardAnnotations(v) {
+		host.Annotations[key] = value
+	}
+	p := &v.Spec
+	host.Spec = corev1.PodSpec{
+		Volumes:                       s.volumes(v),
+		InitContainers:                s.containers(v, p.InitContainers, in),
+		Containers:                    s.containers(v, p.Containers, in),
+		RestartPolicy:                 p.RestartPolicy,
+		TerminationGracePeriodSeconds: p.TerminationGracePeriodSeconds,
+		ActiveDeadlineSeconds:         p.ActiveDeadlineSeconds,
+		AutomountServiceAccountToken:  ptr.To(false),
+		EnableServiceLinks:            ptr.To(false),
+		ShareProcessNamespace:         p.ShareProcessNamespace,
+		SecurityContext:               p.SecurityContext.DeepCopy(),
+		ImagePullSecrets:              s.localReferences(v.Namespace, p.ImagePullSecrets),
+		Hostname:                      hostname(v),
+		Affinity:                      s.affinity(v, in.Namespaces),
+		TopologySpreadConstraints:     s.topologySpread(v),
+		Tolerations:                   tolerations(p.Tolerations),
+		HostAliases:                   p.DeepCopy().HostAliases,
+		OS:                            p.OS.DeepCopy(),
+		HostUsers:                     p.HostUsers,
+		Resources:                     p.Resources.DeepCopy(),
+	}
+	host.Spec.DNSPolicy, host.Spec.DNSConfig = s.dns(v)
+	return host
+}
+
+// PushPod copies onto the host pod have what may still change in the wanted
+// one: the tenant's labels, Berth's annotations, images and the deadline. It
+// reports whether anything differed.
+func PushPod(want, have *corev1.Pod) bool {
+	changed := PushMeta(want, have)
+	push := func(want, have []corev1.Container) {
+		for i := range have {
+			if i < len(want) && have[i].Name == want[i].Name && have[i].Image != want[i].Image {
+				have[i].Image, changed = want[i].Image, true
+			}
+		}
+	}
+	push(want.Spec.InitContainers, have.Spec.InitContainers)
+	push(want.Spec.Containers, have.Spec.Containers)
+	if d := want.Spec.ActiveDeadlineSeconds; d != nil && !ptr.Equal(d, have.Spec.ActiveDeadlineSeconds) {
+		have.Spec.ActiveDeadlineSeconds, changed = d, true
+	}
+	return changed
+}
+
+// Gated reports whether the tenant still holds the pod back from scheduling:
+// until the gates are gone it has no host object.
+func Gated(v *corev1.Pod) bool { return len(v.Spec.SchedulingGates) > 0 }
+
+// hostname is the one that a kubelet would give the pod in a cluster of its
+// own; the host pod's name would show the space's.
+func hostname(v *corev1.Pod) string {
+	if v.Spec.Hostname != "" {
+		return v.Spec.Hostname
+	}
+	name := strings.ReplaceAll(v.Name, ".", "-")
+	if len(name) > LimitLabel {
+		name = name[:LimitLabel]
+	}
+	return strings.TrimRight(name, "-")
+}
+
+// tolerations keeps those of failing nodes, which only shorten or lengthen a
+// pod's stay. Any other would let a tenant onto nodes that were set apart.
+func tolerations(all []corev1.Toleration) []corev1.Toleration {
+	var kept []corev1.Toleration
+	for _, t := range all {
+		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+			kept = append(kept, *t.DeepCopy())
+		}
+	}
+	return kept
+}
+
+func (s Space) dns(v *corev1.Pod) (corev1.DNSPolicy, *corev1.PodDNSConfig) {
+	policy, config := v.Spec.DNSPolicy, v.Spec.DNSConfig.DeepCopy()
+	clusterFirst := policy == "" || policy == corev1.DNSClusterFirst || policy == corev1.DNSClusterFirstWithHostNet
+	if !clusterFirst || len(s.Nameservers) == 0 {
+		return policy, config
+	}
+	domain := s.ClusterDomain
+	if domain == "" {
+		domain = "cluster.local"
+	}
+	if config == nil {
+		config = &corev1.PodDNSConfig{}
+	}
+	config.Nameservers = append(append([]string{}, s.Nameservers...), config.Nameservers...)
+	config.Searches = append([]string{v.Namespace + ".svc." + domain, "svc." + domain, domain}, config.Searches...)
+	for _, o := range config.Options {
+		if o.Name == "ndots" {
+			return corev1.DNSNone, config
+		}
+	}
+	config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: "ndots", Value: ptr.To("5")})
+	return corev1.DNSNone, config
+}
+
+func (s Space) localReferences(namespace string, refs []corev1.LocalObjectReference) []corev1.LocalObjectReference {
+	var out []corev1.LocalObjectReference
+	for _, ref := range refs {
+		if ref.Name != "" {
+			out = append(out, corev1.LocalObjectReference{Name: s.HostName(namespace, ref.Name, LimitSubdomain)})
+		}
+	}
+	return out
+}
+
+// References are the names, in the pod's namespace, of the objects that must
+// be on the host for v to run.
+type References struct {
+	ConfigMaps, Secrets []types.NamespacedName
+}
+
+// PodReferences lists what v refers to, each name once per mention.
+func PodReferences(v *corev1.Pod) References {
+	var refs References
+	configMap := func(name string) {
+		if name != "" {
+			refs.ConfigMaps = append(refs.ConfigMaps, types.NamespacedName{Namespace: v.Namespace, Name: name})
+		}
+	}
+	secret := func(name string) {
+		if name != "" {
+			refs.Secrets = append(refs.Secrets, types.NamespacedName{Namespace: v.Namespace, Name: name})
+		}
+	}
+	for _, ref := range v.Spec.ImagePullSecrets {
+		secret(ref.Name)
+	}
+	for i := range v.Spec.Volumes {
+		visitVolume(&v.Spec.Volumes[i], func(ref *string) { configMap(*ref) }, func(ref *string) { secret(*ref) })
+	}
+	for _, list := range [][]corev1.Container{v.Spec.InitContainers, v.Spec.Containers} {
+		for i := range list {
+			visitEnv(&list[i], func(ref *string) { configMap(*ref) }, func(ref *string) { secret(*ref) })
+		}
+	}
+	return refs
+}

@@ -1,0 +1,125 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// CheckService lists what a tenant may not ask of the host with a service.
+func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if len(spec.ExternalIPs) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("externalIPs"),
+			"a space may not claim addresses of the host's network (CVE-2020-8554); use type LoadBalancer"))
+	}
+	if spec.LoadBalancerClass != nil {
+		errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "load balancers belong to the host; remove the field to use its default"))
+	}
+	return errs
+}
+
+// Service is v's host object. Its selector finds the host pods of v's namespace
+// only, so that the host's own controller keeps the endpoints; a service
+// without one gets the endpoint slices that the tenant wrote.
+//
+// Cluster IPs and node ports are the host's to give: they are asked for by
+// value where v has them, for both sides must show the same.
+func (s Space) Service(v *corev1.Service) *corev1.Service {
+	p := v.Spec.DeepCopy()
+	host := &corev1.Service{
+		ObjectMeta: s.ObjectMeta(v, LimitLabel),
+		Spec: corev1.ServiceSpec{
+			Type:                     p.Type,
+			Ports:                    p.Ports,
+			ClusterIP:                p.ClusterIP,
+			ClusterIPs:               p.ClusterIPs,
+			IPFamilies:               p.IPFamilies,
+			IPFamilyPolicy:           p.IPFamilyPolicy,
+			ExternalName:             p.ExternalName,
+			SessionAffinity:          p.SessionAffinity,
+			SessionAffinityConfig:    p.SessionAffinityConfig,
+			PublishNotReadyAddresses: p.PublishNotReadyAddresses,
+			InternalTrafficPolicy:    p.InternalTrafficPolicy,
+			ExternalTrafficPolicy:    p.ExternalTrafficPolicy,
+			LoadBalancerSourceRanges: p.LoadBalancerSourceRanges,
+			TrafficDistribution:      p.TrafficDistribution,
+		},
+	}
+	if p.AllocateLoadBalancerNodePorts != nil {
+		host.Spec.AllocateLoadBalancerNodePorts = p.AllocateLoadBalancerNodePorts
+	}
+	if len(p.Selector) > 0 && p.Type != corev1.ServiceTypeExternalName {
+		host.Spec.Selector = maps.Clone(p.Selector)
+		host.Spec.Selector[LabelSpace] = s.Name
+		host.Spec.Selector[LabelNamespace] = v.Namespace
+	}
+	return host
+}
+
+// PushService copies onto have what the tenant owns of a service. The host's
+// allocations stay; so do node ports, which ports keep by their number and protocol.
+func PushService(want, have *corev1.Service) bool {
+	changed := PushMeta(want, have)
+	spec := want.Spec.DeepCopy()
+	if spec.Type != corev1.ServiceTypeExternalName && have.Spec.ClusterIP != "" && have.Spec.Type != corev1.ServiceTypeExternalName {
+		spec.ClusterIP, spec.ClusterIPs = have.Spec.ClusterIP, have.Spec.ClusterIPs
+	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies, spec.IPFamilyPolicy = have.Spec.IPFamilies, have.Spec.IPFamilyPolicy
+	}
+	spec.HealthCheckNodePort = have.Spec.HealthCheckNodePort
+	spec.LoadBalancerClass = have.Spec.LoadBalancerClass
+	if !equality.Semantic.DeepEqual(*spec, have.Spec) {
+		have.Spec, changed = *spec, true
+	}
+	return changed
+}
+
+// PullServiceStatus is what the tenant sees of the host service's status: its
+// load balancer's addresses.
+func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
+	return corev1.ServiceStatus{LoadBalancer: *host.Status.LoadBalancer.DeepCopy()}
+}
+
+// HasOwnEndpoints reports whether the tenant writes the service's endpoints,
+// which then go down to the host; otherwise the host's controller makes them.
+func HasOwnEndpoints(v *corev1.Service) bool {
+	return len(v.Spec.Selector) == 0 && v.Spec.Type != corev1.ServiceTypeExternalName
+}
+
+// EndpointSlice is v's host object: the tenant's own addresses, for its own
+// host service, without the node and zone that they may name.
+func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	host := &discoveryv1.EndpointSlice{
+		ObjectMeta:  s.ObjectMeta(v, LimitSubdomain),
+		AddressType: v.AddressType,
+		Ports:       v.DeepCopy().Ports,
+	}
+	service := v.Labels[discoveryv1.LabelServiceName]
+	host.Labels[discoveryv1.LabelServiceName] = s.HostName(v.Namespace, service, LimitLabel)
+	host.Labels[discoveryv1.LabelManagedBy] = "syncer." + Domain
+	for _, e := range v.Endpoints {
+		host.Endpoints = append(host.Endpoints, discoveryv1.Endpoint{
+			Addresses: slices.Clone(e.Addresses), Conditions: *e.Conditions.DeepCopy(), Hostname: e.Hostname,
+		})
+	}
+	return host
+}
+
+// PushEndpointSlice copies onto have what the tenant owns of a slice.
+func PushEndpointSlice(want, have *discoveryv1.EndpointSlice) bool {
+	changed := PushMeta(want, have)
+	if !equality.Semantic.DeepEqual(want.Endpoints, have.Endpoints) || !equality.Semantic.DeepEqual(want.Ports, have.Ports) {
+		have.Endpoints, have.Ports, changed = want.Endpoints, want.Ports, true
+	}
+	return changed
+}

@@ -1,0 +1,177 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// VolumeDriver stands in the space for whatever driver the host's volume has.
+const VolumeDriver = "volumes." + Domain
+
+const (
+	annotationDefaultClass  = "storageclass.kubernetes.io/is-default-class"
+	annotationBindCompleted = "pv.kubernetes.io/bind-completed"
+)
+
+// CheckClaim lists what a tenant may not ask of the host with a volume claim.
+func CheckClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	forbid := func(name string, set bool) {
+		if set {
+			errs = append(errs, field.Forbidden(path.Child(name), "volumes of the host are not chosen from a space; remove the field and name a storage class"))
+		}
+	}
+	forbid("volumeName", spec.VolumeName != "")
+	forbid("selector", spec.Selector != nil)
+	forbid("volumeAttributesClassName", spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "")
+	if ref := spec.DataSourceRef; ref != nil && !isClaim(ref.APIGroup, ref.Kind, ref.Namespace) {
+		errs = append(errs, field.Forbidden(path.Child("dataSourceRef"), "only a PersistentVolumeClaim of the same namespace can be copied"))
+	}
+	return errs
+}
+
+func isClaim(group *string, kind string, namespace *string) bool {
+	return (group == nil || *group == "") && kind == "PersistentVolumeClaim" && (namespace == nil || *namespace == "")
+}
+
+// Claim is v's host object.
+func (s Space) Claim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	p := v.Spec.DeepCopy()
+	host := &corev1.PersistentVolumeClaim{
+		ObjectMeta: s.ObjectMeta(v, LimitSubdomain),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: p.AccessModes, Resources: p.Resources,
+			StorageClassName: p.StorageClassName, VolumeMode: p.VolumeMode,
+		},
+	}
+	if ref := p.DataSourceRef; ref != nil && isClaim(ref.APIGroup, ref.Kind, ref.Namespace) {
+		host.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: ref.Kind, Name: s.HostName(v.Namespace, ref.Name, LimitSubdomain)}
+	}
+	return host
+}
+
+// PushClaim copies onto have what may change of a claim: its size.
+func PushClaim(want, have *corev1.PersistentVolumeClaim) bool {
+	changed := PushMeta(want, have)
+	asked := want.Spec.Resources.Requests[corev1.ResourceStorage]
+	if asked.Cmp(have.Spec.Resources.Requests[corev1.ResourceStorage]) != 0 {
+		have.Spec.Resources.Requests = want.Spec.Resources.Requests
+		changed = true
+	}
+	return changed
+}
+
+// VolumeName is the name in the space of the volume bound to v: the one that a
+// provisioner of the space's own would give it.
+func VolumeName(v *corev1.PersistentVolumeClaim) string { return "pvc-" + string(v.UID) }
+
+// PullClaim is v as bound on the host: the volume's name in the space and the
+// claim's status, without what others wrote into the host's.
+func PullClaim(v, host *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	out := v.DeepCopy()
+	out.Status = corev1.PersistentVolumeClaimStatus{
+		Phase:                     host.Status.Phase,
+		AccessModes:               host.Status.AccessModes,
+		Capacity:                  host.Status.Capacity.DeepCopy(),
+		AllocatedResources:        host.Status.AllocatedResources.DeepCopy(),
+		AllocatedResourceStatuses: host.DeepCopy().Status.AllocatedResourceStatuses,
+	}
+	for _, c := range host.Status.Conditions {
+		c.Message = "" // written by drivers, about the host
+		out.Status.Conditions = append(out.Status.Conditions, c)
+	}
+	if host.Status.Phase == corev1.ClaimBound {
+		out.Spec.VolumeName = VolumeName(v)
+		if out.Annotations[annotationBindCompleted] == "" {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, annotationBindCompleted, "yes")
+		}
+	}
+	return out
+}
+
+// Volume is what the space sees of the host's volume bound to v's host claim:
+// its size and modes. Where and what it really is stays on the host (N1).
+func Volume(v *corev1.PersistentVolumeClaim, host *corev1.PersistentVolume) *corev1.PersistentVolume {
+	p := host.Spec.DeepCopy()
+	class := ""
+	if v.Spec.StorageClassName != nil {
+		class = *v.Spec.StorageClassName
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        VolumeName(v),
+			Labels:      map[string]string{LabelManagedBy: ManagedBy},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": VolumeDriver},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      p.Capacity,
+			AccessModes:                   p.AccessModes,
+			PersistentVolumeReclaimPolicy: p.PersistentVolumeReclaimPolicy,
+			StorageClassName:              class,
+			VolumeMode:                    p.VolumeMode,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: VolumeDriver, VolumeHandle: VolumeName(v)},
+			},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: v.Namespace, Name: v.Name, UID: v.UID,
+			},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	}
+}
+
+// PullVolume copies onto have what the host says of a volume.
+func PullVolume(want, have *corev1.PersistentVolume) bool {
+	spec := want.Spec.DeepCopy()
+	spec.ClaimRef.ResourceVersion = ""
+	if have.Spec.ClaimRef != nil {
+		spec.ClaimRef.ResourceVersion = have.Spec.ClaimRef.ResourceVersion
+	}
+	if equality.Semantic.DeepEqual(*spec, have.Spec) {
+		return false
+	}
+	have.Spec = *spec
+	return true
+}
+
+// StorageClass is what the space sees of a host's class. Parameters, mount
+// options and topologies name the host's secrets and zones, and stay there.
+func StorageClass(host *storagev1.StorageClass) *storagev1.StorageClass {
+	out := &storagev1.StorageClass{
+		ObjectMeta:           metav1.ObjectMeta{Name: host.Name, Labels: map[string]string{LabelManagedBy: ManagedBy}},
+		Provisioner:          VolumeDriver,
+		ReclaimPolicy:        host.ReclaimPolicy,
+		VolumeBindingMode:    host.VolumeBindingMode,
+		AllowVolumeExpansion: host.AllowVolumeExpansion,
+	}
+	if value := host.Annotations[annotationDefaultClass]; value != "" {
+		out.Annotations = map[string]string{annotationDefaultClass: value}
+	}
+	return out
+}
+
+// PullStorageClass copies onto have what the host says of a class, and reports
+// whether it differed, and whether in fields that can only change by recreation.
+func PullStorageClass(want, have *storagev1.StorageClass) (changed, recreate bool) {
+	recreate = want.Provisioner != have.Provisioner || !equality.Semantic.DeepEqual(want.ReclaimPolicy, have.ReclaimPolicy) ||
+		!equality.Semantic.DeepEqual(want.VolumeBindingMode, have.VolumeBindingMode) || len(have.Parameters) > 0
+	if !equality.Semantic.DeepEqual(want.AllowVolumeExpansion, have.AllowVolumeExpansion) {
+		have.AllowVolumeExpansion, changed = want.AllowVolumeExpansion, true
+	}
+	if want.Annotations[annotationDefaultClass] != have.Annotations[annotationDefaultClass] {
+		metav1.SetMetaDataAnnotation(&have.ObjectMeta, annotationDefaultClass, want.Annotations[annotationDefaultClass])
+		changed = true
+	}
+	if have.Labels[LabelManagedBy] != ManagedBy {
+		metav1.SetMetaDataLabel(&have.ObjectMeta, LabelManagedBy, ManagedBy)
+		changed = true
+	}
+	return changed, recreate
+}
