@@ -1,0 +1,84 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/bench/internal/probe"
+)
+
+// childVariable names the task of a child process, one of the keys of tasks. It is unset in the parent.
+const childVariable = "BERTH_BENCH_CHILD"
+
+// childStopTime is how long a child may take to end once it is told to.
+const childStopTime = 30 * time.Second
+
+// settings are the command's flags. A child is given the same.
+type settings struct {
+	Further int
+	probe.Timing
+}
+
+func (s settings) args() []string {
+	return []string{
+		fmt.Sprintf("-further=%d", s.Further),
+		fmt.Sprintf("-settle=%s", s.Settle),
+		fmt.Sprintf("-watch=%s", s.Watch),
+	}
+}
+
+// inChild runs a task in a fresh process and decodes what it printed into result.
+func inChild(ctx context.Context, task string, s settings, result any) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, self, s.args()...)
+	cmd.Env = append(os.Environ(), childVariable+"="+task)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = childStopTime
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("measure %s: %w", task, err)
+	}
+	if err := json.Unmarshal(out, result); err != nil {
+		return fmt.Errorf("read figures of %s: %w", task, err)
+	}
+	return nil
+}
+
+// runChild runs a task in this process and prints its result for the parent.
+func runChild(ctx context.Context, task string, s settings) error {
+	// What the servers log would drown the table; a failure reaches the parent as an error.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	dir, err := os.MkdirTemp("", "berth-bench-")
+	if err != nil {
+		return fmt.Errorf("make a place for data: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	var result any
+	switch task {
+	case stockTask:
+		result, err = measureControlPlanes(ctx, s, dir, startStock)
+	case berthTask:
+		result, err = measureControlPlanes(ctx, s, dir, startBerth)
+	default:
+		err = fmt.Errorf("unknown task %q", task)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(result)
+}

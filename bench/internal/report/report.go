@@ -1,0 +1,92 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report holds the figures of a benchmark run, each beside its peer's, and shows them to people and to programs.
+//
+// The bench command fills a [Report]; nothing here measures anything.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+)
+
+// Measure is one figure of Berth and the same figure of its peer. Less is better in all of them.
+type Measure struct {
+	Berth float64 `json:"berth"`
+	Stock float64 `json:"stock"`
+	Unit  string  `json:"unit"`
+}
+
+// Report is what a run measured, in the order it was added.
+type Report struct {
+	names    []string
+	measures map[string]Measure
+}
+
+// Add appends a measure, or replaces the one of that name.
+func (r *Report) Add(name, unit string, berth, stock float64) {
+	if r.measures == nil {
+		r.measures = map[string]Measure{}
+	}
+	if _, known := r.measures[name]; !known {
+		r.names = append(r.names, name)
+	}
+	r.measures[name] = Measure{Berth: round(berth), Stock: round(stock), Unit: unit}
+}
+
+// WriteTable prints a line a measure, with Berth's share of its peer.
+func (r *Report) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "measure\tberth\tstock\tunit\tberth/stock\t")
+	for _, name := range r.names {
+		m := r.measures[name]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", name, figure(m.Berth), figure(m.Stock), m.Unit, share(m))
+	}
+	return t.Flush()
+}
+
+// WriteJSON writes one object: {"<measure>": {"berth": x, "stock": y, "unit": "…"}}.
+func (r *Report) WriteJSON(w io.Writer) error {
+	measures := r.measures
+	if measures == nil {
+		measures = map[string]Measure{}
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(measures)
+}
+
+// Percentile returns the value that p percent of the values don't exceed, by the nearest-rank method, or NaN of none.
+func Percentile(values []float64, p float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// round keeps what a benchmark on a shared machine can mean: four significant digits.
+func round(x float64) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(x))))
+	return math.Round(x*scale) / scale
+}
+
+func figure(x float64) string {
+	return fmt.Sprintf("%.4g", x)
+}
+
+func share(m Measure) string {
+	if m.Stock == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100*m.Berth/m.Stock)
+}

@@ -1,0 +1,83 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheJSONIsOneObjectOfMeasures(t *testing.T) {
+	var r Report
+	r.Add("rss_further_mib", "MiB", 15.96412, 131.2)
+	r.Add("create_s", "s", 0.4, 2)
+	var out bytes.Buffer
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]any{
+		"rss_further_mib": {"berth": 15.96, "stock": 131.2, "unit": "MiB"},
+		"create_s":        {"berth": 0.4, "stock": 2.0, "unit": "s"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+}
+
+func TestAReportOfNothingIsStillAnObject(t *testing.T) {
+	var r Report
+	var out bytes.Buffer
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != "{}\n" {
+		t.Errorf("JSON = %q, want an empty object", got)
+	}
+}
+
+func TestTheTableKeepsTheOrderAndShowsTheShare(t *testing.T) {
+	var r Report
+	r.Add("create_s", "s", 1, 2)
+	r.Add("create_s", "s", 0.5, 2)
+	r.Add("idle_cpu_cores_further", "cores", 0.001, 0)
+	var out bytes.Buffer
+	if err := r.WriteTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"                 measure  berth  stock   unit  berth/stock\n" +
+		"                create_s    0.5      2      s         25 %\n" +
+		"  idle_cpu_cores_further  0.001      0  cores            -\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestPercentileIsAValueThatWasMeasured(t *testing.T) {
+	ten := []float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
+	for name, c := range map[string]struct {
+		values []float64
+		p      float64
+		want   float64
+	}{
+		"the median of ten is the fifth":         {values: ten, p: 50, want: 5},
+		"the 99th of ten is the largest":         {values: ten, p: 99, want: 10},
+		"the 0th is the smallest":                {values: ten, p: 0, want: 1},
+		"of one value every percentile is it":    {values: []float64{3}, p: 1, want: 3},
+		"the values need not be sorted to start": {values: []float64{5, 1, 3}, p: 50, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Percentile(c.values, c.p); got != c.want {
+				t.Errorf("Percentile(%v, %v) = %v, want %v", c.values, c.p, got, c.want)
+			}
+		})
+	}
+}
