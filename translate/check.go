@@ -128,3 +128,11 @@ func podSecurity(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList 
 	}
 	return errs
 }
+
+// Asked is what the tenant asked of a pod that is in the space already: its
+// spec less what Berth has written into it since.
+func Asked(v *corev1.Pod) corev1.PodSpec {
+	spec := v.Spec
+	spec.NodeName = ""
+	return spec
+}

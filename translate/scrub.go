@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Scrub rewrites a message of the host's about host, so that it speaks of the
@@ -89,4 +90,14 @@ func SchedulingReason(message string) string {
 		return "the pod does not fit now; it is tried again"
 	}
 	return "the pod does not fit now: " + strings.Join(reasons, ", ")
+}
+
+// ScrubNames rewrites a message of the host's about v's host object, so that it
+// names v instead.
+func (s Space) ScrubNames(message string, v metav1.Object) string {
+	return newReplacer([][2]string{
+		{s.HostName(v.GetNamespace(), v.GetName(), LimitSubdomain), v.GetName()},
+		{s.HostName(v.GetNamespace(), v.GetName(), LimitLabel), v.GetName()},
+		{s.HostNamespace(), v.GetNamespace()},
+	}).Replace(message)
 }

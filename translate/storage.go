@@ -37,6 +37,14 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 	return errs
 }
 
+// AskedClaim is what the tenant asked of a claim that is in the space already:
+// its spec less what Berth has written into it since.
+func AskedClaim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
+	spec := v.Spec
+	spec.VolumeName = ""
+	return &spec
+}
+
 func isClaim(group *string, kind string, namespace *string) bool {
 	return (group == nil || *group == "") && kind == "PersistentVolumeClaim" && (namespace == nil || *namespace == "")
 }

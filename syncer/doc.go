@@ -1,0 +1,41 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package syncer keeps one space and its host namespace alike: what a tenant
+// wrote goes down to the host, what the host says of it comes back up. Shards
+// run one [Syncer] a space and one [Host] a process.
+//
+// # The engine's contract
+//
+// A kind is declared in a file of its own (pods.go, services.go, ...) as a
+// [kind]: how a virtual object looks on the host (down), which fields of an
+// existing host object the tenant owns (push), and which of the virtual object
+// the host owns (pull). The engine does the rest, the same for all:
+//
+//   - Work is a key of kind, virtual namespace and name. Events of both sides
+//     lead to the same key; reconciling it is level-triggered and idempotent,
+//     so that a crash at any instruction is mended by the next run (S7).
+//   - A host object is the space's if it bears the space's label and an
+//     identity (translate.IdentityOf), and belongs to the virtual object whose
+//     UID it records. Anything else is foreign: never written, never deleted;
+//     a name that it takes is reported on the virtual object.
+//   - A host object without its virtual object, or with another UID, is
+//     garbage and is deleted, with its UID and version as preconditions, after
+//     the API, not only a cache, confirmed it.
+//   - Fields have one owner. The tenant owns specs and labels: a change made
+//     by hand on the host is undone. The host owns statuses, allocations and
+//     schedules: a change made in the space is undone. Annotations that others
+//     put on host objects stay.
+//   - A host object deleted by hand is made again, unless Kubernetes would not:
+//     a pod that ran is gone, and a bound volume claim is lost.
+//   - Tenant objects get no finalizer of Berth's, host objects no owner
+//     outside of their namespace: garbage is found by label.
+//   - What the host refuses is told on the virtual object, in an event, and
+//     tried again with growing delays.
+//
+// Host objects are written as the space's own service account, which can reach
+// nothing but the space's namespace; they are read from watches that all spaces
+// of a shard share.
+//
+// The package makes no HTTP handlers and no certificates.
+package syncer

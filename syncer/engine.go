@@ -1,0 +1,196 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// reservation is how long a host object that was made ahead of its virtual
+// object (see Services.Reserve) may wait for it.
+const reservation = time.Minute
+
+// kind declares what is special about one kind that is synced down. T is a
+// pointer to its Go type, the same on both sides.
+type kind[T client.Object] struct {
+	*Syncer
+	name    string // plural, as in URLs
+	limit   int    // of names on the host, in bytes
+	fresh   func() T
+	virtual cache.SharedIndexInformer
+
+	// down returns v's wanted host object, or false if it should have none.
+	down func(ctx context.Context, v T) (T, bool, error)
+	// push copies onto have what the tenant owns, and reports a difference.
+	push func(want, have T) bool
+	// pull, if set, writes back to the space what the host owns, and says when
+	// it wants to be called again at the latest (0: on the next change).
+	pull func(ctx context.Context, v, host T) (time.Duration, error)
+	// lost, if set, is called before a missing host object is made, and reports
+	// whether it dealt with v: then none is made.
+	lost func(ctx context.Context, v T) (bool, error)
+	// end, if set, takes over while v is being deleted; exists tells whether
+	// host is there.
+	end func(ctx context.Context, v, host T, exists bool) error
+	// denied, if set, writes to v itself why the host does not take it.
+	denied func(ctx context.Context, v T, r refusal) error
+}
+
+func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	v, exists := k.virtualObject(key)
+	host, hosted := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(key.Namespace, key.Name, k.limit))
+	if hosted {
+		id, ours := translate.IdentityOf(host)
+		hosted = ours && id.Space == k.space.Name
+		if hosted && (!exists || id.UID != "" && id.UID != v.GetUID()) {
+			after, err := k.collect(ctx, key, host)
+			return reconcile.Result{RequeueAfter: after}, err
+		}
+	}
+	if !exists {
+		return reconcile.Result{}, nil
+	}
+	if k.end != nil && v.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, k.end(ctx, v, host, hosted)
+	}
+	want, wanted, err := k.down(ctx, v)
+	if err != nil {
+		return k.settle(ctx, key, v, err)
+	}
+	if !wanted {
+		if hosted {
+			return reconcile.Result{}, k.deleteHost(ctx, host)
+		}
+		return reconcile.Result{}, nil
+	}
+	if !hosted {
+		host, err = k.create(ctx, v, want)
+	} else if have := host.DeepCopyObject().(T); k.push(want, have) {
+		host, err = have, k.writer.Update(ctx, have)
+	}
+	if err != nil {
+		return k.settle(ctx, key, v, err)
+	}
+	k.refusals.Forget(Key{Kind: k.name, NamespacedName: key})
+	if k.pull == nil || any(host) == any(*new(T)) {
+		return reconcile.Result{}, nil
+	}
+	after, err := k.pull(ctx, v, host)
+	return reconcile.Result{RequeueAfter: after}, ignoreGone(err)
+}
+
+// create makes v's host object, unless it turns out that it is there already
+// (the watch may lag) or that v must not have one any more: then host is nil.
+func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
+	if k.lost != nil {
+		if done, err := k.lost(ctx, v); err != nil || done {
+			return host, err
+		}
+	}
+	err = k.writer.Create(ctx, want)
+	if !apierrors.IsAlreadyExists(err) {
+		return want, err
+	}
+	there, err := k.live(ctx, want)
+	if err != nil {
+		return host, err
+	}
+	id, ours := translate.IdentityOf(there)
+	if !ours || id.Space != k.space.Name {
+		return host, fmt.Errorf("%w: the host already has another object under the name that %s would get; ask the platform's admins to remove it", errForeign, v.GetName())
+	}
+	return host, nil // the watch brings it
+}
+
+// settle ends a reconcile that the host, or a rule of the space, did not let
+// pass: refusals are told to the tenant and tried again ever more rarely, until
+// a change of v; other errors are retried as they come.
+func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err error) (reconcile.Result, error) {
+	if err = ignoreGone(err); err == nil {
+		return reconcile.Result{}, nil
+	}
+	r, told := k.explain(v, err)
+	if !told {
+		return reconcile.Result{}, fmt.Errorf("sync %s %s: %w", k.name, key, err)
+	}
+	k.recorder.Event(v, corev1.EventTypeWarning, r.reason, r.message)
+	if k.denied != nil {
+		if err := ignoreGone(k.denied(ctx, v, r)); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return reconcile.Result{RequeueAfter: k.refusals.When(Key{Kind: k.name, NamespacedName: key})}, nil
+}
+
+// collect deletes a host object whose virtual object is gone or is another one.
+func (k *kind[T]) collect(ctx context.Context, key types.NamespacedName, host T) (time.Duration, error) {
+	id, _ := translate.IdentityOf(host)
+	if id.UID == "" {
+		if wait := reservation - k.clock.Since(host.GetCreationTimestamp().Time); wait > 0 {
+			return wait, nil
+		}
+	}
+	current := k.fresh()
+	err := k.virtualAPI.Get(ctx, key, current)
+	if err == nil && (id.UID == "" || current.GetUID() == id.UID) {
+		return time.Second, nil // the space's watch lags
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("look for %s %s in the space: %w", k.name, key, err)
+	}
+	return 0, k.deleteHost(ctx, host)
+}
+
+// deleteHost deletes precisely the object that was looked at.
+func (k *kind[T]) deleteHost(ctx context.Context, host T) error {
+	if host.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	err := k.writer.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID())})
+	return ignoreGone(err)
+}
+
+// live reads a host object past the watch.
+func (k *kind[T]) live(ctx context.Context, like T) (T, error) {
+	host := k.fresh()
+	err := k.writer.Get(ctx, client.ObjectKeyFromObject(like), host)
+	return host, err
+}
+
+func (k *kind[T]) virtualObject(key types.NamespacedName) (v T, exists bool) {
+	item, exists, err := k.virtual.GetIndexer().GetByKey(key.String())
+	if err != nil || !exists {
+		return v, false
+	}
+	v, exists = item.(T)
+	return v, exists
+}
+
+// keyOf is the key that a host object's events lead to; ok is false for one
+// that is not synced.
+func keyOf(name string, host client.Object) (key Key, ok bool) {
+	id, ok := translate.IdentityOf(host)
+	return Key{Kind: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
+}
+
+// ignoreGone drops errors that say that somebody was faster: the object is
+// gone, or has changed and its next event is on its way.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

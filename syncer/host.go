@@ -1,0 +1,179 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// ServiceAccount is the name of the account, in each space's host namespace,
+// that the space's syncer writes as.
+const ServiceAccount = "berth-syncer"
+
+// Host is the shared host cluster as a shard sees it: one set of watches for
+// all its spaces. It is safe for concurrent use once started.
+type Host struct {
+	config  *rest.Config
+	reader  client.Client
+	started context.CancelFunc
+	byLabel informers.SharedInformerFactory
+	whole   informers.SharedInformerFactory
+	fanouts map[string]*fanout
+}
+
+// NewHost prepares the watches on the cluster that config reaches. The account
+// of config reads objects that bear the space label in all namespaces, events,
+// storage classes and volumes, and may impersonate the spaces' accounts.
+func NewHost(config *rest.Config) (*Host, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the host's own priority and fairness decides
+	config.UserAgent = "berth-syncer"
+	reader, err := newClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	h := &Host{
+		config: config,
+		reader: reader,
+		byLabel: informers.NewSharedInformerFactoryWithOptions(clientset, 0,
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = translate.LabelSpace }),
+			informers.WithTransform(trim)),
+		whole:   informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithTransform(trim)),
+		fanouts: map[string]*fanout{},
+	}
+	for name, informer := range map[string]cache.SharedIndexInformer{
+		pods:           h.byLabel.Core().V1().Pods().Informer(),
+		services:       h.byLabel.Core().V1().Services().Informer(),
+		configMaps:     h.byLabel.Core().V1().ConfigMaps().Informer(),
+		secrets:        h.byLabel.Core().V1().Secrets().Informer(),
+		claims:         h.byLabel.Core().V1().PersistentVolumeClaims().Informer(),
+		endpointSlices: h.byLabel.Discovery().V1().EndpointSlices().Informer(),
+		events:         h.whole.Core().V1().Events().Informer(),
+		storageClasses: h.whole.Storage().V1().StorageClasses().Informer(),
+	} {
+		if h.fanouts[name], err = newFanout(informer, spaceOf); err != nil {
+			return nil, fmt.Errorf("watch %s: %w", name, err)
+		}
+	}
+	return h, nil
+}
+
+// Start begins the watches and returns when they have caught up, or with an
+// error when ctx ends before. They go on until Stop.
+func (h *Host) Start(ctx context.Context) error {
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h.started = cancel
+	h.byLabel.Start(run.Done())
+	h.whole.Start(run.Done())
+	for name, f := range h.fanouts {
+		if !cache.WaitForCacheSync(ctx.Done(), f.informer.HasSynced) {
+			h.Stop()
+			return fmt.Errorf("list %s of the host: %w", name, errors.Join(ctx.Err(), errNotSynced))
+		}
+	}
+	return nil
+}
+
+var errNotSynced = errors.New("the host's API did not answer in time")
+
+// Stop ends the watches and waits for them.
+func (h *Host) Stop() {
+	if h.started != nil {
+		h.started()
+	}
+	h.byLabel.Shutdown()
+	h.whole.Shutdown()
+}
+
+// writer is a client that acts as the space's own account.
+func (h *Host) writer(space translate.Space) (client.Client, error) {
+	config := rest.CopyConfig(h.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + space.HostNamespace() + ":" + ServiceAccount,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + space.HostNamespace(), "system:authenticated"},
+	}
+	return newClient(config)
+}
+
+// cached reads a host object from the shared watches; ok is false if it is not there.
+func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok bool) {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	item, exists, err := h.fanouts[kind].informer.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return obj, false
+	}
+	obj, ok = item.(T)
+	return obj, ok
+}
+
+// spaceOf finds the space that a host object concerns, "" if none.
+func spaceOf(obj client.Object) string {
+	switch o := obj.(type) {
+	case *storagev1.StorageClass:
+		return everySpace
+	case *corev1.Event:
+		space, found := strings.CutPrefix(o.Namespace, translate.HostNamespacePrefix)
+		if !found {
+			return ""
+		}
+		return space
+	default:
+		return o.GetLabels()[translate.LabelSpace]
+	}
+}
+
+// trim drops what no reader needs, to save memory: field managers, and the
+// bodies of events outside of the spaces' namespaces.
+func trim(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	if e, ok := obj.(*corev1.Event); ok && spaceOf(e) == "" {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}, nil
+	}
+	return obj, nil
+}
+
+// newClient makes a client without discovery: the kinds that are synced are
+// known, and a space should not wait for what it does not ask.
+func newClient(config *rest.Config) (client.Client, error) {
+	return client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper()})
+}
+
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Event", "ServiceAccount"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
+	for _, kind := range []string{"PersistentVolume", "Namespace"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	m.Add(storagev1.SchemeGroupVersion.WithKind("StorageClass"), meta.RESTScopeRoot)
+	return m
+}

@@ -1,0 +1,169 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
+// them to a (pseudonymous) node, reports their status, and removes them once
+// their containers have stopped.
+func (s *Syncer) syncPods() error {
+	informer := s.informers.Core().V1().Pods().Informer()
+	if err := indexReferences(informer); err != nil {
+		return err
+	}
+	k := &kind[*corev1.Pod]{
+		Syncer: s, name: pods, limit: translate.LimitSubdomain,
+		fresh:   func() *corev1.Pod { return &corev1.Pod{} },
+		virtual: informer,
+		down:    s.podDown,
+		push: func(want, have *corev1.Pod) bool {
+			s.space.TellNode(want, have)
+			return translate.PushPod(want, have)
+		},
+		pull:   s.podPull,
+		denied: s.podDenied,
+	}
+	k.lost = func(ctx context.Context, v *corev1.Pod) (bool, error) { return podLost(ctx, k, v) }
+	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error { return podEnd(ctx, k, v, host, exists) }
+	add(k, enqueueReferences)
+	return nil
+}
+
+func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+	if translate.Gated(v) {
+		return nil, false, nil
+	}
+	if err := forbids(translate.CheckPod(&v.ObjectMeta, ptr.To(translate.Asked(v)))); err != nil {
+		return nil, false, err
+	}
+	in, err := s.surroundings(v.Namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.space.Pod(v, in), true, nil
+}
+
+func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) {
+	lister := s.informers.Core().V1().Services().Lister()
+	in := translate.Surroundings{}
+	var err error
+	if in.Services, err = lister.Services(namespace).List(labels.Everything()); err != nil {
+		return in, err
+	}
+	slices.SortFunc(in.Services, func(a, b *corev1.Service) int { return compareNames(a, b) })
+	if in.Namespaces, err = s.informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
+		return in, err
+	}
+	in.API, err = lister.Services(metav1.NamespaceDefault).Get("kubernetes")
+	return in, client.IgnoreNotFound(err)
+}
+
+// podPull reports what the host pod does: first where it runs, which is a
+// binding, then its status.
+func (s *Syncer) podPull(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+	if host.UID == "" { // just created and not yet read back
+		return 0, nil
+	}
+	refresh, err := s.podTokens(ctx, v, host)
+	if err != nil {
+		return 0, err
+	}
+	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
+		err := s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
+			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.PseudoNode(host.Spec.NodeName)},
+		})
+		return refresh, err // its event brings us back
+	}
+	status := s.space.PullPodStatus(v, host)
+	if !equality.Semantic.DeepEqual(status, v.Status) {
+		out := v.DeepCopy()
+		out.Status = status
+		if err := s.virtualAPI.Status().Update(ctx, out); err != nil {
+			return refresh, err
+		}
+	}
+	if host.DeletionTimestamp != nil {
+		// Evicted, drained or deleted on the host: its controller in the space
+		// learns it now, not when the containers have stopped.
+		grace := ptr.Deref(host.DeletionGracePeriodSeconds, 0)
+		return refresh, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
+	}
+	return refresh, nil
+}
+
+// podLost deals with a pod that has no host pod although it had been given a
+// node: as on a cluster whose node lost it, it is gone, and its controller makes
+// another. A finished pod stays, as it would on a cluster.
+func podLost(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (bool, error) {
+	finished := v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed
+	if finished {
+		return true, nil
+	}
+	if v.Spec.NodeName == "" {
+		return false, nil
+	}
+	_, err := k.live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.limit),
+	}})
+	if !apierrors.IsNotFound(err) {
+		return true, err
+	}
+	return true, ignoreGone(k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0)))
+}
+
+// podEnd takes a pod that is being deleted to its end: the host pod stops with
+// the same grace, and only then the pod is gone from the space.
+func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
+	if !exists {
+		return ignoreGone(k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0)))
+	}
+	grace := ptr.Deref(v.DeletionGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
+		return ignoreGone(k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace)))
+	}
+	status := k.space.PullPodStatus(v, host)
+	if equality.Semantic.DeepEqual(status, v.Status) {
+		return nil
+	}
+	out := v.DeepCopy()
+	out.Status = status
+	return ignoreGone(k.virtualAPI.Status().Update(ctx, out))
+}
+
+// podDenied shows in the pod's conditions why it is not scheduled.
+func (s *Syncer) podDenied(ctx context.Context, v *corev1.Pod, r refusal) error {
+	if v.Spec.NodeName != "" {
+		return nil
+	}
+	want := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: r.reason, Message: r.message}
+	out := v.DeepCopy()
+	i := slices.IndexFunc(out.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == want.Type })
+	if i < 0 {
+		out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{})
+		i = len(out.Status.Conditions) - 1
+	}
+	have := &out.Status.Conditions[i]
+	if have.Status == want.Status && have.Reason == want.Reason {
+		return nil // used amounts in the message change with every try
+	}
+	want.LastTransitionTime = metav1.NewTime(s.clock.Now())
+	*have = want
+	return s.virtualAPI.Status().Update(ctx, out)
+}

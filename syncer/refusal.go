@@ -1,0 +1,62 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Reasons of the events that tell a tenant why an object is not on the host.
+const (
+	ReasonQuota   = "HostQuotaExceeded"
+	ReasonRefused = "HostRefused"
+	ReasonForbids = "SpaceForbids"
+	ReasonTaken   = "HostNameTaken"
+)
+
+// errForeign says that a host name is taken by an object that is not ours.
+var errForeign = errors.New("host name taken")
+
+// forbidden is what the space's own rules say against an object. Admission in
+// the space says it first; here it is the second wall.
+type forbidden struct{ error }
+
+func forbids(errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return forbidden{errs.ToAggregate()}
+}
+
+// refusal is an answer of the host's in words for the tenant.
+type refusal struct{ reason, message string }
+
+// explain turns an error of the host's API into a refusal; told is false for
+// errors that are not about the object (the host is down, the watch lags).
+func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
+	message := err.Error()
+	switch {
+	case errors.As(err, &forbidden{}):
+		return refusal{ReasonForbids, message}, true
+	case errors.Is(err, errForeign):
+		return refusal{ReasonTaken, message}, true
+	case apierrors.IsForbidden(err) && strings.Contains(message, "exceeded quota"):
+		r.reason = ReasonQuota
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		r.reason = ReasonRefused
+	default:
+		return refusal{}, false
+	}
+	// `pods "demo--default--web" is forbidden: exceeded quota: ...`
+	if _, after, found := strings.Cut(message, " is forbidden: "); found {
+		message = after
+	}
+	r.message = s.space.ScrubNames(message, v)
+	return r, true
+}

@@ -1,0 +1,106 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+func (s *Syncer) syncServices() error {
+	slices := s.informers.Discovery().V1().EndpointSlices()
+	add(&kind[*corev1.Service]{
+		Syncer: s, name: services, limit: translate.LimitLabel,
+		fresh:   func() *corev1.Service { return &corev1.Service{} },
+		virtual: s.informers.Core().V1().Services().Informer(),
+		down: func(_ context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
+			return s.space.Service(v), true, forbids(translate.CheckService(&v.Spec))
+		},
+		push: translate.PushService,
+		pull: s.servicePull,
+	}, func(v *corev1.Service, enqueue func(Key)) {
+		// Whose endpoints these are depends on the service's selector.
+		found, err := slices.Lister().EndpointSlices(v.Namespace).List(labels.Set{discoveryv1.LabelServiceName: v.Name}.AsSelector())
+		if err != nil {
+			return
+		}
+		for _, slice := range found {
+			enqueue(Key{Kind: endpointSlices, NamespacedName: client.ObjectKeyFromObject(slice)})
+		}
+	})
+	return nil
+}
+
+func (s *Syncer) servicePull(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
+	status := translate.PullServiceStatus(host)
+	if equality.Semantic.DeepEqual(status.LoadBalancer, v.Status.LoadBalancer) {
+		return 0, nil
+	}
+	out := v.DeepCopy()
+	out.Status.LoadBalancer = status.LoadBalancer
+	return 0, s.virtualAPI.Status().Update(ctx, out)
+}
+
+// syncEndpointSlices takes down the endpoints of services without a selector;
+// all others are made on the host, by its own controller.
+func (s *Syncer) syncEndpointSlices() error {
+	lister := s.informers.Core().V1().Services().Lister()
+	add(&kind[*discoveryv1.EndpointSlice]{
+		Syncer: s, name: endpointSlices, limit: translate.LimitSubdomain,
+		fresh:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
+		virtual: s.informers.Discovery().V1().EndpointSlices().Informer(),
+		down: func(_ context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
+			service, err := lister.Services(v.Namespace).Get(v.Labels[discoveryv1.LabelServiceName])
+			if err != nil {
+				return nil, false, client.IgnoreNotFound(err)
+			}
+			return s.space.EndpointSlice(v), translate.HasOwnEndpoints(service), nil
+		},
+		push: translate.PushEndpointSlice,
+	}, nil)
+	return nil
+}
+
+// ReserveService makes the host object of a service that the space is about to
+// take in, and returns it: its cluster IPs and node ports are the host's to
+// give, and a service shows them from its first moment on. Should the space not
+// take the service in after all, the reservation is collected after a minute.
+//
+// It returns nil if the space already has such a service.
+func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+	writer, err := h.writer(space)
+	if err != nil {
+		return nil, err
+	}
+	want := space.Service(v)
+	have := &corev1.Service{}
+	err = writer.Get(ctx, client.ObjectKeyFromObject(want), have)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reserve an address on the host: %w", err)
+	case err != nil:
+		err = writer.Create(ctx, want)
+		return want, err
+	}
+	id, ours := translate.IdentityOf(have)
+	if !ours || id.Space != space.Name {
+		return nil, fmt.Errorf("%w: ask the platform's admins to remove it", errForeign)
+	}
+	if id.UID != v.UID {
+		return nil, nil
+	}
+	if translate.PushService(want, have) {
+		err = writer.Update(ctx, have)
+	}
+	return have, err
+}

@@ -1,0 +1,180 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// syncClaims takes volume claims down, where the host provisions and binds, and
+// brings the bound volume up.
+func (s *Syncer) syncClaims() error {
+	k := &kind[*corev1.PersistentVolumeClaim]{
+		Syncer: s, name: claims, limit: translate.LimitSubdomain,
+		fresh:   func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
+		virtual: s.informers.Core().V1().PersistentVolumeClaims().Informer(),
+		down: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
+			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v)))
+		},
+		push: translate.PushClaim,
+		pull: s.claimPull,
+	}
+	k.lost = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) { return claimLost(ctx, k, v) }
+	add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
+		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
+	})
+	return nil
+}
+
+func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
+	want := translate.PullClaim(v, host)
+	if want.Spec.VolumeName != "" {
+		if err := s.ensureVolume(ctx, v, host.Spec.VolumeName); err != nil {
+			return 0, err
+		}
+	}
+	if want.Spec.VolumeName != v.Spec.VolumeName || !equality.Semantic.DeepEqual(want.Annotations, v.Annotations) {
+		return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
+	}
+	if equality.Semantic.DeepEqual(want.Status, v.Status) {
+		return 0, nil
+	}
+	return 0, s.virtualAPI.Status().Update(ctx, want)
+}
+
+// claimLost marks a bound claim whose host claim is gone: its data is, too, and
+// an empty volume in its place would hide that. A new claim is made only for
+// one that never had a volume.
+func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *corev1.PersistentVolumeClaim) (bool, error) {
+	if v.Spec.VolumeName == "" {
+		return false, nil
+	}
+	_, err := k.live(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.limit),
+	}})
+	if !apierrors.IsNotFound(err) {
+		return true, err
+	}
+	if v.Status.Phase == corev1.ClaimLost {
+		return true, nil
+	}
+	k.recorder.Event(v, corev1.EventTypeWarning, "ClaimLost", "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
+	out := v.DeepCopy()
+	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
+	return true, ignoreGone(k.virtualAPI.Status().Update(ctx, out))
+}
+
+// ensureVolume makes or mends the space's volume that stands for the host's.
+func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
+	host := &corev1.PersistentVolume{}
+	if err := s.host.reader.Get(ctx, types.NamespacedName{Name: hostVolume}, host); err != nil {
+		return fmt.Errorf("read the volume of claim %s/%s: %w", v.Namespace, v.Name, err)
+	}
+	if ref := host.Spec.ClaimRef; ref == nil || ref.Namespace != s.space.HostNamespace() {
+		return nil // not (or no longer) bound to this space
+	}
+	want := translate.Volume(v, host)
+	have, err := s.informers.Core().V1().PersistentVolumes().Lister().Get(want.Name)
+	if apierrors.IsNotFound(err) {
+		if err := s.virtualAPI.Create(ctx, want.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return nil // its event brings us back
+	}
+	if err != nil {
+		return err
+	}
+	have = have.DeepCopy()
+	if translate.PullVolume(want, have) {
+		return s.virtualAPI.Update(ctx, have)
+	}
+	if have.Status.Phase != corev1.VolumeBound {
+		have.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}
+		return s.virtualAPI.Status().Update(ctx, have)
+	}
+	return nil
+}
+
+// syncVolumes ends the space's volumes with their claims.
+func (s *Syncer) syncVolumes() error {
+	informer := s.informers.Core().V1().PersistentVolumes()
+	s.kinds[volumes] = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+		v, err := informer.Lister().Get(key.Name)
+		if err != nil || v.Labels[translate.LabelManagedBy] != translate.ManagedBy || v.Spec.ClaimRef == nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		ref := v.Spec.ClaimRef
+		claim := &corev1.PersistentVolumeClaim{}
+		err = s.virtualAPI.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, claim)
+		if client.IgnoreNotFound(err) != nil || err == nil && claim.UID == ref.UID {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		// Protection lets go of a volume that is not bound any more.
+		if v.Status.Phase != corev1.VolumeReleased {
+			out := v.DeepCopy()
+			out.Status.Phase = corev1.VolumeReleased
+			return reconcile.Result{}, ignoreGone(s.virtualAPI.Status().Update(ctx, out))
+		}
+		return reconcile.Result{}, ignoreGone(s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+	}
+	s.fromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
+		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+		if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef != nil {
+			enqueue(Key{Kind: claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
+		}
+	})
+	return nil
+}
+
+// syncStorageClasses shows the host's classes in the space. A class of that
+// name that the tenant made gives way: claims mean the host's.
+func (s *Syncer) syncStorageClasses() error {
+	informer := s.informers.Storage().V1().StorageClasses()
+	s.kinds[storageClasses] = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+		host, hosted := cached[*storagev1.StorageClass](s.host, storageClasses, "", key.Name)
+		v, err := informer.Lister().Get(key.Name)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return reconcile.Result{}, err
+		case !hosted && err == nil && v.Labels[translate.LabelManagedBy] == translate.ManagedBy:
+			return reconcile.Result{}, ignoreGone(s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+		case !hosted:
+			return reconcile.Result{}, nil
+		case err != nil:
+			err := s.virtualAPI.Create(ctx, translate.StorageClass(host))
+			if apierrors.IsAlreadyExists(err) {
+				err = nil // the watch brings it
+			}
+			return reconcile.Result{}, err
+		}
+		have := v.DeepCopy()
+		changed, recreate := translate.PullStorageClass(translate.StorageClass(host), have)
+		if recreate {
+			return reconcile.Result{}, ignoreGone(s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+		}
+		if changed {
+			return reconcile.Result{}, ignoreGone(s.virtualAPI.Update(ctx, have))
+		}
+		return reconcile.Result{}, nil
+	}
+	byName := func(obj client.Object, enqueue func(Key)) {
+		enqueue(Key{Kind: storageClasses, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+	}
+	s.fromSpace(informer.Informer(), byName)
+	s.fromHost(storageClasses, byName)
+	return nil
+}

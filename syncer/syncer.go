@@ -1,0 +1,224 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// Names of the synced kinds: their plurals, as in URLs.
+const (
+	pods           = "pods"
+	services       = "services"
+	configMaps     = "configmaps"
+	secrets        = "secrets"
+	claims         = "persistentvolumeclaims"
+	volumes        = "persistentvolumes"
+	endpointSlices = "endpointslices"
+	storageClasses = "storageclasses"
+	events         = "events"
+)
+
+const (
+	workers    = 12 // reconciles of one space under way at once
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Key is one unit of work: the kind's plural, and the virtual object's
+// namespace and name. For events it is the host event's.
+type Key struct {
+	Kind string
+	types.NamespacedName
+}
+
+// Config says which space to sync.
+type Config struct {
+	Space translate.Space
+	Host  *Host
+	// Virtual reaches the space's API with all rights.
+	Virtual *rest.Config
+	// Informers of the space, shared with its controllers.
+	Informers informers.SharedInformerFactory
+	Logger    logr.Logger
+	Clock     clock.PassiveClock // the wall clock if nil
+}
+
+// Syncer syncs one space with its host namespace.
+type Syncer struct {
+	space      translate.Space
+	host       *Host
+	writer     client.Client // the host, as the space's account
+	virtualAPI client.Client
+	clientset  kubernetes.Interface // the space
+	informers  informers.SharedInformerFactory
+	recorder   record.EventRecorder
+	clock      clock.PassiveClock
+	refusals   workqueue.TypedRateLimiter[Key]
+	logger     logr.Logger
+
+	kinds map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error)
+	// sources feed the queue: each adds its event handlers and says how to remove them.
+	sources []func(enqueue func(Key)) (remove func(), err error)
+	synced  []cache.InformerSynced
+}
+
+// New prepares the syncer of a space; Run runs it.
+func New(c Config) (*Syncer, error) {
+	virtual := rest.CopyConfig(c.Virtual)
+	virtual.UserAgent = "berth-syncer"
+	s := &Syncer{
+		space: c.Space, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
+		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](time.Second, lastRetry),
+		kinds:    map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error){},
+	}
+	if s.clock == nil {
+		s.clock = clock.RealClock{}
+	}
+	var err error
+	if s.writer, err = c.Host.writer(c.Space); err != nil {
+		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
+	}
+	if s.virtualAPI, err = newClient(virtual); err != nil {
+		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
+	}
+	if s.clientset, err = kubernetes.NewForConfig(virtual); err != nil {
+		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
+	}
+	for _, declare := range []func() error{
+		s.syncPods, s.syncServices, s.syncEndpointSlices, s.syncConfigMaps, s.syncSecrets,
+		s.syncClaims, s.syncVolumes, s.syncStorageClasses, s.syncEvents,
+	} {
+		if err := declare(); err != nil {
+			return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
+		}
+	}
+	return s, nil
+}
+
+// Run syncs until ctx ends, and returns when all its work has stopped. It may
+// be called once.
+func (s *Syncer) Run(ctx context.Context) error {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	defer broadcaster.Shutdown()
+	watch := broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.clientset.CoreV1().Events("")})
+	defer watch.Stop()
+	s.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "berth"})
+
+	s.informers.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
+		return nil // ctx ended
+	}
+	c, err := controller.NewTypedUnmanaged("syncer", controller.TypedOptions[Key]{
+		SkipNameValidation:      ptr.To(true), // one a space, many a process
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		LogConstructor:          s.log,
+		Reconciler: reconcile.TypedFunc[Key](func(ctx context.Context, key Key) (reconcile.Result, error) {
+			return s.kinds[key.Kind](ctx, key.NamespacedName)
+		}),
+	})
+	if err != nil {
+		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
+	}
+	var remove []func()
+	defer func() {
+		for _, f := range remove {
+			f()
+		}
+	}()
+	feed := source.TypedFunc[Key](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Key]) error {
+		for _, add := range s.sources {
+			f, err := add(queue.Add)
+			if err != nil {
+				return err
+			}
+			remove = append(remove, f)
+		}
+		return nil
+	})
+	if err := c.Watch(feed); err != nil {
+		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
+	}
+	if err := c.Start(ctx); err != nil {
+		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
+	}
+	return nil
+}
+
+func (s *Syncer) log(key *Key) logr.Logger {
+	if key == nil {
+		return s.logger
+	}
+	return s.logger.WithValues("kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
+}
+
+// add declares a kind that is synced down: its work and both sides' events.
+// also, if set, is told each virtual object that came, changed or went.
+func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
+	s := k.Syncer
+	s.kinds[k.name] = k.reconcile
+	s.fromSpace(k.virtual, func(obj client.Object, enqueue func(Key)) {
+		enqueue(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
+		if v, ok := obj.(T); ok && also != nil {
+			also(v, enqueue)
+		}
+	})
+	s.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
+		if key, ok := keyOf(k.name, obj); ok {
+			enqueue(key)
+		}
+	})
+}
+
+// fromSpace feeds the queue from an informer of the space.
+func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
+	s.synced = append(s.synced, informer.HasSynced)
+	s.sources = append(s.sources, func(enqueue func(Key)) (func(), error) {
+		receive := func(obj any) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			if o, ok := obj.(client.Object); ok {
+				lead(o, enqueue)
+			}
+		}
+		handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: receive, UpdateFunc: func(_, obj any) { receive(obj) }, DeleteFunc: receive,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("watch the space: %w", err)
+		}
+		return func() { _ = informer.RemoveEventHandler(handle) }, nil
+	})
+}
+
+// fromHost feeds the queue from the shared watch of a kind on the host.
+func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
+	s.sources = append(s.sources, func(enqueue func(Key)) (func(), error) {
+		return s.host.fanouts[kind].subscribe(s.space.Name, func(obj client.Object) { lead(obj, enqueue) })
+	})
+}

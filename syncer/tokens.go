@@ -1,0 +1,87 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// annotationRefresh on a token secret is when its tokens are replaced: an
+// instant in RFC 3339, before the first of them expires.
+const annotationRefresh = translate.Domain + "/refresh-at"
+
+// podTokens keeps the secret with the service account tokens that v's volumes
+// project. The tokens are of the space's API, bound to v, and short-lived. It
+// returns when they must be replaced. The host deletes the secret with the pod.
+func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+	requests := translate.TokenRequests(v)
+	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
+		return 0, nil
+	}
+	name := s.space.TokenSecretName(v.Namespace, v.Name)
+	have, exists := cached[*corev1.Secret](s.host, secrets, s.space.HostNamespace(), name)
+	if exists && metav1.IsControlledBy(have, host) {
+		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRefresh]); err == nil {
+			if left := at.Sub(s.clock.Now()); left > 0 {
+				return left, nil
+			}
+		}
+	}
+	data, refresh, err := s.requestTokens(ctx, v, requests)
+	if err != nil {
+		return 0, err
+	}
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: s.space.HostNamespace(),
+			Labels: map[string]string{
+				translate.LabelSpace: s.space.Name, translate.LabelNamespace: v.Namespace, translate.LabelManagedBy: translate.ManagedBy,
+			},
+			Annotations:     map[string]string{annotationRefresh: s.clock.Now().Add(refresh).UTC().Format(time.RFC3339)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(host, corev1.SchemeGroupVersion.WithKind("Pod"))},
+		},
+		Data: data,
+	}
+	if !exists {
+		err = s.writer.Create(ctx, want)
+		if !apierrors.IsAlreadyExists(err) {
+			return refresh, err
+		}
+	}
+	// The name is never a tenant's, so that what is there is an older one of ours.
+	return refresh, s.writer.Update(ctx, want)
+}
+
+func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []translate.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
+	data = map[string][]byte{}
+	account := v.Spec.ServiceAccountName
+	for _, r := range requests {
+		ask := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: r.ExpirationSeconds,
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: v.Name, UID: v.UID},
+		}}
+		if r.Audience != "" {
+			ask.Spec.Audiences = []string{r.Audience}
+		}
+		got, err := s.clientset.CoreV1().ServiceAccounts(v.Namespace).CreateToken(ctx, account, ask, metav1.CreateOptions{})
+		if err != nil {
+			return nil, 0, fmt.Errorf("request a token of service account %s/%s: %w", v.Namespace, account, err)
+		}
+		data[r.Key] = []byte(got.Status.Token)
+		// As a kubelet does: at four fifths of the life.
+		if life := got.Status.ExpirationTimestamp.Sub(s.clock.Now()) * 4 / 5; refresh == 0 || life < refresh {
+			refresh = life
+		}
+	}
+	return data, max(refresh, time.Minute), nil
+}
