@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,20 +39,31 @@ func (s settings) args() []string {
 	}
 }
 
-// inChild runs a task in a fresh process and decodes what it printed into result.
+// inChild runs a task in a fresh process, in an empty working directory, and decodes what it printed into result.
 func inChild(ctx context.Context, task string, s settings, result any) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	// Made here and not by the child, because upstream ends the process when a server is stopped in mid-start.
+	dir, err := os.MkdirTemp("", "berth-bench-")
+	if err != nil {
+		return fmt.Errorf("make a place for data: %w", err)
+	}
+	defer os.RemoveAll(dir)
 	cmd := exec.CommandContext(ctx, self, s.args()...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), childVariable+"="+task)
-	cmd.Stderr = os.Stderr
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = childStopTime
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return fmt.Errorf("measure %s: %w", task, context.Cause(ctx))
+	}
 	if err != nil {
-		return fmt.Errorf("measure %s: %w", task, err)
+		return fmt.Errorf("measure %s: %w: %s", task, err, bytes.TrimSpace(complaint.Bytes()))
 	}
 	if err := json.Unmarshal(out, result); err != nil {
 		return fmt.Errorf("read figures of %s: %w", task, err)
@@ -59,15 +71,14 @@ func inChild(ctx context.Context, task string, s settings, result any) error {
 	return nil
 }
 
-// runChild runs a task in this process and prints its result for the parent.
+// runChild runs a task in this process and prints its result for the parent. State goes below the working directory.
 func runChild(ctx context.Context, task string, s settings) error {
 	// What the servers log would drown the table; a failure reaches the parent as an error.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	dir, err := os.MkdirTemp("", "berth-bench-")
+	dir, err := os.Getwd()
 	if err != nil {
-		return fmt.Errorf("make a place for data: %w", err)
+		return fmt.Errorf("find the place for data: %w", err)
 	}
-	defer os.RemoveAll(dir)
 	var result any
 	switch task {
 	case stockTask:
