@@ -11,6 +11,7 @@ import (
 	"net/url"
 
 	"k8s.io/apiserver/pkg/admission"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 )
 
@@ -81,6 +82,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if endpoint.Scheme != "https" || endpoint.Host == "" {
 		return c, fmt.Errorf("endpoint %q is not an https URL with a host", c.Endpoint)
+	}
+	if _, err := certutil.ParseCertsPEM(c.ServingCA); err != nil {
+		return c, fmt.Errorf("parse serving CA: %w", err)
 	}
 	if c.ServiceCIDR == "" {
 		c.ServiceCIDR = defaultServiceCIDR

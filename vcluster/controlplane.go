@@ -5,17 +5,51 @@ package vcluster
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
+
+// readyPoll is how often a starting API server is asked whether it is ready.
+const readyPoll = 20 * time.Millisecond
 
 // ControlPlane is a running control plane. Its methods may be called
 // concurrently.
-type ControlPlane struct{}
+type ControlPlane struct {
+	config      Config
+	credentials credentials
+	loopback    *loopback
+	client      *rest.Config
+	gate        *gate
+
+	// stopping ends what Berth itself runs in the background.
+	stopping   context.Context
+	stop       context.CancelFunc
+	background sync.WaitGroup
+
+	// Of these, the ones that were started are not nil.
+	store       *sharedStore
+	chain       *chain
+	hooks       *hooks
+	run         *serverRun
+	controllers *controllers
+
+	stopOnce sync.Once
+	done     chan struct{}
+	err      error // of a control plane that ended by itself
+	stopErr  error
+}
 
 // Start starts a control plane and returns when its /readyz is ok and its
 // controllers run. ctx bounds the starting only. On error everything that was
@@ -25,38 +59,128 @@ func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
-	return nil, errors.New("not built")
+	if err := processWide(); err != nil {
+		return nil, fmt.Errorf("start control plane %s: %w", c.Name, err)
+	}
+	p := &ControlPlane{config: c, gate: newGate(), loopback: &loopback{}, done: make(chan struct{})}
+	p.stopping, p.stop = context.WithCancel(klog.NewContext(context.Background(), c.Logger))
+	if err := p.start(ctx); err != nil {
+		p.shutdown()
+		<-p.done
+		return nil, fmt.Errorf("start control plane %s: %w", c.Name, err)
+	}
+	return p, nil
+}
+
+func (p *ControlPlane) start(ctx context.Context) (err error) {
+	if p.credentials, err = openCredentials(p.config); err != nil {
+		return err
+	}
+	store, err := kine.Open(ctx, kine.Options{Path: filepath.Join(p.config.Dir, "store.db"), Name: p.config.Name})
+	if err != nil {
+		return err
+	}
+	p.store = newSharedStore(store)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	p.client = loopbackConfig(p.loopback, rand.Text())
+	o, err := newOptions(ctx, p.config, p.credentials, p.store)
+	if err != nil {
+		return err
+	}
+	bootstrap := newBootstrapper(p.config.Logger)
+	p.hooks = newHooks(p.stopping, bootstrap)
+	if p.chain, err = newChain(p.stopping, p.config, o, p.client, p.store, p.gate, p.hooks); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.run, err = runServer(p.chain.server); err != nil {
+		return err
+	}
+	p.gate.next = p.chain.server.GenericAPIServer.Handler
+	p.loopback.bind(p.gate)
+	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
+	if err := p.waitReady(ctx); err != nil {
+		return err
+	}
+	if p.controllers, err = startControllers(p.config, p.credentials, p.client, p.chain.informers); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.watchServer()
+	return nil
+}
+
+// waitReady returns when /readyz is ok.
+func (p *ControlPlane) waitReady(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(p.client)
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.run.done:
+			return false, fmt.Errorf("the API server ended: %w", p.run.err)
+		default:
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopbackHost+"/readyz", nil)
+		if err != nil {
+			return false, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return false, nil //nolint:nilerr // Not ready; the poll ends with ctx.
+		}
+		return resp.StatusCode == http.StatusOK, resp.Body.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("wait until it is ready: %w", err)
+	}
+	return nil
 }
 
 // Handler serves the whole API: authentication by client certificates of the
 // space's CA and by service-account tokens, RBAC, admission. A client
 // certificate is taken from the request's TLS state and verified here, so a
 // listener need only request one.
-func (p *ControlPlane) Handler() http.Handler { return nil }
+func (p *ControlPlane) Handler() http.Handler { return p.gate }
 
 // Loopback returns a client configuration with all rights that calls the API
 // in process.
-func (p *ControlPlane) Loopback() *rest.Config { return nil }
+func (p *ControlPlane) Loopback() *rest.Config { return rest.CopyConfig(p.client) }
 
 // Informers returns the informers that the API server and its controllers
-// share. Callers may ask for further ones and then call Start with their own
-// channel.
-func (p *ControlPlane) Informers() informers.SharedInformerFactory { return nil }
+// share. Callers may ask for further ones and then call Start; all live as long
+// as the control plane, whatever channel they are started with. Their objects
+// lack managed fields and must not be changed.
+func (p *ControlPlane) Informers() informers.SharedInformerFactory { return p.chain.informers }
 
 // ClientKubeconfig issues a client certificate for user in groups and returns
 // a kubeconfig that embeds it.
 func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, error) {
-	return nil, errors.New("not built")
+	pair, err := p.credentials.ca.Client(user, groups)
+	if err != nil {
+		return nil, err
+	}
+	return pki.Kubeconfig(p.config.Name, p.config.Endpoint, p.config.ServingCA, user, pair)
 }
 
 // Done is closed when the control plane has ended, by Stop or by itself.
-func (p *ControlPlane) Done() <-chan struct{} { return nil }
+func (p *ControlPlane) Done() <-chan struct{} { return p.done }
 
 // Err tells, once Done is closed, why the control plane ended by itself. It is
 // nil after Stop.
-func (p *ControlPlane) Err() error { return nil }
-
-// Stop ends controllers, informers and the API server, in this order, and
-// closes the store. It returns when all have ended, or with an error when ctx
-// ends first. It may be called more than once.
-func (p *ControlPlane) Stop(ctx context.Context) error { return nil }
+func (p *ControlPlane) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/inside"
+)
+
+// Guard refuses what would reach past the space: pods, services and claims that
+// ask for the host's own, and the objects that only Berth writes.
+type Guard struct{ *admission.Handler }
+
+// NewGuard returns the plugin.
+func NewGuard() *Guard {
+	return &Guard{admission.NewHandler(admission.Create, admission.Update)}
+}
+
+var _ admission.ValidationInterface = (*Guard)(nil)
+
+// Validate implements [admission.ValidationInterface].
+func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().Group != "" {
+		return nil
+	}
+	create := a.GetOperation() == admission.Create
+	switch resource := a.GetResource().Resource + "/" + a.GetSubresource(); {
+	case resource == "pods/" && create, resource == "pods/ephemeralcontainers":
+		return guardPod(a)
+	case resource == "pods/binding" && create && !inside.Is(ctx):
+		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
+	case resource == "services/":
+		return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
+	case resource == "persistentvolumeclaims/" && !inside.Is(ctx):
+		return guardClaim(a)
+	case resource == "persistentvolumes/" && create && !inside.Is(ctx):
+		return admission.NewForbidden(a, errors.New("volumes belong to the host; create a PersistentVolumeClaim to get one"))
+	case resource == "nodes/" && create:
+		return admission.NewForbidden(a, errors.New("nodes belong to the host and are hidden in a space"))
+	default:
+		return nil
+	}
+}
+
+func guardPod(a admission.Attributes) error {
+	pod := &corev1.Pod{}
+	if err := versioned(a.GetObject(), pod); err != nil {
+		return err
+	}
+	spec := pod.Spec
+	if a.GetOperation() == admission.Update {
+		spec = translate.Asked(pod)
+	}
+	return invalid(a, translate.CheckPod(&pod.ObjectMeta, &spec))
+}
+
+// guardClaim looks at what changes: the volume that Berth gave a claim stays in
+// the tenant's updates of it.
+func guardClaim(a admission.Attributes) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := versioned(a.GetObject(), claim); err != nil {
+		return err
+	}
+	if a.GetOperation() == admission.Update {
+		old := &corev1.PersistentVolumeClaim{}
+		if err := versioned(a.GetOldObject(), old); err != nil {
+			return err
+		}
+		if old.Spec.VolumeName == claim.Spec.VolumeName {
+			claim.Spec.VolumeName = ""
+		}
+	}
+	return invalid(a, translate.CheckClaim(&claim.Spec))
+}
+
+func guardSpec[T runtime.Object](a admission.Attributes, obj T, check func(T) field.ErrorList) error {
+	if err := versioned(a.GetObject(), obj); err != nil {
+		return err
+	}
+	return invalid(a, check(obj))
+}
+
+func versioned(internal, external runtime.Object) error {
+	if err := legacyscheme.Scheme.Convert(internal, external, nil); err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("convert %T: %w", internal, err))
+	}
+	return nil
+}
+
+// invalid answers as a failed validation does, with each field named, but as
+// Forbidden: the object is well-formed, only not for a space.
+func invalid(a admission.Attributes, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Resource: a.GetResource().Resource}, a.GetName(), errs.ToAggregate())
+}

@@ -1,0 +1,149 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// Reserve makes or updates v's object on the host, and returns it with the
+// addresses and ports that the host gave it; nil if v takes no part there.
+type Reserve func(ctx context.Context, v *corev1.Service) (*corev1.Service, error)
+
+// Addresses gives services the cluster IPs and node ports of their host
+// objects, at the moment that the space takes them in: they work on the host's
+// network from then on, and never change.
+type Addresses struct {
+	*admission.Handler
+	reserve Reserve
+	client  kubernetes.Interface
+}
+
+// NewAddresses returns the plugin.
+func NewAddresses(reserve Reserve) *Addresses {
+	return &Addresses{Handler: admission.NewHandler(admission.Create, admission.Update), reserve: reserve}
+}
+
+var _ admission.MutationInterface = (*Addresses)(nil)
+
+// SetExternalKubeClientSet implements upstream's initializer interface.
+func (p *Addresses) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+
+// ValidateInitialization implements [admission.InitializationValidator].
+func (p *Addresses) ValidateInitialization() error {
+	if p.client == nil {
+		return fmt.Errorf("the space's client is missing")
+	}
+	return nil
+}
+
+// Admit implements [admission.MutationInterface].
+func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().Group != "" || a.GetResource().Resource != "services" || a.GetSubresource() != "" || a.IsDryRun() {
+		return nil
+	}
+	service, ok := a.GetObject().(*core.Service)
+	if !ok || service.Spec.Type == core.ServiceTypeExternalName {
+		return nil
+	}
+	if a.GetOperation() == admission.Update && !wantsAllocation(service) {
+		return nil
+	}
+	v := &corev1.Service{}
+	if err := versioned(service, v); err != nil {
+		return err
+	}
+	if errs := translate.CheckService(&v.Spec); len(errs) > 0 {
+		return invalid(a, errs)
+	}
+	v.Namespace = a.GetNamespace()
+	if a.GetOperation() == admission.Create {
+		if service.Name == "" && service.GenerateName != "" {
+			service.Name = names.SimpleNameGenerator.GenerateName(service.GenerateName)
+		}
+		v.Name, v.UID = service.Name, ""
+		_, err := p.client.CoreV1().Services(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return err // there: the API server says so
+		}
+	}
+	legacyscheme.Scheme.Default(v)
+	host, err := p.reserve(ctx, v)
+	if err != nil {
+		return refused(a, err)
+	}
+	if host != nil {
+		take(service, host)
+	}
+	return nil
+}
+
+// refused passes on the host's word, without the host's names for things.
+func refused(a admission.Attributes, err error) error {
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		return admission.NewForbidden(a, fmt.Errorf("the host refuses the service: %s", cause(err)))
+	default:
+		return apierrors.NewServiceUnavailable("the host cannot give the service an address now; try again")
+	}
+}
+
+// cause is what an API error says of the field, or else its message's last
+// part, which names no object of the host's.
+func cause(err error) string {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		if apierrors.IsForbidden(err) {
+			return "its quota for services is used up"
+		}
+		return "its address or port is not available"
+	}
+	first := status.Status().Details.Causes[0]
+	return first.Field + ": " + first.Message
+}
+
+// wantsAllocation reports whether an update leaves an address or a port for
+// the API server to choose.
+func wantsAllocation(s *core.Service) bool {
+	if s.Spec.ClusterIP == "" {
+		return true
+	}
+	if s.Spec.Type != core.ServiceTypeNodePort && s.Spec.Type != core.ServiceTypeLoadBalancer {
+		return false
+	}
+	for _, port := range s.Spec.Ports {
+		if port.NodePort == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take copies the host's allocations, never its other fields.
+func take(service *core.Service, host *corev1.Service) {
+	if host.Spec.ClusterIP != "" {
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = host.Spec.ClusterIP, host.Spec.ClusterIPs
+	}
+	service.Spec.HealthCheckNodePort = host.Spec.HealthCheckNodePort
+	for i := range service.Spec.Ports {
+		port := &service.Spec.Ports[i]
+		for _, p := range host.Spec.Ports {
+			if p.Port == port.Port && string(p.Protocol) == string(port.Protocol) {
+				port.NodePort = p.NodePort
+			}
+		}
+	}
+}

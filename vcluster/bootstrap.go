@@ -1,0 +1,110 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+)
+
+const (
+	// bootstrapWriters bounds the writes in flight. The store commits those
+	// that come together in one go.
+	bootstrapWriters = 8
+	// bootstrapPatience is how long a start waits for the bootstrap objects. A
+	// tenant can make it fail for good, with an admission webhook of its own,
+	// and must still be able to come and remove that.
+	bootstrapPatience = 10 * time.Second
+)
+
+// bootstrapper makes the objects that upstream gives every cluster: RBAC's
+// default roles and bindings, and the system's priority classes.
+type bootstrapper struct {
+	logger klog.Logger
+	done   chan struct{}
+}
+
+func newBootstrapper(logger klog.Logger) *bootstrapper {
+	return &bootstrapper{logger: logger, done: make(chan struct{})}
+}
+
+// run tries until it succeeds or ctx ends.
+func (b *bootstrapper) run(ctx context.Context, config *rest.Config) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		b.logger.Error(err, "Making the client for bootstrap objects")
+		return
+	}
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 10, Cap: time.Minute}
+	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := ensureBootstrap(ctx, client); err != nil {
+			if ctx.Err() == nil {
+				b.logger.Error(err, "Making bootstrap objects; will try again")
+			}
+			return false, nil
+		}
+		close(b.done)
+		return true, nil
+	})
+}
+
+// wait returns when run has succeeded, ctx has ended, or patience is at its
+// end.
+func (b *bootstrapper) wait(ctx context.Context) {
+	timer := time.NewTimer(bootstrapPatience)
+	defer timer.Stop()
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+	case <-timer.C:
+		b.logger.Info("Going on without all bootstrap objects")
+	}
+}
+
+func ensureBootstrap(ctx context.Context, client kubernetes.Interface) error {
+	writes, err := rbacWrites(ctx, client)
+	if err != nil {
+		return err
+	}
+	writes = append(writes, func() error { return ensurePriorityClasses(ctx, client) })
+
+	errs := make([]error, len(writes))
+	var group errgroup.Group
+	group.SetLimit(bootstrapWriters)
+	for i, write := range writes {
+		group.Go(func() error {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = write()
+			}
+			return nil // one that fails must not keep back the others
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
+}
+
+func ensurePriorityClasses(ctx context.Context, client kubernetes.Interface) error {
+	classes := client.SchedulingV1().PriorityClasses()
+	for _, class := range schedulingv1.SystemPriorityClasses() {
+		_, err := classes.Get(ctx, class.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = classes.Create(ctx, class, metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("ensure priority class %s: %w", class.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+
+	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+)
+
+// chain is an API server that is built and not yet run: the aggregator, which
+// delegates to the core, which delegates to API extensions.
+type chain struct {
+	server    *aggregatorapiserver.APIAggregator
+	informers *ownedInformers
+}
+
+func newChain(
+	ctx context.Context, c Config, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate, hooks *hooks,
+) (*chain, error) {
+	generic, factory, storage, err := genericConfig(ctx, o, loopback, store, gate)
+	if err != nil {
+		return nil, err
+	}
+	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, storage)
+	if err != nil {
+		return nil, fmt.Errorf("configure API server: %w", err)
+	}
+	if c.KubernetesServiceIP != nil {
+		core.APIServerServiceIP = c.KubernetesServiceIP
+	}
+	if err := hooks.add(generic); err != nil {
+		return nil, err
+	}
+
+	auth := webhook.NewDefaultAuthenticationInfoResolverWrapper(
+		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
+	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(
+		*generic, factory, initializers, o.CompletedOptions, o.MasterCount, services, auth)
+	if err != nil {
+		return nil, fmt.Errorf("configure API extensions: %w", err)
+	}
+	extensions.GenericConfig.RESTOptionsGetter = store.getter(extensions.GenericConfig.RESTOptionsGetter)
+	extensions.ExtraConfig.CRDRESTOptionsGetter = store.getter(extensions.ExtraConfig.CRDRESTOptionsGetter)
+
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(
+		*generic, o.CompletedOptions, factory, services, core.ControlPlane.ProxyTransport, nil, initializers)
+	if err != nil {
+		return nil, fmt.Errorf("configure API aggregation: %w", err)
+	}
+	aggregator.GenericConfig.RESTOptionsGetter = store.getter(aggregator.GenericConfig.RESTOptionsGetter)
+	// Upstream keeps the last server's storage, for metrics, in a package
+	// variable. A stopped space must not live on there.
+	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
+
+	config := app.Config{Options: o, KubeAPIs: core, ApiExtensions: extensions, Aggregator: aggregator}
+	completed, err := config.Complete()
+	if err != nil {
+		return nil, fmt.Errorf("complete API server: %w", err)
+	}
+	server, err := app.CreateServerChain(completed)
+	if err != nil {
+		return nil, fmt.Errorf("build API server: %w", err)
+	}
+	hooks.watch(server.GenericAPIServer)
+	return &chain{server: server, informers: factory}, nil
+}

@@ -1,0 +1,62 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+)
+
+// SpaceControllers returns the controllers of a space: what works on a tenant's
+// objects without nodes. Pods are run, and volumes bound, on the host.
+func SpaceControllers() []string {
+	return []string{
+		names.NamespaceController,
+		names.ServiceAccountController,
+		names.ServiceAccountTokenController,
+		names.LegacyServiceAccountTokenCleanerController,
+		names.RootCACertificatePublisherController,
+		names.GarbageCollectorController,
+		names.ClusterRoleAggregationController,
+		names.ResourceQuotaController,
+		names.DeploymentController,
+		names.ReplicaSetController,
+		names.ReplicationControllerController,
+		names.StatefulSetController,
+		names.JobController,
+		names.CronJobController,
+		names.TTLAfterFinishedController,
+		names.DisruptionController,
+		names.HorizontalPodAutoscalerController,
+		names.EndpointsController,
+		names.EndpointSliceController,
+		names.EndpointSliceMirroringController,
+		names.ServiceCIDRController,
+		names.EphemeralVolumeController,
+		// Admission puts finalizers on volumes and claims that only these take
+		// away.
+		names.PersistentVolumeClaimProtectionController,
+		names.PersistentVolumeProtectionController,
+		names.ValidatingAdmissionPolicyStatusController,
+	}
+}
+
+// HostControllers returns the controllers of a cluster that has nodes of its
+// own, with one that binds volumes and without those that need a cloud, sign
+// certificates, or give nodes their addresses.
+func HostControllers() []string {
+	return append(SpaceControllers(),
+		names.DaemonSetController,
+		names.NodeLifecycleController,
+		names.TaintEvictionController,
+		names.PodGarbageCollectorController,
+		names.TTLController,
+		names.PersistentVolumeBinderController,
+		names.PersistentVolumeExpanderController,
+		names.PersistentVolumeAttachDetachController,
+		names.VolumeAttributesClassProtectionController,
+		names.ResourceClaimController,
+		names.CertificateSigningRequestCleanerController,
+		names.CertificateSigningRequestApprovingController,
+	)
+}

@@ -1,0 +1,66 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientfeatures "k8s.io/client-go/features"
+	zpages "k8s.io/component-base/zpages/features"
+	"k8s.io/klog/v2"
+)
+
+// processWide sets what Kubernetes keeps once for a process: feature gates,
+// emulated versions and what klog does on a fatal error. The first control
+// plane sets it, for all of them.
+var processWide = sync.OnceValue(func() error {
+	gates := map[string]bool{
+		// Its lease would tell tenants this machine's host name (N1).
+		string(genericfeatures.APIServerIdentity): false,
+		// Serves other servers of one cluster; a control plane here is alone.
+		string(genericfeatures.UnknownVersionInteroperabilityProxy): false,
+		// Pages about the process: its flags, its uptime.
+		string(zpages.ComponentFlagz):   false,
+		string(zpages.ComponentStatusz): false,
+		// There is no watch cache, so there is nothing to wait for, to
+		// snapshot or to compare.
+		string(genericfeatures.WatchCacheInitializationPostStartHook): false,
+		string(genericfeatures.ListFromCacheSnapshot):                 false,
+		string(genericfeatures.DetectCacheInconsistency):              false,
+		string(genericfeatures.SizeBasedListCostEstimate):             false,
+		// Without a watch cache a streamed list costs more than a plain one.
+		string(genericfeatures.WatchList):      false,
+		string(clientfeatures.WatchListClient): false,
+	}
+	if err := compatibility.DefaultComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("set component versions: %w", err)
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return fmt.Errorf("set feature gates: %w", err)
+	}
+	klog.OsExit = exitUnlessHook
+	return nil
+})
+
+// exitUnlessHook takes the place of os.Exit in klog. Upstream ends the process
+// when a post-start hook of an API server fails; here that would end every
+// other space as well, so it ends the hook's goroutine only, and the space
+// that it belongs to does not become ready.
+//
+// It is the last line: hooks known to fail are replaced (bootstrap.go), and a
+// control plane is stopped only after its hooks have finished (stop.go).
+func exitUnlessHook(code int) {
+	if bytes.Contains(debug.Stack(), []byte("server.runPostStartHook(")) {
+		runtime.Goexit()
+	}
+	os.Exit(code)
+}

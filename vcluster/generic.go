@@ -1,0 +1,117 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"go.opentelemetry.io/otel/trace/noop"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/filters"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/util/openapi"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+)
+
+// genericConfig is what BuildGenericConfig of upstream's control plane returns,
+// assembled without a port, a certificate, a connection to etcd, or audit.
+func genericConfig(
+	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate,
+) (*genericapiserver.Config, *ownedInformers, *serverstorage.DefaultStorageFactory, error) {
+	c := genericapiserver.NewConfig(legacyscheme.Codecs)
+	c.MergedResourceConfig = resourceConfig()
+	if err := o.GenericServerRunOptions.ApplyTo(c); err != nil {
+		return nil, nil, nil, err
+	}
+	c.EffectiveVersion = reportedVersion{c.EffectiveVersion}
+	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: newIdleListener(), DisableHTTP2: true}
+	c.LoopbackClientConfig = loopback
+	c.DisabledPostStartHooks.Insert(replacedHooks...)
+	// What they serve is about the process, thus about every space in it.
+	c.EnableMetrics = false
+
+	client, err := kubernetes.NewForConfig(loopback)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make loopback client: %w", err)
+	}
+	factory := newInformers(client)
+	if err := o.Features.ApplyTo(c, client, factory); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := o.APIEnablement.ApplyTo(c, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
+		return nil, nil, nil, err
+	}
+	describe(c)
+	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"),
+		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
+	)
+	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c)
+	}
+
+	o.Etcd.StorageConfig.Transport.TracerProvider = noop.NewTracerProvider()
+	storage, err := storageFactory(c, o)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c.RESTOptionsGetter = store.getter(o.Etcd.CreateRESTOptionsGetter(storage, nil))
+	c.AddHealthChecks(store.healthCheck())
+
+	if err := o.Authentication.ApplyTo(ctx, &c.Authentication, nil, nil, c.OpenAPIConfig, c.OpenAPIV3Config,
+		client, factory, c.APIServerID); err != nil {
+		return nil, nil, nil, fmt.Errorf("set up authentication: %w", err)
+	}
+	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(
+		ctx, o.CompletedOptions, nil, c.APIServerID, factory)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("set up authorization: %w", err)
+	}
+	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	return c, factory, storage, nil
+}
+
+// resourceConfig enables what upstream enables by default, but for
+// componentstatuses: to serve one, upstream dials ports of this machine.
+func resourceConfig() *serverstorage.ResourceConfig {
+	c := controlplane.DefaultAPIResourceConfigSource()
+	c.DisableResources(corev1.SchemeGroupVersion.WithResource("componentstatuses"))
+	return c
+}
+
+func describe(c *genericapiserver.Config) {
+	definitions := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(generatedopenapi.GetOpenAPIDefinitions)
+	namer := openapinamer.NewDefinitionNamer(legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme)
+	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	c.OpenAPIConfig.Info.Title = "Kubernetes"
+	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	c.OpenAPIV3Config.Info.Title = "Kubernetes"
+}
+
+func storageFactory(c *genericapiserver.Config, o options.CompletedOptions) (*serverstorage.DefaultStorageFactory, error) {
+	f := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(c.EffectiveVersion)
+	f.APIResourceConfig = c.MergedResourceConfig
+	f.DefaultResourceEncoding.SetEffectiveVersion(c.EffectiveVersion)
+	storage, err := f.Complete(o.Etcd).New()
+	if err != nil {
+		return nil, fmt.Errorf("set up storage: %w", err)
+	}
+	storage.StorageConfig.StorageObjectCountTracker = c.StorageObjectCountTracker
+	return storage, nil
+}

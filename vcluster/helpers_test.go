@@ -1,0 +1,80 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// patience bounds every wait of these tests.
+const patience = time.Minute
+
+// config is a space's configuration, in a directory of its own.
+func config(t *testing.T, name string) vcluster.Config {
+	t.Helper()
+	serving, err := pki.OpenCA(t.TempDir(), "serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vcluster.Config{
+		Name:        name,
+		Dir:         t.TempDir(),
+		Endpoint:    "https://berth.example:7443/spaces/" + name,
+		ServingCA:   serving.PEM(),
+		Controllers: vcluster.SpaceControllers(),
+	}
+}
+
+// start starts a control plane that is stopped with the test.
+func start(t *testing.T, c vcluster.Config) *vcluster.ControlPlane {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p, err := vcluster.Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, p) })
+	return p
+}
+
+func stop(t *testing.T, p *vcluster.ControlPlane) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := p.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func clientset(t *testing.T, c *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// eventually calls f until it returns nil.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = f()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%v: %v", err, last)
+	}
+}

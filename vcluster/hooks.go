@@ -1,0 +1,116 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	flowcontrolrest "k8s.io/kubernetes/pkg/registry/flowcontrol/rest"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
+)
+
+// crdSyncedHook waits for the informer of CRDs, and fails when it is stopped
+// before. Failing ends the process.
+const crdSyncedHook = "crd-informer-synced"
+
+// replacedHooks are upstream's post-start hooks that can fail: a failing hook
+// ends the process, and with it every other space. All that they do here is
+// done by bootstrap.go, where a failure is logged and tried again. Their first
+// try comes after a second, too, which is most of a start.
+var replacedHooks = []string{
+	rbacrest.PostStartHookName,
+	schedulingrest.PostStartHookName,
+	// Fills in API priority and fairness, which is off.
+	flowcontrolrest.PostStartHookName,
+	crdSyncedHook,
+}
+
+const (
+	bootstrapHook = "berth-bootstrap"
+	hookPrefix    = "poststarthook/"
+	// crdsReadyHook finishes when CRDs are known and served.
+	crdsReadyHook = "start-apiextensions-controllers"
+	// crdsReadySignal is the signal until which upstream answers 503 rather
+	// than 404, closed by the hook crd-informer-synced.
+	crdsReadySignal = "CRDInformerHasNotSynced"
+
+	hookPoll = 10 * time.Millisecond
+	// hookPatience is how long a stop waits for hooks to finish. The longest of
+	// upstream's gives up after a minute, but then only if the store fails.
+	hookPatience = 15 * time.Second
+)
+
+// hooks adds Berth's post-start hooks to a server, and knows when all of the
+// server's have finished.
+type hooks struct {
+	checks    []healthz.HealthChecker
+	crdReady  chan struct{}
+	bootstrap *bootstrapper
+	// stopping ends Berth's hooks early.
+	stopping context.Context
+}
+
+func newHooks(stopping context.Context, bootstrap *bootstrapper) *hooks {
+	return &hooks{crdReady: make(chan struct{}), bootstrap: bootstrap, stopping: stopping}
+}
+
+func (h *hooks) add(c *genericapiserver.Config) error {
+	err := c.AddPostStartHook(bootstrapHook, func(genericapiserver.PostStartHookContext) error {
+		h.bootstrap.wait(h.stopping)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add hook %s: %w", bootstrapHook, err)
+	}
+	err = c.AddPostStartHook("berth-"+crdSyncedHook, func(hook genericapiserver.PostStartHookContext) error {
+		if h.wait(hook.Context, crdsReadyHook) == nil {
+			close(h.crdReady)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add hook %s: %w", crdSyncedHook, err)
+	}
+	return nil
+}
+
+// watch must be called once the server is built and before it runs.
+func (h *hooks) watch(s *genericapiserver.GenericAPIServer) {
+	s.MuxAndDiscoveryCompleteSignals()[crdsReadySignal] = h.crdReady
+	for _, check := range s.HealthzChecks() {
+		if strings.HasPrefix(check.Name(), hookPrefix) {
+			h.checks = append(h.checks, check)
+		}
+	}
+}
+
+// wait returns when the named hooks have finished, or all if none is named.
+func (h *hooks) wait(ctx context.Context, names ...string) error {
+	return wait.PollUntilContextCancel(ctx, hookPoll, true, func(context.Context) (bool, error) {
+		return len(h.pending(names...)) == 0, nil
+	})
+}
+
+// pending returns the hooks that have not finished.
+func (h *hooks) pending(names ...string) []string {
+	var pending []string
+	for _, check := range h.checks {
+		name := strings.TrimPrefix(check.Name(), hookPrefix)
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		if check.Check(nil) != nil {
+			pending = append(pending, name)
+		}
+	}
+	return pending
+}

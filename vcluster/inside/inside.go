@@ -1,0 +1,21 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inside tells requests that Berth itself makes in a space from those
+// that come in from outside. A name cannot: a tenant who is admin of its space
+// may impersonate any. The loopback marks the contexts of its requests;
+// admission asks.
+package inside
+
+import "context"
+
+type key struct{}
+
+// Mark returns a context under which requests count as Berth's own.
+func Mark(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
+
+// Is reports whether the request of ctx is Berth's own.
+func Is(ctx context.Context) bool {
+	marked, _ := ctx.Value(key{}).(bool)
+	return marked
+}

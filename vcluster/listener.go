@@ -1,0 +1,41 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"net"
+	"sync"
+)
+
+// idleListener is a listener that nobody can reach. Upstream's server wants one
+// to serve on, and ends in order only if it has one; requests go to its handler
+// instead.
+type idleListener struct {
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newIdleListener() *idleListener {
+	return &idleListener{closed: make(chan struct{})}
+}
+
+// Accept waits for Close.
+func (l *idleListener) Accept() (net.Conn, error) {
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *idleListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *idleListener) Addr() net.Addr { return idleAddr{} }
+
+// idleAddr names no address of this machine: upstream derives what it
+// publishes from it (N1).
+type idleAddr struct{}
+
+func (idleAddr) Network() string { return "none" }
+func (idleAddr) String() string  { return "kubernetes.default.svc:443" }

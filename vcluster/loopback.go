@@ -1,0 +1,203 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// loopbackHost names the API server in URLs of the loopback. Nothing resolves
+// or dials it.
+const loopbackHost = "http://kubernetes.default.svc"
+
+var errLoopbackUnbound = errors.New("API server is not built yet")
+
+// loopbackConfig returns a client configuration whose requests go to t.
+func loopbackConfig(t http.RoundTripper, token string) *rest.Config {
+	return &rest.Config{
+		Host:        loopbackHost,
+		BearerToken: token,
+		Transport:   t,
+		ContentConfig: rest.ContentConfig{
+			ContentType:        runtime.ContentTypeProtobuf,
+			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		},
+		DisableCompression: true,
+		QPS:                -1,
+	}
+}
+
+// loopback is an [http.RoundTripper] that calls a handler in process: no
+// socket, no TLS. It is given to clients before the handler exists, and bound
+// to it later.
+type loopback struct {
+	handler atomic.Pointer[http.Handler]
+	calls   sync.WaitGroup
+}
+
+func (l *loopback) bind(h http.Handler) { l.handler.Store(&h) }
+
+// wait returns when no call is running any more.
+func (l *loopback) wait() { l.calls.Wait() }
+
+// RoundTrip returns when the handler has sent its header. The handler's context
+// ends with the request's, or when the body is closed.
+func (l *loopback) RoundTrip(req *http.Request) (*http.Response, error) {
+	h := l.handler.Load()
+	if h == nil {
+		closeBody(req)
+		return nil, errLoopbackUnbound
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	w := newPipeWriter(cancel)
+	// A client that gives up need not close the body: end reads and writes.
+	unhook := context.AfterFunc(req.Context(), func() {
+		_ = w.writer.CloseWithError(context.Cause(req.Context()))
+	})
+	l.calls.Go(func() {
+		defer cancel()
+		defer unhook()
+		defer closeBody(req)
+		defer w.finish()
+		(*h).ServeHTTP(w, serverRequest(ctx, req))
+	})
+	select {
+	case <-w.started:
+		return w.response(req)
+	case <-req.Context().Done():
+		w.abandon()
+		return nil, context.Cause(req.Context())
+	}
+}
+
+// serverRequest turns a client's request into one as a server receives it.
+func serverRequest(ctx context.Context, req *http.Request) *http.Request {
+	r := req.Clone(ctx)
+	r.RequestURI = r.URL.RequestURI()
+	r.Host = r.URL.Host
+	r.URL.Scheme, r.URL.Host = "", ""
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	r.RemoteAddr = "127.0.0.1:0"
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	return r
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
+
+// pipeWriter is the server's side of a response: what is written to it is read
+// from the response's body.
+type pipeWriter struct {
+	header  http.Header
+	reader  *io.PipeReader
+	writer  *io.PipeWriter
+	cancel  context.CancelFunc
+	started chan struct{}
+	gone    chan bool
+
+	once sync.Once
+	code int
+	sent http.Header
+	err  error // the handler ended by panic before it sent a header
+}
+
+func newPipeWriter(cancel context.CancelFunc) *pipeWriter {
+	r, w := io.Pipe()
+	return &pipeWriter{
+		header:  http.Header{},
+		reader:  r,
+		writer:  w,
+		cancel:  cancel,
+		started: make(chan struct{}),
+		gone:    make(chan bool, 1),
+	}
+}
+
+func (w *pipeWriter) Header() http.Header { return w.header }
+
+func (w *pipeWriter) WriteHeader(code int) {
+	if code < http.StatusOK { // informational: not the answer
+		return
+	}
+	w.start(code, nil)
+}
+
+func (w *pipeWriter) start(code int, err error) {
+	w.once.Do(func() {
+		w.code, w.sent, w.err = code, w.header.Clone(), err
+		close(w.started)
+	})
+}
+
+func (w *pipeWriter) Write(b []byte) (int, error) {
+	w.start(http.StatusOK, nil)
+	return w.writer.Write(b)
+}
+
+// Flush sends the header; what is written is never held back.
+func (w *pipeWriter) Flush() { w.start(http.StatusOK, nil) }
+
+// CloseNotify is asked for by upstream's wrappers of response writers; those
+// who wait use the request's context.
+func (w *pipeWriter) CloseNotify() <-chan bool { return w.gone }
+
+// finish ends the response. It recovers the handler's panic, which is how an
+// API server aborts a response: the client sees an error, as it would see a
+// broken connection. It must be deferred.
+func (w *pipeWriter) finish() {
+	if p := recover(); p != nil {
+		err := fmt.Errorf("API server aborted the response: %v", p)
+		w.start(0, err)
+		_ = w.writer.CloseWithError(err)
+		return
+	}
+	w.start(http.StatusOK, nil)
+	_ = w.writer.Close()
+}
+
+// abandon tells the handler that nobody reads any more.
+func (w *pipeWriter) abandon() {
+	w.cancel()
+	_ = w.reader.Close()
+}
+
+func (w *pipeWriter) response(req *http.Request) (*http.Response, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	return &http.Response{
+		Status:        fmt.Sprintf("%d %s", w.code, http.StatusText(w.code)),
+		StatusCode:    w.code,
+		Proto:         "HTTP/2.0",
+		ProtoMajor:    2,
+		Header:        w.sent,
+		Body:          pipeBody{w},
+		ContentLength: -1,
+		Request:       req,
+	}, nil
+}
+
+// pipeBody ends the call when it is closed.
+type pipeBody struct{ w *pipeWriter }
+
+func (b pipeBody) Read(p []byte) (int, error) { return b.w.reader.Read(p) }
+
+func (b pipeBody) Close() error {
+	b.w.abandon()
+	return nil
+}

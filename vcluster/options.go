@@ -1,0 +1,150 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// issuer is what service-account tokens say of their origin. It is the same in
+// every space, as it is in most clusters: a space's own key tells them apart.
+const issuer = "https://kubernetes.default.svc.cluster.local"
+
+// credentials are what a control plane proves itself, and knows others, by.
+type credentials struct {
+	ca                *pki.CA
+	serviceAccountKey string // path
+	servingCA         string // path
+}
+
+func openCredentials(c Config) (credentials, error) {
+	dir := filepath.Join(c.Dir, "pki")
+	ca, err := pki.OpenCA(dir, "berth-space-"+c.Name)
+	if err != nil {
+		return credentials{}, err
+	}
+	key, err := pki.ServiceAccountKey(dir)
+	if err != nil {
+		return credentials{}, err
+	}
+	// Upstream's controllers read it from a file only.
+	serving := filepath.Join(dir, "serving-ca.crt")
+	if err := pki.WriteFile(serving, c.ServingCA); err != nil {
+		return credentials{}, fmt.Errorf("write serving CA: %w", err)
+	}
+	return credentials{ca: ca, serviceAccountKey: key, servingCA: serving}, nil
+}
+
+// newOptions returns what the flags of kube-apiserver would say.
+func newOptions(ctx context.Context, c Config, id credentials, store *sharedStore) (options.CompletedOptions, error) {
+	o := options.NewServerRunOptions()
+
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return options.CompletedOptions{}, err
+	}
+	// Left alone, upstream looks at this machine's interfaces and name (N1).
+	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	o.GenericServerRunOptions.ExternalHost = endpoint.Host
+	o.GenericServerRunOptions.ShutdownDelayDuration = 0
+	// No port is bound, and no certificate made for it.
+	o.SecureServing.BindPort = 0
+	o.SecureServing.Listener = nil
+	o.EndpointReconcilerType = string(reconcilers.NoneEndpointReconcilerType)
+	o.ServiceClusterIPRanges = c.ServiceCIDR
+	// Process-wide, and the first wins. A space refuses by admission (M4).
+	o.AllowPrivileged = true
+	o.EnableLogsHandler = false
+
+	o.Features.EnableProfiling = false
+	o.Features.EnableContentionProfiling = false
+	// The gateway limits requests, across a process's spaces.
+	o.Features.EnablePriorityAndFairness = false
+
+	o.Etcd.EnableWatchCache = false
+	o.Etcd.SkipHealthEndpoints = true
+	store.configure(&o.Etcd.StorageConfig, c.Name)
+
+	if err := authenticate(o, c, id); err != nil {
+		return options.CompletedOptions{}, err
+	}
+	o.Authorization.Modes = []string{"RBAC"}
+	if err := admit(o.Admission, c); err != nil {
+		return options.CompletedOptions{}, err
+	}
+
+	completed, err := o.Complete(ctx)
+	if err != nil {
+		return options.CompletedOptions{}, fmt.Errorf("complete API server options: %w", err)
+	}
+	return completed, nil
+}
+
+// authenticate lets in client certificates of the space's authority, the
+// space's service-account tokens, and anonymous requests, which RBAC gives next
+// to nothing. Everything else that upstream offers is off, request headers
+// above all (A6).
+func authenticate(o *options.ServerRunOptions, c Config, id credentials) error {
+	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", id.ca.PEM())
+	if err != nil {
+		return fmt.Errorf("use certificate authority: %w", err)
+	}
+	a := kubeoptions.NewBuiltInAuthenticationOptions().
+		WithAnonymous().
+		WithClientCert().
+		WithServiceAccounts().
+		WithRequestHeader() // upstream reads it even if it is off, which it is without a CA
+	a.ClientCert.CAContentProvider = clientCA
+	a.ServiceAccounts.Issuers = []string{issuer}
+	a.ServiceAccounts.KeyFiles = []string{id.serviceAccountKey}
+	a.ServiceAccounts.JWKSURI = strings.TrimSuffix(c.Endpoint, "/") + "/openid/v1/jwks"
+	o.Authentication = a
+	o.ServiceAccountSigningKeyFile = id.serviceAccountKey
+	return nil
+}
+
+// admit adds Berth's plugins to upstream's, before ResourceQuota, which must
+// see only what the others let pass.
+func admit(o *kubeoptions.AdmissionOptions, c Config) error {
+	g := o.GenericAdmission
+	known := g.Plugins.Registered()
+	for _, name := range c.DisableAdmission {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("disable admission plugin %s: there is none of that name", name)
+		}
+	}
+	g.DisablePlugins = c.DisableAdmission
+	names := make([]string, 0, len(c.Admission))
+	for _, a := range c.Admission {
+		// Upstream ends the process when a name is registered twice.
+		if a.Name == "" || a.New == nil || slices.Contains(known, a.Name) || slices.Contains(names, a.Name) {
+			return fmt.Errorf("add admission plugin %q: it has no name, no constructor, or the name of another", a.Name)
+		}
+		g.Plugins.Register(a.Name, func(io.Reader) (admission.Interface, error) { return a.New() })
+		names = append(names, a.Name)
+	}
+	order := slices.Clone(g.RecommendedPluginOrder)
+	quota := slices.Index(order, resourcequota.PluginName)
+	if quota < 0 {
+		return fmt.Errorf("add admission plugins: upstream's order lacks %s", resourcequota.PluginName)
+	}
+	g.RecommendedPluginOrder = slices.Insert(order, quota, names...)
+	return nil
+}

@@ -1,0 +1,129 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/kine"
+)
+
+const (
+	// compactInterval is upstream's default of --etcd-compaction-interval.
+	compactInterval = 5 * time.Minute
+	// healthTimeout is upstream's default of --etcd-healthcheck-timeout.
+	healthTimeout = 2 * time.Second
+)
+
+// sharedStore is a space's store as the API server uses it: one etcd client for
+// all resources, where upstream would dial once for each, and one compactor.
+type sharedStore struct {
+	store     *kine.Store
+	client    *kubernetes.Client
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
+}
+
+func newSharedStore(store *kine.Store) *sharedStore {
+	client := store.Client()
+	return &sharedStore{
+		store:     store,
+		client:    client,
+		compactor: etcd3.NewCompactor(client.Client, compactInterval, clock.RealClock{}, nil),
+	}
+}
+
+func (s *sharedStore) close() error {
+	s.compactor.Stop()
+	return s.store.Close()
+}
+
+// configure sets what the parts of upstream need that dial by themselves, such
+// as the allocator of node ports. The URL resolves nowhere: it tells one space's
+// store from another's, where upstream keeps things by URL.
+func (s *sharedStore) configure(c *storagebackend.Config, space string) {
+	c.Transport.ServerList = []string{"http://" + space + ".store.invalid:2379"}
+	c.Transport.EgressLookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) {
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			return s.store.DialContext(ctx, network, address)
+		}, nil
+	}
+	// The compactor above does it, once.
+	c.CompactionInterval = 0
+	// Polling for metrics that nobody scrapes would keep an idle space busy.
+	c.CountMetricPollPeriod = 0
+	c.DBMetricPollInterval = 0
+}
+
+// getter makes next's resources use the shared client.
+func (s *sharedStore) getter(next generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return sharedGetter{next: next, store: s}
+}
+
+type sharedGetter struct {
+	next  generic.RESTOptionsGetter
+	store *sharedStore
+}
+
+func (g sharedGetter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := g.next.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	options.Decorator = g.store.decorate
+	return options, nil
+}
+
+// decorate is a [generic.StorageDecorator] without a watch cache.
+func (s *sharedStore) decorate(
+	c *storagebackend.ConfigForResource,
+	resourcePrefix string,
+	_ func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	_ storage.AttrFunc,
+	_ storage.IndexerFuncs,
+	_ *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	versioner := storage.APIObjectVersioner{}
+	store, err := etcd3.New(s.client, s.compactor, c.Codec, newFunc, newListFunc, c.Prefix, resourcePrefix,
+		c.GroupResource, identity.NewEncryptCheckTransformer(), c.LeaseManagerConfig,
+		etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up storage of %s: %w", c.GroupResource, err)
+	}
+	// Upstream destroys a storage once for each subresource.
+	return store, sync.OnceFunc(store.Close), nil
+}
+
+// healthCheck tells whether the store answers.
+func (s *sharedStore) healthCheck() healthz.HealthChecker {
+	return healthz.NamedCheck("etcd", func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+		defer cancel()
+		_, err := s.client.Client.Get(ctx, "/registry/health")
+		return err
+	})
+}
