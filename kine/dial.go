@@ -5,13 +5,12 @@ package kine
 
 import (
 	"context"
-	"errors"
+
 	"fmt"
 	"math"
 	"net"
 	"sync"
 
-	kineserver "github.com/k3s-io/kine/pkg/server"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 )
@@ -26,7 +25,7 @@ const (
 // dialer serves the bridge by gRPC over connections in memory. The server starts with the first connection: most of an
 // API server uses Store.Client and never needs it.
 type dialer struct {
-	bridge *kineserver.KVServerBridge
+	bridge *bridge
 
 	mu       sync.Mutex
 	closed   bool
@@ -70,8 +69,6 @@ func (d *dialer) close() {
 	}
 	d.done.Wait()
 }
-
-var errClosed = errors.New("store is closed")
 
 // DialContext connects to the store's etcd server in memory; network and address are ignored. It is for the parts of the
 // upstream API server that insist on dialing etcd themselves: give it as the dialer of a storagebackend.TransportConfig.

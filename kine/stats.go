@@ -5,40 +5,42 @@ package kine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 )
 
-// Stats are figures of a store that are cheap to get: they read no data.
+// Stats are figures of a store that are cheap to get: no data is read for them.
 type Stats struct {
-	FileBytes int64 // size of the SQLite file
-	WALBytes  int64 // size of the write-ahead log beside it
-	LiveBytes int64 // part of the file that is in use
+	FileBytes int64 // of the SQLite file
+	WALBytes  int64 // of the write-ahead log beside it
+	LiveBytes int64 // of the file that are in use; the rest is reused
+
+	Revision          int64 // of the last write
+	CompactedRevision int64 // before which versions are forgotten
 }
 
-// Stats reads the store's figures.
+// Stats reads the store's figures. Its error tells when the store was found damaged and serves nothing any more; it is
+// ErrDamaged then.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
-	var out Stats
-	var err error
-	if out.FileBytes, err = size(s.path); err != nil {
-		return Stats{}, fmt.Errorf("read stats of store %s: %w", s.path, err)
+	out := Stats{FileBytes: sizeOf(s.path), WALBytes: sizeOf(s.path + "-wal")}
+	err := s.engine.stats(ctx, &out)
+	if cause, _ := s.engine.health.check(); cause != nil {
+		err = cause
 	}
-	if out.WALBytes, err = size(s.path + "-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return Stats{}, fmt.Errorf("read stats of store %s: %w", s.path, err)
-	}
-	status, err := s.client.Status(ctx, "")
 	if err != nil {
-		return Stats{}, fmt.Errorf("read stats of store %s: %w", s.path, err)
+		return Stats{}, fmt.Errorf("read figures of store %s: %w", s.path, err)
 	}
-	out.LiveBytes = status.DbSize
 	return out, nil
 }
 
-func size(path string) (int64, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return 0, err
+func (e *engine) stats(ctx context.Context, out *Stats) (err error) {
+	if err := e.backend.enter(); err != nil {
+		return err
 	}
-	return fi.Size(), nil
+	defer e.backend.calls.Done()
+	out.Revision = e.committer.last.Load()
+	if out.LiveBytes, err = e.log.DbSize(ctx); err != nil {
+		return err
+	}
+	out.CompactedRevision, err = e.log.CompactRevision(ctx)
+	return err
 }

@@ -5,32 +5,28 @@ package kine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/k3s-io/kine/pkg/drivers"
-	"github.com/k3s-io/kine/pkg/drivers/generic"
-	"github.com/k3s-io/kine/pkg/drivers/sqlite"
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/klog/v2"
 )
 
-// kine applies its command line's defaults only there; embedded, they are given by hand.
 const (
-	notifyInterval = 5 * time.Second // between progress notifications on an idle watch
+	notifyInterval = 5 * time.Second // between progress notifications of an idle watch
 	etcdVersion    = "3.6.11"        // what the API server sees when it looks for etcd's features
-	compactTimeout = 5 * time.Second // for each batch of a compaction
-	compactRetain  = 1000            // revisions never compacted away
-	compactBatch   = 1000            // revisions compacted in a transaction
-	pollBatch      = 500             // revisions read at once for the watchers
 )
 
 // Options say which store to open.
 type Options struct {
 	// Path of the SQLite file. It is made if it is missing, with its parent directory (0700); the file is made 0600.
+	// Beside it lie a lock, which stays, and while the store is open SQLite's write-ahead log.
 	Path string
 	// Name of the space, for logs.
 	Name string
@@ -40,72 +36,108 @@ type Options struct {
 type Store struct {
 	path   string
 	lock   *os.File
+	engine *engine
+	bridge *bridge
 	client *kubernetes.Client
 	dialer *dialer
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	check  sync.WaitGroup
+	stop   context.CancelFunc
 	close  func() error
 }
 
 // Open opens the store of a space, or makes it. ctx bounds the opening only; the Store lives until Close.
-// Errors are ErrNotStore, ErrDamaged, ErrInUse, or the operating system's.
+// It fails with ErrNotStore, ErrDamaged or ErrInUse, wrapped with the path and what to do, or with an error of the
+// system's; the file is then as it was. Logs go to ctx's klog logger.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Path == "" || strings.ContainsRune(o.Path, 0) {
+		return nil, fmt.Errorf("open store %q: a path is needed, without zero bytes", o.Path)
+	}
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
 	}
-	s, err := open(ctx, path)
+	s, err := open(ctx, path, klog.FromContext(ctx).WithValues("space", o.Name))
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func open(_ context.Context, path string) (*Store, error) {
+func open(ctx context.Context, path string, log klog.Logger) (_ *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	l, err := lock(path)
+	s := &Store{path: path}
+	if s.lock, err = lock(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.lock.Close())
+		}
+	}()
+	whole, err := examineOrCreate(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Store{path: path, lock: l, cancel: cancel}
-	_, backend, err := sqlite.New(ctx, &s.done, &drivers.Config{
-		DataSourceName:       dsn(path, connParams),
-		ConnectionPoolConfig: generic.ConnectionPoolConfig{MaxOpen: 5, MaxIdle: 5},
-		CompactTimeout:       compactTimeout,
-		CompactMinRetain:     compactRetain,
-		CompactBatchSize:     compactBatch,
-		PollBatchSize:        pollBatch,
-	})
-	if err == nil {
-		err = backend.Start(ctx)
-	}
-	if err != nil {
-		cancel()
-		s.done.Wait()
-		l.Close()
+	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
-	bridge := kineserver.New(backend, "http", notifyInterval, etcdVersion)
-	s.client = newClient(bridge)
-	s.dialer = &dialer{bridge: bridge}
+	if s.engine, err = startEngine(ctx, path, log); err != nil {
+		return nil, err
+	}
+	s.bridge = &bridge{KVServerBridge: kineserver.New(s.engine.backend, "http", notifyInterval, etcdVersion)}
+	s.client = newClient(s.bridge)
+	s.dialer = &dialer{bridge: s.bridge}
 	s.close = sync.OnceValue(s.shutdown)
+	checkCtx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if !whole {
+		s.check.Go(func() { s.checkLater(checkCtx, log) })
+	}
 	return s, nil
 }
 
-// Client is the store's etcd client. It is shared and lives until the Store is closed: don't close it.
+// examineOrCreate leaves a sound store at path. whole says whether all of it is known to be sound.
+func examineOrCreate(ctx context.Context, path string) (whole bool, err error) {
+	_, err = os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, create(ctx, path)
+	}
+	if err != nil {
+		return false, err
+	}
+	return examine(ctx, path)
+}
+
+// checkLater checks the pages of a store that is too large to be checked before it is served.
+func (s *Store) checkLater(ctx context.Context, log klog.Logger) {
+	db := openOne(s.path, readerParams)
+	defer db.Close()
+	start := time.Now()
+	if err := checkPages(ctx, db); err != nil && ctx.Err() == nil {
+		_ = s.engine.health.see(err)
+		return
+	}
+	log.V(2).Info("Checked store", "path", s.path, "took", time.Since(start))
+}
+
+// Client is the store's etcd client. All calls return the same one, which lives as long as the Store: don't close it.
 func (s *Store) Client() *kubernetes.Client { return s.client }
 
-// Close ends watches, waits for calls in flight, and leaves a file without a write-ahead log. Further calls return the
-// first one's result.
+// Close ends watches, waits for calls in flight, and leaves a file without a write-ahead log. Calls of the client that
+// come later fail. Further calls of Close wait for the first and return its result.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shutdown() error {
 	_ = s.client.Close() // reports only that its context has ended
 	s.dialer.close()
-	s.cancel()
-	s.done.Wait()
-	return s.lock.Close()
+	s.bridge.close()
+	s.stop()
+	s.check.Wait()
+	err := errors.Join(s.engine.close(), s.lock.Close())
+	if err != nil {
+		return fmt.Errorf("close store %s: %w", s.path, err)
+	}
+	return nil
 }

@@ -1,0 +1,139 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	kineserver "github.com/k3s-io/kine/pkg/server"
+	"github.com/mattn/go-sqlite3"
+)
+
+// groupMax bounds the rows of a commit, and with it how long the first of them waits for the last.
+const groupMax = 256
+
+// committer appends rows, all that wait in one commit: while one fsync runs, the next group gathers. No write is delayed
+// to make a group larger, so a lone writer pays nothing for it.
+type committer struct {
+	db     *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
+	insert string
+
+	queue chan *row
+	done  sync.WaitGroup
+	// last is the revision of the last row on disk.
+	last atomic.Int64
+}
+
+type row struct {
+	ctx  context.Context
+	args []any
+
+	id   int64
+	err  error
+	done chan struct{}
+}
+
+func newCommitter(db *sql.DB, insert string, last int64) *committer {
+	c := &committer{db: db, insert: insert, queue: make(chan *row, groupMax)}
+	c.last.Store(last)
+	c.done.Go(c.run)
+	return c
+}
+
+// append returns when the row is on disk, with its revision. If ctx ends first, the row may or may not get there.
+func (c *committer) append(ctx context.Context, args ...any) (int64, error) {
+	r := &row{ctx: ctx, args: args, done: make(chan struct{})}
+	select {
+	case c.queue <- r:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	select {
+	case <-r.done:
+		return r.id, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// close waits for the rows that wait. There must be no further call of append.
+func (c *committer) close() {
+	close(c.queue)
+	c.done.Wait()
+}
+
+func (c *committer) run() {
+	group := make([]*row, 0, groupMax)
+	for first := range c.queue {
+		group = c.gather(append(group[:0], first))
+		if err := c.commit(group); err != nil {
+			for _, r := range group {
+				r.id, r.err = 0, err
+			}
+		}
+		for i, r := range group {
+			close(r.done)
+			group[i] = nil
+		}
+	}
+}
+
+func (c *committer) gather(group []*row) []*row {
+	for len(group) < groupMax {
+		select {
+		case r, ok := <-c.queue:
+			if !ok {
+				return group
+			}
+			group = append(group, r)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit writes the group in one transaction. A row that loses against another version of its key fails alone; any other
+// error fails the group, of which nothing is written then.
+func (c *committer) commit(group []*row) error {
+	// Not a caller's context: the group is everybody's.
+	tx, err := c.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	last := c.last.Load()
+	for _, r := range group {
+		if r.err = r.ctx.Err(); r.err != nil {
+			continue
+		}
+		res, err := tx.Exec(c.insert, r.args...)
+		if isConflict(err) {
+			r.err = kineserver.ErrKeyExists
+			continue
+		}
+		if err == nil {
+			r.id, err = res.LastInsertId()
+		}
+		if err != nil {
+			_ = tx.Rollback() // SQLite may have rolled back on its own; the first error is the one to tell
+			return err
+		}
+		last = max(last, r.id)
+	}
+	if err := tx.Commit(); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	c.last.Store(last)
+	return nil
+}
+
+func isConflict(err error) bool {
+	var e sqlite3.Error
+	return errors.As(err, &e) && e.ExtendedCode == sqlite3.ErrConstraintUnique
+}

@@ -1,0 +1,63 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// newSuffix names a store that is being made.
+const newSuffix = ".new"
+
+// create makes an empty store at path, which doesn't exist. It is made beside and moved there when it is whole and on
+// disk, so that a file at path is always a store: killed in between, the next Open starts over.
+// The caller holds the store's lock.
+func create(ctx context.Context, path string) error {
+	if sizeOf(path+"-wal") > 0 {
+		// SQLite would take it for the new file's log.
+		return fmt.Errorf("%w: the file is gone, but its write-ahead log %s-wal is there; restore both, or remove the log", ErrDamaged, path)
+	}
+	tmp := path + newSuffix
+	for _, old := range []string{tmp, tmp + "-wal", tmp + "-shm", tmp + "-journal"} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := createTables(ctx, tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func createTables(ctx context.Context, path string) error {
+	db := openOne(path, creatorParams)
+	for _, stmt := range schema {
+		if _, err := db.ExecContext(ctx, stmt); err != nil {
+			return errors.Join(err, db.Close())
+		}
+	}
+	return db.Close() // the last connection's end moves the log into the file and syncs it
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

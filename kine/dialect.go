@@ -1,0 +1,152 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/k3s-io/kine/pkg/drivers/generic"
+	kineserver "github.com/k3s-io/kine/pkg/server"
+)
+
+// compactSQL removes what was superseded or deleted up to a revision (given twice), from where the last compaction ended.
+const compactSQL = `
+	WITH span AS (
+		SELECT id, prev_revision, deleted FROM kine
+		WHERE name != 'compact_rev_key' AND id <= ?
+			AND id > (SELECT COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = 'compact_rev_key'))
+	DELETE FROM kine WHERE id <= ? AND id IN (
+		SELECT prev_revision FROM span WHERE prev_revision != 0
+		UNION SELECT id FROM span WHERE deleted != 0)`
+
+// dialect is how kine's log talks to the file: reads go to the embedded Generic's connections, which can't write, and
+// writes to the writer's one.
+type dialect struct {
+	*generic.Generic
+	writer    *generic.Generic
+	committer *committer
+	polled    *mark
+	// compactErr is what stopped the compaction that runs. kine logs it and reports success.
+	compactErr error
+}
+
+var _ kineserver.Dialect = (*dialect)(nil)
+
+// errNothingNew answers kine's poll when nothing was written since the last one. It is a context.Canceled because that is
+// the one error that kine's poll takes for no reason to log.
+var errNothingNew = fmt.Errorf("nothing new: %w", context.Canceled)
+
+// After reads the changes since a revision. A read of all keys with a limit is kine's poll, which feeds the watchers: it
+// has handed on everything up to rev. It comes every second, and costs nothing when nothing was written.
+func (d *dialect) After(ctx context.Context, key, end string, rev, limit int64) (*sql.Rows, error) {
+	if key == "" && limit > 0 {
+		d.polled.reach(rev)
+		if rev >= d.committer.last.Load() {
+			return nil, errNothingNew
+		}
+	}
+	return d.Generic.After(ctx, key, end, rev, limit)
+}
+
+//nolint:revive // the interface's names
+func (d *dialect) Insert(ctx context.Context, key string, create, delete bool, createRevision, previousRevision, ttl int64, value []byte) (int64, error) {
+	return d.committer.append(ctx, key, create, delete, createRevision, previousRevision, ttl, value, previousRevision)
+}
+
+func (d *dialect) Fill(ctx context.Context, revision int64) error {
+	return d.writer.Fill(ctx, revision)
+}
+
+func (d *dialect) DeleteRevision(ctx context.Context, revision int64) error {
+	return d.writer.DeleteRevision(ctx, revision)
+}
+
+func (d *dialect) SetCompactRevision(ctx context.Context, revision int64) error {
+	return d.writer.SetCompactRevision(ctx, revision)
+}
+
+func (d *dialect) Compact(ctx context.Context, revision int64) (int64, error) {
+	return d.writer.Compact(ctx, revision)
+}
+
+// PostCompact gives the log's room back, which a compaction may have made large.
+func (d *dialect) PostCompact(ctx context.Context) error {
+	_, err := d.writer.DB.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	return d.note(err)
+}
+
+func (d *dialect) BeginTx(ctx context.Context, opts *sql.TxOptions) (kineserver.Transaction, error) {
+	tx, err := d.writer.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, d.note(err)
+	}
+	return transaction{tx, d}, nil
+}
+
+func (d *dialect) note(err error) error {
+	d.compactErr = errors.Join(d.compactErr, err)
+	return err
+}
+
+// transaction, which only compactions use, ends without ending the process. kine's own does that when a commit fails: on
+// a full disk, or when a compaction takes too long. What isn't compacted now is compacted by the next.
+type transaction struct {
+	kineserver.Transaction
+	d *dialect
+}
+
+func (t transaction) Compact(ctx context.Context, revision int64) (int64, error) {
+	n, err := t.Transaction.Compact(ctx, revision)
+	return n, t.d.note(err)
+}
+
+func (t transaction) SetCompactRevision(ctx context.Context, revision int64) error {
+	return t.d.note(t.Transaction.SetCompactRevision(ctx, revision))
+}
+
+func (t transaction) MustCommit()   { _ = t.d.note(t.Commit()) }
+func (t transaction) MustRollback() { _ = t.Rollback() } // after a commit, or an error that was noted
+
+// mark is a revision that others wait for.
+type mark struct {
+	mu     sync.Mutex
+	moved  *sync.Cond
+	rev    int64
+	closed bool
+}
+
+func newMark() *mark {
+	m := &mark{}
+	m.moved = sync.NewCond(&m.mu)
+	return m
+}
+
+func (m *mark) reach(rev int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if rev > m.rev {
+		m.rev = rev
+		m.moved.Broadcast()
+	}
+}
+
+// wait returns when rev is reached, or the mark is closed.
+func (m *mark) wait(rev int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.rev < rev && !m.closed {
+		m.moved.Wait()
+	}
+}
+
+func (m *mark) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.moved.Broadcast()
+}

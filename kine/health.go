@@ -1,0 +1,86 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mattn/go-sqlite3"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+)
+
+// What an etcd client gets to see. A tenant may read these words, so they tell nothing of the machine.
+var (
+	errClosed      = rpctypes.ErrGRPCStopped
+	errNoSpace     = rpctypes.ErrGRPCNoSpace
+	errOutOfOrder  = status.Error(codes.DataLoss, "etcdserver: the space's store is damaged and serves nothing until it is restored")
+	errUnconfirmed = status.Error(codes.Unavailable, "etcdserver: the disk of the space's store fails to confirm writes")
+)
+
+// health is whether the store may be served. Once it may not, it stays so until the store is opened again.
+type health struct {
+	path string
+	log  klog.Logger
+	// bad ends when the store goes bad.
+	bad    context.Context
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	cause error // for Stats and the log
+	shown error // for etcd clients
+}
+
+func newHealth(path string, log klog.Logger) *health {
+	h := &health{path: path, log: log}
+	h.bad, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// see takes note of an error of SQLite's, and returns what the client is to see of it.
+func (h *health) see(err error) error {
+	var e sqlite3.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, ErrDamaged) {
+			return h.fail(err, errOutOfOrder)
+		}
+		return err
+	}
+	switch {
+	case e.Code == sqlite3.ErrFull:
+		h.log.Error(err, "Disk is full, write refused", "path", h.path)
+		return errNoSpace
+	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
+		return h.fail(asDamage(err), errOutOfOrder)
+	case e.ExtendedCode == sqlite3.ErrIoErrFsync, e.ExtendedCode == sqlite3.ErrIoErrDirFsync:
+		// After an fsync that failed, the kernel may take the next one for done without having written what the first
+		// was for. Only reading the file anew tells what is there.
+		return h.fail(fmt.Errorf("%w; check the disk, then open the store again", err), errUnconfirmed)
+	}
+	h.log.Error(err, "Store failed a call", "path", h.path)
+	return err
+}
+
+func (h *health) fail(cause, shown error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause == nil {
+		h.cause, h.shown = cause, shown
+		h.log.Error(cause, "Store is out of order and serves nothing any more", "path", h.path)
+		h.cancel()
+	}
+	return h.shown
+}
+
+// check returns why the store may not be served: for its owner, and for clients.
+func (h *health) check() (cause, shown error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause, h.shown
+}

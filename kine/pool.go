@@ -1,0 +1,66 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/k3s-io/kine/pkg/drivers/generic"
+	"github.com/k3s-io/kine/pkg/query"
+	"github.com/mattn/go-sqlite3"
+)
+
+// pool is kine's statements over connections to one file.
+type pool struct {
+	*generic.Generic
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// openPool opens at most max connections, and keeps idle of them while they idle.
+func openPool(ctx context.Context, path, params string, limits generic.ConnectionPoolConfig) (*pool, error) {
+	// kine tries a connection again for five minutes. One of ours shows an error at once.
+	probe := openOne(path, params)
+	defer probe.Close()
+	if err := probe.PingContext(ctx); err != nil {
+		return nil, err
+	}
+	poolCtx, stop := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, stop)()
+	p := &pool{stop: stop}
+	var err error
+	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, params)}, limits, "?", false, nil)
+	if err != nil {
+		stop()
+		p.done.Wait()
+		return nil, err
+	}
+	p.LastInsertID = true
+	p.CompactSQL = query.New(compactSQL, "?", false, "Compact")
+	p.ErrCode = errCode
+	return p, nil
+}
+
+// close closes the connections, which must not be in use.
+func (p *pool) close() error {
+	err := p.DB.Close()
+	p.stop()
+	p.done.Wait()
+	return err
+}
+
+// errCode labels an error in kine's metrics, which this package doesn't register.
+func errCode(err error) string {
+	var e sqlite3.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return fmt.Sprint(int(e.ExtendedCode))
+	}
+	return "other"
+}

@@ -1,0 +1,78 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"strings"
+
+	"github.com/mattn/go-sqlite3"
+)
+
+// Parameters of a connection, by what it is for. All have a private cache: with a shared one, a reader gets "database
+// table is locked" at once instead of waiting.
+//
+// The writer uses WAL, so that readers and the writer don't wait for one another, and synchronous=FULL: a commit is
+// fsynced before it is acknowledged (D1). With NORMAL the last commits go with the power. A transaction takes its lock
+// first (txlock=immediate) instead of failing half-way.
+//
+// Readers can't write at all, which makes the writer the only one by construction. Their page cache is small: the
+// operating system has the pages, and each space has several readers.
+//
+// A new file gets auto_vacuum=INCREMENTAL, which can't be turned on later without rewriting the file, so that a store
+// can shrink while it serves.
+const (
+	writerParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_stmt_cache_size=8"
+	readerParams  = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
+	creatorParams = writerParams + "&_auto_vacuum=incremental"
+	// A file at rest is examined as it lies, without locks and without files beside it. A log left by a kill makes that
+	// impossible: it holds pages newer than the file's.
+	examineAtRestParams  = "mode=ro&cache=private&immutable=1"
+	examineWithLogParams = "mode=ro&cache=private"
+)
+
+// schema is kine's table, with the two indexes its queries on SQLite live from: all versions of a name in order (a row's
+// id is part of any index), and the one that lets a single successor of a version in. kine itself makes six, and the
+// other four cost a page each in every commit. Files it made keep theirs.
+var schema = []string{
+	`CREATE TABLE IF NOT EXISTS kine (
+		id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, created INTEGER, deleted INTEGER,
+		create_revision INTEGER, prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)`,
+	`CREATE INDEX IF NOT EXISTS kine_name_id_index ON kine (name, id)`,
+	`CREATE UNIQUE INDEX IF NOT EXISTS kine_name_prev_revision_uindex ON kine (name, prev_revision)`,
+}
+
+// connector opens connections to one file.
+type connector struct{ dsn string }
+
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.Driver().Open(c.dsn) }
+func (c connector) Driver() driver.Driver                        { return &sqlite3.SQLiteDriver{} }
+
+// openOne opens a database of one connection.
+func openOne(path, params string) *sql.DB {
+	db := sql.OpenDB(connector{dsn(path, params)})
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+// dsn is a SQLite URI for path with the given parameters. Everything but plain letters is escaped: "?", "#" and "%" mean
+// something in a URI.
+func dsn(path, params string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.WriteString("file:")
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '/', c == '.', c == '-':
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String() + "?" + params
+}
