@@ -40,7 +40,9 @@ func (s *Syncer) syncPods() error {
 		denied: s.podDenied,
 	}
 	k.lost = func(ctx context.Context, v *corev1.Pod) (bool, error) { return podLost(ctx, k, v) }
-	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error { return podEnd(ctx, k, v, host, exists) }
+	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
+		return podEnd(ctx, k, v, host, exists)
+	}
 	add(k, enqueueReferences)
 	return nil
 }

@@ -5,7 +5,6 @@ package syncer
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,38 +68,4 @@ func (s *Syncer) syncEndpointSlices() error {
 		push: translate.PushEndpointSlice,
 	}, nil)
 	return nil
-}
-
-// ReserveService makes the host object of a service that the space is about to
-// take in, and returns it: its cluster IPs and node ports are the host's to
-// give, and a service shows them from its first moment on. Should the space not
-// take the service in after all, the reservation is collected after a minute.
-//
-// It returns nil if the space already has such a service.
-func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
-	writer, err := h.writer(space)
-	if err != nil {
-		return nil, err
-	}
-	want := space.Service(v)
-	have := &corev1.Service{}
-	err = writer.Get(ctx, client.ObjectKeyFromObject(want), have)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("reserve an address on the host: %w", err)
-	case err != nil:
-		err = writer.Create(ctx, want)
-		return want, err
-	}
-	id, ours := translate.IdentityOf(have)
-	if !ours || id.Space != space.Name {
-		return nil, fmt.Errorf("%w: ask the platform's admins to remove it", errForeign)
-	}
-	if id.UID != v.UID {
-		return nil, nil
-	}
-	if translate.PushService(want, have) {
-		err = writer.Update(ctx, have)
-	}
-	return have, err
 }

@@ -1,0 +1,97 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// ReserveService makes or updates the host object of a service that the space
+// is about to take in, and returns it: its cluster IPs and node ports are the
+// host's to give, and a service shows them from its first moment on. A v
+// without UID is new, and the caller has seen that the space has no other of
+// that name. Should the space not take the service in after all, a reservation
+// is collected after a minute, and an update is undone.
+//
+// The result is nil if the host object is another service's.
+func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+	writer, err := h.writer(space)
+	if err != nil {
+		return nil, err
+	}
+	want := space.Service(v)
+	have := &corev1.Service{}
+	err = writer.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the host's service: %w", err)
+	}
+	if err != nil {
+		return want, writer.Create(ctx, want)
+	}
+	id, ours := translate.IdentityOf(have)
+	switch {
+	case !ours || id.Space != space.Name:
+		return nil, errForeign
+	case id.UID == v.UID || id.UID == "":
+		if translate.PushService(want, have) {
+			err = writer.Update(ctx, have)
+		}
+		return have, err
+	case v.UID == "": // left over from one that is gone
+		if err := writer.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		return want, writer.Create(ctx, want)
+	default:
+		return nil, nil
+	}
+}
+
+// ReserveAPI makes sure of the host object of the space's own Service
+// default/kubernetes, before the space starts, and returns its cluster IP: the
+// address under which the space's pods will look for their API.
+func (h *Host) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
+	v := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
+		Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeClusterIP,
+			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(6443)}},
+		},
+	}
+	have := &corev1.Service{}
+	err = h.reader.Get(ctx, client.ObjectKeyFromObject(space.Service(v)), have)
+	if err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("read the host's service: %w", err)
+		}
+		have, err = h.ReserveService(ctx, space, v)
+		if err != nil {
+			return "", fmt.Errorf("reserve the address of the space's API: %w", err)
+		}
+	}
+	if id, ours := translate.IdentityOf(have); !ours || id.Space != space.Name {
+		return "", fmt.Errorf("reserve the address of the space's API: %w", errForeign)
+	}
+	return have.Spec.ClusterIP, nil
+}
+
+// ServiceRange is the host's range of cluster IPs, in CIDR form. Spaces use the
+// same, as their services' addresses are the host's.
+func (h *Host) ServiceRange(ctx context.Context) (string, error) {
+	cidr := &networkingv1.ServiceCIDR{}
+	err := h.reader.Get(ctx, client.ObjectKey{Name: "kubernetes"}, cidr)
+	if err != nil {
+		return "", fmt.Errorf("read the host's ServiceCIDR (Kubernetes 1.33 or later is needed): %w", err)
+	}
+	return cidr.Spec.CIDRs[0], nil
+}

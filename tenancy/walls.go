@@ -1,0 +1,159 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
+)
+
+// wall is the name of a space's ResourceQuota, LimitRange and NetworkPolicies.
+const wall = "berth"
+
+// DefaultQuota is what a space may use of the host when nothing else is said (Q1).
+func DefaultQuota() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourcePods:                   resource.MustParse("200"),
+		corev1.ResourceRequestsCPU:            resource.MustParse("16"),
+		corev1.ResourceRequestsMemory:         resource.MustParse("64Gi"),
+		corev1.ResourceLimitsCPU:              resource.MustParse("64"),
+		corev1.ResourceLimitsMemory:           resource.MustParse("128Gi"),
+		corev1.ResourceRequestsStorage:        resource.MustParse("500Gi"),
+		corev1.ResourcePersistentVolumeClaims: resource.MustParse("50"),
+		corev1.ResourceServices:               resource.MustParse("100"),
+		corev1.ResourceServicesLoadBalancers:  resource.MustParse("2"),
+		corev1.ResourceServicesNodePorts:      resource.MustParse("5"),
+		corev1.ResourceSecrets:                resource.MustParse("1000"),
+		corev1.ResourceConfigMaps:             resource.MustParse("500"),
+	}
+}
+
+// Walls are the host objects that must stand before anything of the space does:
+// its namespace with a Pod Security level, quota, limits, network policies, and
+// the syncer's own account with no right outside the namespace. A nil quota
+// means the default.
+func Walls(space translate.Space, quota corev1.ResourceList) []client.Object {
+	if quota == nil {
+		quota = DefaultQuota()
+	}
+	return append([]client.Object{
+		namespace(space),
+		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
+		limits(space),
+		isolation(space),
+	}, account(space)...)
+}
+
+func kind(apiVersion, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
+}
+
+// meta marks a wall as the space's. It records no virtual identity: walls have
+// none, and the syncer leaves alone what has none.
+func meta(space translate.Space, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: space.HostNamespace(),
+		Labels: map[string]string{translate.LabelSpace: space.Name, translate.LabelManagedBy: translate.ManagedBy},
+	}
+}
+
+func namespace(space translate.Space) *corev1.Namespace {
+	ns := &corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: meta(space, space.HostNamespace())}
+	ns.Namespace = ""
+	ns.Labels[podsecurity.EnforceLevelLabel] = string(translate.PodSecurityLevel)
+	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
+	return ns
+}
+
+// limits give containers that ask for nothing a share, as the quota counts
+// only what is asked for.
+func limits(space translate.Space) *corev1.LimitRange {
+	return &corev1.LimitRange{
+		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, wall),
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer,
+			Default: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
+			},
+			DefaultRequest: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+			},
+		}}},
+	}
+}
+
+// isolation lets a space's pods talk to each other, to the cluster's DNS and to
+// the outside, but not to other spaces, the host's own networks' private ranges
+// or the cloud's metadata service. What comes in from outside the cluster (load
+// balancers, node ports) is allowed; what comes from other pods is not.
+func isolation(space translate.Space) *networkingv1.NetworkPolicy {
+	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
+	dns := []networkingv1.NetworkPolicyPort{
+		{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(53))},
+		{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(53))},
+	}
+	system := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+		MatchLabels: map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem},
+	}}
+	private := []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+	outside := []networkingv1.NetworkPolicyPeer{
+		{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: private}},
+		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}}},
+	}
+	return &networkingv1.NetworkPolicy{
+		TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicy"), ObjectMeta: meta(space, wall),
+		Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: append([]networkingv1.NetworkPolicyPeer{own}, outside...)}},
+			Egress: []networkingv1.NetworkPolicyEgressRule{
+				{To: append([]networkingv1.NetworkPolicyPeer{own}, outside...)},
+				{To: []networkingv1.NetworkPolicyPeer{system}, Ports: dns},
+			},
+		},
+	}
+}
+
+// account is the service account that the space's syncer writes as, with
+// exactly the kinds that are synced, in the space's namespace only.
+func account(space translate.Space) []client.Object {
+	name := syncer.ServiceAccount
+	return []client.Object{
+		// The account that the space's pods run as, which upstream's controller
+		// would make a moment too late: it has no rights and gets no token.
+		&corev1.ServiceAccount{
+			TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: meta(space, "default"), AutomountServiceAccountToken: ptr.To(false),
+		},
+		&corev1.ServiceAccount{
+			TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: meta(space, name), AutomountServiceAccountToken: ptr.To(false),
+		},
+		&rbacv1.Role{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name),
+			Rules: []rbacv1.PolicyRule{
+				{
+					APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
+					Verbs: []string{"get", "create", "update", "delete"},
+				},
+				{
+					APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
+					Verbs: []string{"get", "create", "update", "delete"},
+				},
+			},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, name),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: space.HostNamespace()}},
+		},
+	}
+}
