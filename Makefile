@@ -3,6 +3,7 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL    := go tool -modfile=hack/tools/go.mod
+TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/test-summary
 
 # Test binaries that link Kubernetes take over a gigabyte each to link: more than two at once swap a small machine.
 TEST_FLAGS ?= -p 2 -timeout 20m
@@ -26,11 +27,13 @@ up: build ## Start a host and a space on this machine (ARGS="--space demo").
 
 .PHONY: test
 test: ## Run every test (PKG=./kine for one package, TEST_FLAGS=-race for other flags).
-	@$(TOOL) gotestsum --format pkgname --post-run-command hack/test-summary -- $(TEST_FLAGS) $(PKG)
+	@mkdir -p bin
+	@$(TESTSUM) --format pkgname -- $(TEST_FLAGS) $(PKG)
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests against the embedded host.
-	@$(TOOL) gotestsum --format testname --post-run-command hack/test-summary -- $(TEST_FLAGS) -count=1 ./e2e/...
+	@mkdir -p bin
+	@$(TESTSUM) --format testname -- $(TEST_FLAGS) -count=1 ./e2e/...
 
 .PHONY: bench
 bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
