@@ -23,17 +23,18 @@ const separator = "--"
 //
 // The name is "<space>--<namespace>--<name>", or "<space>--<name>" without a
 // namespace, where that is short enough and reads back one way only: the first
-// separators end the space and the namespace, so neither may hold one. All
-// others become "<cut>---<hash of the full identity>": in a plain name a letter
+// separators end the space and the namespace, so neither may hold one, and a
+// second one tells a namespace, so that the name of a cluster-scoped object may
+// hold none either. All others become "<cut>---<hash of the full identity>": in a plain name a letter
 // or digit follows the first "--", in a hashed one a third dash, so that the
 // two forms never meet.
 func (s Space) HostName(namespace, name string, limit int) string {
-	parts := []string{s.Name, name}
+	parts, closed := []string{s.Name, name}, []string{s.Name, name}
 	if namespace != "" {
-		parts = []string{s.Name, namespace, name}
+		parts, closed = []string{s.Name, namespace, name}, []string{s.Name, namespace}
 	}
 	plain := strings.Join(parts, separator)
-	if len(plain) <= limit && !ambiguous(parts[:len(parts)-1]) && !strings.HasPrefix(name, "-") {
+	if len(plain) <= limit && !ambiguous(closed) && !strings.HasPrefix(name, "-") {
 		return plain
 	}
 	return hashed(plain, limit, append([]string{"object"}, parts...)...)
