@@ -10,17 +10,18 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/vcluster/inside"
 )
 
 // loopbackHost names the API server in URLs of the loopback. Nothing resolves
 // or dials it.
 const loopbackHost = "http://kubernetes.default.svc"
 
-var errLoopbackUnbound = errors.New("API server is not built yet")
+var errStopping = errors.New("the API server is stopping")
 
 // loopbackConfig returns a client configuration whose requests go to t.
 func loopbackConfig(t http.RoundTripper, token string) *rest.Config {
@@ -37,47 +38,52 @@ func loopbackConfig(t http.RoundTripper, token string) *rest.Config {
 	}
 }
 
-// loopback is an [http.RoundTripper] that calls a handler in process: no
-// socket, no TLS. It is given to clients before the handler exists, and bound
-// to it later.
+// loopback is an [http.RoundTripper] that calls the API server in process: no
+// socket, no TLS. Clients get it before the server exists.
 type loopback struct {
-	handler atomic.Pointer[http.Handler]
-	calls   sync.WaitGroup
+	gate *gate
 }
-
-func (l *loopback) bind(h http.Handler) { l.handler.Store(&h) }
-
-// wait returns when no call is running any more.
-func (l *loopback) wait() { l.calls.Wait() }
 
 // RoundTrip returns when the handler has sent its header. The handler's context
 // ends with the request's, or when the body is closed.
 func (l *loopback) RoundTrip(req *http.Request) (*http.Response, error) {
-	h := l.handler.Load()
-	if h == nil {
+	if !l.gate.enter() {
 		closeBody(req)
-		return nil, errLoopbackUnbound
+		return nil, errStopping
 	}
-	ctx, cancel := context.WithCancel(req.Context())
+	ctx, cancel := context.WithCancel(inside.Mark(req.Context()))
 	w := newPipeWriter(cancel)
 	// A client that gives up need not close the body: end reads and writes.
 	unhook := context.AfterFunc(req.Context(), func() {
 		_ = w.writer.CloseWithError(context.Cause(req.Context()))
 	})
-	l.calls.Go(func() {
+	go func() {
+		defer l.gate.leave()
 		defer cancel()
 		defer unhook()
 		defer closeBody(req)
 		defer w.finish()
-		(*h).ServeHTTP(w, serverRequest(ctx, req))
-	})
+		l.gate.serve(w, serverRequest(ctx, req))
+	}()
 	select {
 	case <-w.started:
-		return w.response(req)
+		return l.response(w, req)
 	case <-req.Context().Done():
 		w.abandon()
 		return nil, context.Cause(req.Context())
 	}
+}
+
+// response returns what the handler answers. A stopping server's "come again
+// later" becomes an error: upstream's own clients would come again for ten
+// seconds and more, and keep goroutines for it.
+func (l *loopback) response(w *pipeWriter, req *http.Request) (*http.Response, error) {
+	resp, err := w.response(req)
+	if err == nil && resp.StatusCode == http.StatusServiceUnavailable && l.gate.drain.Err() != nil {
+		w.abandon()
+		return nil, errStopping
+	}
+	return resp, err
 }
 
 // serverRequest turns a client's request into one as a server receives it.

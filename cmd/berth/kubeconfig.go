@@ -1,0 +1,74 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const kubeconfigSuffix = ".kubeconfig"
+
+func newKubeconfig() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "kubeconfig SPACE",
+		Short: "Print the kubeconfig of a space",
+		Long: `Print the kubeconfig of a space's admin, as 'berth up' wrote it. "host" is the
+embedded host cluster's.`,
+		Example: `  berth kubeconfig demo > demo.kubeconfig
+  kubectl --kubeconfig <(berth kubeconfig demo) get pods`,
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return knownKubeconfigs(dir), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(knownKubeconfigs(dir), args[0]) {
+				return fmt.Errorf("no space %q in %s%s", args[0], dir, hint(knownKubeconfigs(dir)))
+			}
+			data, err := os.ReadFile(kubeconfigPath(dir, args[0]))
+			if err != nil {
+				return fmt.Errorf("read kubeconfig of %s: %w", args[0], err)
+			}
+			_, err = cmd.OutOrStdout().Write(data)
+			return err
+		},
+	}
+	addDataDir(cmd, &dir)
+	return cmd
+}
+
+func hint(known []string) string {
+	if len(known) == 0 {
+		return "; start one with: berth up"
+	}
+	return "; there is: " + strings.Join(known, ", ")
+}
+
+func kubeconfigPath(dir, space string) string { return filepath.Join(dir, space+kubeconfigSuffix) }
+
+// knownKubeconfigs lists the spaces that have a kubeconfig in dir, sorted.
+func knownKubeconfigs(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), kubeconfigSuffix); ok && e.Type().IsRegular() {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,36 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "A Kubernetes cluster of its own for every tenant, on the nodes that all share",
+		Long: `Berth gives every tenant of one Kubernetes cluster a space: an API server,
+storage, CRDs, RBAC and kubeconfig of its own. What runs in a space runs on the
+shared host cluster, behind quotas and walls, without seeing it.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	root.AddCommand(newUp(), newKubeconfig(), newVersion())
+	return root
+}
+
+// addDataDir declares the flag that all commands on a data directory share.
+func addDataDir(cmd *cobra.Command, dir *string) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "."
+	}
+	cmd.Flags().StringVar(dir, "data-dir", filepath.Join(home, ".berth"), "directory that holds everything Berth keeps on this machine")
+	_ = cmd.MarkFlagDirname("data-dir")
+}

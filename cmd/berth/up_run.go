@@ -1,0 +1,229 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// stopTimeout bounds a clean stop; what is not done by then is done as after a
+// crash, at the next start.
+const stopTimeout = 20 * time.Second
+
+// up is one run of `berth up`. Its steps undo themselves in reverse order.
+type up struct {
+	options  upOptions
+	out      io.Writer // what to do next
+	progress io.Writer // what is being done
+	logger   klog.Logger
+	started  time.Time
+
+	ca       *pki.CA
+	listener net.Listener
+	host     hostCluster
+	shard    *shard.Shard
+	server   *gateway.Server
+	undo     []func(context.Context)
+}
+
+func (u *up) run(ctx context.Context) (err error) {
+	defer func() {
+		if u.server != nil {
+			fmt.Fprintln(u.progress, "Stopping ...")
+		}
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		for _, undo := range slices.Backward(u.undo) {
+			undo(stop)
+		}
+	}()
+	for _, step := range []func(context.Context) error{u.lock, u.listen, u.startHost, u.startShard, u.startSpaces, u.serve} {
+		if err := step(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // interrupted while starting
+			}
+			return err
+		}
+	}
+	u.explain()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-u.server.Done():
+		return u.server.Err()
+	case <-u.host.Done():
+		return fmt.Errorf("host cluster ended: %w", u.host.Err())
+	case <-u.shard.Space(u.options.space).Done():
+		return fmt.Errorf("space %s ended by itself; see %s", u.options.space, filepath.Join(u.options.dataDir, logFile))
+	}
+}
+
+func (u *up) say(format string, args ...any) {
+	fmt.Fprintf(u.progress, "[%5.1fs] %s\n", time.Since(u.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (u *up) onStop(undo func(context.Context)) { u.undo = append(u.undo, undo) }
+
+// lock makes the data directory ours until the process ends, however it ends.
+func (u *up) lock(context.Context) error {
+	file, err := os.OpenFile(filepath.Join(u.options.dataDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock data directory: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("data directory %s is in use by another berth; stop it or choose another --data-dir", u.options.dataDir)
+		}
+		return fmt.Errorf("lock data directory: %w", err)
+	}
+	u.onStop(func(context.Context) { _ = file.Close() })
+	return nil
+}
+
+func (u *up) listen(ctx context.Context) (err error) {
+	if u.ca, err = pki.OpenCA(filepath.Join(u.options.dataDir, "pki"), "berth"); err != nil {
+		return err
+	}
+	if u.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", u.options.listen); err != nil {
+		if errors.Is(err, unix.EADDRINUSE) {
+			return fmt.Errorf("--listen=%s: the port is in use; stop what uses it or choose another", u.options.listen)
+		}
+		return fmt.Errorf("--listen=%s: %w", u.options.listen, err)
+	}
+	u.onStop(func(context.Context) { _ = u.listener.Close() })
+	return nil
+}
+
+// endpoint is the URL of a space's API, as clients on this machine reach it.
+func (u *up) endpoint(space string) string {
+	return "https://" + net.JoinHostPort(u.address(), u.port()) + gateway.Path(space)
+}
+
+func (u *up) port() string {
+	_, port, _ := net.SplitHostPort(u.listener.Addr().String())
+	return port
+}
+
+func (u *up) address() string {
+	host, _, err := net.SplitHostPort(u.options.listen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		return "127.0.0.1"
+	}
+	return host
+}
+
+func (u *up) startShard(ctx context.Context) (err error) {
+	u.shard, err = shard.Start(ctx, shard.Config{
+		Dir: filepath.Join(u.options.dataDir, "spaces"), Host: u.host.Config(),
+		Endpoint: u.endpoint, ServingCA: u.ca.PEM(), Logger: u.logger,
+	})
+	if err != nil {
+		return err
+	}
+	u.onStop(func(ctx context.Context) {
+		if err := u.shard.Stop(ctx); err != nil {
+			u.logger.Error(err, "stop shard")
+		}
+	})
+	return nil
+}
+
+// startSpaces starts the space that was asked for, and those of earlier runs.
+func (u *up) startSpaces(ctx context.Context) error {
+	names := []string{u.options.space}
+	entries, err := os.ReadDir(filepath.Join(u.options.dataDir, "spaces"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list spaces: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != u.options.space && tenancy.CheckSpaceName(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
+	}
+	host, err := client.New(u.host.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return fmt.Errorf("make host client: %w", err)
+	}
+	for _, name := range names {
+		space := translate.Space{Name: name}
+		if err := tenancy.Build(ctx, host, space, nil); err != nil {
+			return err
+		}
+		u.say("Walls of space %s stand: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+		running, err := u.shard.StartSpace(ctx, name)
+		if err != nil {
+			return err
+		}
+		config, err := running.Kubeconfig("admin", []string{"system:masters"})
+		if err != nil {
+			return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
+		}
+		if err := pki.WriteFile(kubeconfigPath(u.options.dataDir, name), config); err != nil {
+			return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
+		}
+		u.say("Space %s is ready", name)
+	}
+	return nil
+}
+
+func (u *up) serve(context.Context) error {
+	pair, err := u.ca.Server(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...)
+	if err != nil {
+		return err
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		return err
+	}
+	u.server = gateway.Serve(u.listener, certificate, &gateway.Router{Lookup: u.lookup}, u.logger)
+	u.onStop(u.server.Stop)
+	return nil
+}
+
+func (u *up) lookup(space string) http.Handler {
+	if space == gateway.SystemSpace {
+		return u.host.Handler()
+	}
+	return u.shard.Handler(space)
+}
+
+func (u *up) explain() {
+	dir := u.options.dataDir
+	fmt.Fprintf(u.out, `
+Space %s serves at %s
+
+  export KUBECONFIG=%s
+  kubectl create deployment web --image=nginx --replicas=3
+  kubectl get pods -o wide
+`, u.options.space, u.endpoint(u.options.space), kubeconfigPath(dir, u.options.space))
+	if u.host.Handler() != nil {
+		fmt.Fprintf(u.out, `
+and, as the platform's admin, see the same pods on the host:
+
+  kubectl --kubeconfig %s get pods -A
+`, kubeconfigPath(dir, "host"))
+	}
+	fmt.Fprintf(u.out, "\nLog: %s. Stop with Ctrl-C; start again to go on.\n", filepath.Join(dir, logFile))
+}

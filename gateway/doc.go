@@ -1,0 +1,7 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gateway is the one TLS port in front of all API servers: it routes
+// /spaces/NAME/... to the space of that name, whose API server then finds out
+// who asks. Routing authorizes nothing. Commands run it; it stores nothing.
+package gateway

@@ -1,0 +1,76 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// Limits of a connection, as upstream's API server has them.
+const (
+	readHeaderTimeout = 32 * time.Second
+	idleTimeout       = 90 * time.Second
+	maxHeaderBytes    = 1 << 20
+	maxStreams        = 100 // requests under way at once on one HTTP/2 connection
+)
+
+// Server serves a handler by TLS until it is stopped.
+type Server struct {
+	http *http.Server
+	done chan struct{}
+	err  error
+}
+
+// Serve begins to serve handler on listener with certificate. Clients are asked
+// for a certificate, which is not verified here: each space's API server trusts
+// another authority.
+func Serve(listener net.Listener, certificate tls.Certificate, handler http.Handler, logger logr.Logger) *Server {
+	s := &Server{
+		http: &http.Server{
+			Handler:           handler,
+			ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+			ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug),
+			TLSConfig: &tls.Config{
+				MinVersion:   tls.VersionTLS12,
+				Certificates: []tls.Certificate{certificate},
+				ClientAuth:   tls.RequestClientCert,
+			},
+		},
+		done: make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fmt.Errorf("serve %s: %w", listener.Addr(), err)
+		}
+	}()
+	return s
+}
+
+// Done is closed when the server has ended, by Stop or by itself.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err tells, once Done is closed, why the server ended by itself.
+func (s *Server) Err() error { return s.err }
+
+// Stop takes no new requests, gives those under way until ctx ends, and closes
+// the connections.
+func (s *Server) Stop(ctx context.Context) {
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close()
+	}
+	<-s.done
+}
