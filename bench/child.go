@@ -79,17 +79,24 @@ func runChild(ctx context.Context, task string, s settings) error {
 	if err != nil {
 		return fmt.Errorf("find the place for data: %w", err)
 	}
-	var result any
-	switch task {
-	case stockTask:
-		result, err = measureControlPlanes(ctx, s, dir, startStock)
-	case berthTask:
-		result, err = measureControlPlanes(ctx, s, dir, startBerth)
-	default:
-		err = fmt.Errorf("unknown task %q", task)
-	}
+	result, err := perform(ctx, task, s, dir)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+func perform(ctx context.Context, task string, s settings, dir string) (any, error) {
+	switch task {
+	case stockTask:
+		return measureControlPlanes(ctx, s, dir, startStock)
+	case berthTask:
+		start, err := berth(dir)
+		if err != nil {
+			return nil, err
+		}
+		return measureControlPlanes(ctx, s, dir, start)
+	default:
+		return nil, fmt.Errorf("unknown task %q", task)
+	}
 }
