@@ -4,8 +4,10 @@
 package kine
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +19,8 @@ import (
 
 const (
 	magic = "SQLite format 3\x00"
-	// smallestPage is the least that SQLite can have written to a file.
-	smallestPage = 512
+	// headerSize is the size of a SQLite file's header.
+	headerSize = 100
 	// checkedAtOpen is the size, file and log, up to which all pages are checked before a store is served. The check
 	// reads the file once, about 0.7 ms a MiB from the page cache: this much costs a wake 50 ms at most. A larger
 	// store is checked while it serves, and stops serving if the check finds damage.
@@ -64,7 +66,7 @@ func examine(ctx context.Context, path string) (whole bool, err error) {
 	return true, checkPages(ctx, db)
 }
 
-// examineHeader returns the file's size.
+// examineHeader looks at what is read before SQLite is let at the file, and returns the file's size.
 func examineHeader(path string) (int64, error) {
 	fi, err := os.Lstat(path)
 	if err != nil {
@@ -81,17 +83,30 @@ func examineHeader(path string) (int64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	head := make([]byte, len(magic))
-	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+	head := make([]byte, headerSize)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return 0, err
 	}
-	if string(head) != magic {
+	if !bytes.HasPrefix(head, []byte(magic)) {
 		return 0, fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", ErrNotStore)
 	}
-	if fi.Size() < smallestPage {
-		return 0, fmt.Errorf("%w: only %d bytes are left of it; restore it from a backup", ErrDamaged, fi.Size())
+	// SQLite takes the rest of a page that was cut off for zeros, and a file of less than a page for a new one. A page
+	// may be cut off only while the log that it comes from is still there.
+	pageSize, pages := pageCount(head)
+	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && sizeOf(path+"-wal") == 0 {
+		return 0, fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", ErrDamaged, fi.Size(), pageSize*pages)
 	}
 	return fi.Size(), nil
+}
+
+// pageCount reads the size and number of pages from a SQLite header (https://sqlite.org/fileformat2.html#the_database_header).
+func pageCount(head []byte) (size, count int64) {
+	size = int64(binary.BigEndian.Uint16(head[16:]))
+	if size == 1 {
+		size = 1 << 16
+	}
+	return size, int64(binary.BigEndian.Uint32(head[28:]))
 }
 
 // examineTable tells whether the database holds kine's table, and nothing that would run on its own when it is used.

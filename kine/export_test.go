@@ -1,0 +1,22 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"fmt"
+)
+
+// Pragma reads a setting of the connection that writes.
+func (s *Store) Pragma(ctx context.Context, name string) (string, error) {
+	var v string
+	err := s.engine.writer.DB.QueryRowContext(ctx, "PRAGMA "+name).Scan(&v)
+	return v, err
+}
+
+// LimitPages makes the file as full as a disk can be: SQLite fails as it does there.
+func (s *Store) LimitPages(ctx context.Context, n int) error {
+	_, err := s.engine.writer.DB.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", n))
+	return err
+}
