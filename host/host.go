@@ -107,9 +107,9 @@ func (c *Cluster) supervise(ctx context.Context) {
 	select {
 	case <-c.stopped:
 	case <-c.controlPlane.Done():
-		c.err = fmt.Errorf("host's control plane has ended: %w", c.controlPlane.Err())
+		c.err = errors.Join(errors.New("host's control plane has ended"), c.controlPlane.Err())
 	case <-c.parts.ended:
-		c.err = fmt.Errorf("host has ended: %w", c.parts.err)
+		c.err = errors.Join(errors.New("host has ended"), c.parts.err)
 	}
 	c.parts.stop()
 	if err := c.controlPlane.Stop(ctx); err != nil {

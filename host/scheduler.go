@@ -18,7 +18,9 @@ import (
 // ends. It calls ready when pods can be scheduled.
 //
 // Without the command around it there is no leader election, no port, and
-// nothing that may happen only once in a process.
+// nothing that may happen only once in a process. When it returns, bindings
+// under way are cut off, and the scheduler's two recorders of metrics are
+// asleep for at most a second more: neither can be waited for.
 func runScheduler(ctx context.Context, config *rest.Config, ready func()) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -5,13 +5,20 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // startHost starts a host that ends with the test.
@@ -27,12 +34,21 @@ func start(t *testing.T, dir string) *Cluster {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	began := time.Now()
-	cluster, err := Start(ctx, Options{Dir: dir, Endpoint: "https://127.0.0.1:7443"})
+	cluster, err := Start(ctx, options(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("started in %s", time.Since(began))
 	return cluster
+}
+
+func options(t *testing.T, dir string) Options {
+	t.Helper()
+	ca, err := pki.OpenCA(t.TempDir(), "serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Dir: dir, Endpoint: "https://127.0.0.1:7443", ServingCA: ca.PEM()}
 }
 
 func stop(t *testing.T, cluster *Cluster) {
@@ -155,13 +171,108 @@ func TestStopLeavesNoGoroutine(t *testing.T) {
 		createPod(t, client, namespace, newPod(name))
 	}
 	stop(t, cluster)
-	goleak.VerifyNone(t, ignore)
+	verifyNoGoroutine(t, ignore)
+}
+
+// verifyNoGoroutine gives the scheduler's recorders of metrics the second that
+// they sleep, during which nothing wakes them.
+func verifyNoGoroutine(t *testing.T, ignore goleak.Option) {
+	t.Helper()
+	eventually(t, func(context.Context) error { return goleak.Find(ignore) })
+}
+
+// What may happen only once in a process must not be done by a host.
+func TestTwoHostsRunInOneProcess(t *testing.T) {
+	for _, name := range []string{"first", "second"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := newClient(t, startHost(t))
+			namespace := newNamespace(t, client, nil)
+			createPod(t, client, namespace, newPod(name))
+			awaitPhase(t, client, namespace, name, corev1.PodRunning)
+			if pods := listPods(t, client, namespace); len(pods) != 1 {
+				t.Errorf("%d pods, want the one that was made here", len(pods))
+			}
+		})
+	}
+}
+
+func TestHostWhoseControlPlaneEndsSaysSo(t *testing.T) {
+	cluster := start(t, t.TempDir())
+	if err := cluster.Err(); err != nil {
+		t.Errorf("it runs, yet has ended: %v", err)
+	}
+	if err := cluster.controlPlane.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-cluster.Done()
+	if err := cluster.Err(); err == nil || !strings.Contains(err.Error(), "control plane has ended") {
+		t.Errorf("it ended by itself, yet says %v", err)
+	}
+	if err := cluster.Stop(t.Context()); err != nil {
+		t.Errorf("stop of a host that has ended: %v", err)
+	}
+}
+
+// A kubeconfig works over TLS at the endpoint, for what its user may do (X2).
+func TestKubeconfigServesWhomItIsFor(t *testing.T) {
+	ca, err := pki.OpenCA(t.TempDir(), "serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Server("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(nil)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	cluster, err := Start(ctx, Options{
+		Dir: t.TempDir(), Endpoint: "https://" + server.Listener.Addr().String(), ServingCA: ca.PEM(), Nodes: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, cluster) })
+	server.Config.Handler = cluster.Handler()
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+
+	list := func(user string, groups ...string) error {
+		kubeconfig, err := cluster.ClientKubeconfig(user, groups)
+		if err != nil {
+			return err
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		if err != nil {
+			return err
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		_, err = client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	if err := list("admin", "system:masters"); err != nil {
+		t.Errorf("admin: %v", err)
+	}
+	if err := list("stranger"); !apierrors.IsForbidden(err) {
+		t.Errorf("a user without rights got %v, want it forbidden", err)
+	}
 }
 
 func TestStartRefusesWhatItCannotSimulate(t *testing.T) {
 	for _, count := range []int{-1, maxNodes + 1} {
-		if _, err := Start(t.Context(), Options{Dir: t.TempDir(), Endpoint: "https://127.0.0.1:7443", Nodes: count}); err == nil {
-			t.Errorf("a host of %d nodes was started", count)
+		o := options(t, t.TempDir())
+		o.Nodes = count
+		if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "want 1 to 254") {
+			t.Errorf("a host of %d nodes got %v", count, err)
 		}
 	}
 }
@@ -171,12 +282,12 @@ func TestStartThatIsCutOffLeavesNothing(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	for _, after := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
-		cluster, err := Start(ctx, Options{Dir: t.TempDir(), Endpoint: "https://127.0.0.1:7443"})
+		cluster, err := Start(ctx, options(t, t.TempDir()))
 		cancel()
 		if err == nil {
 			t.Logf("started within %s", after)
 			stop(t, cluster)
 		}
 	}
-	goleak.VerifyNone(t, ignore)
+	verifyNoGoroutine(t, ignore)
 }
