@@ -57,6 +57,7 @@ func (s *Shard) startSpace(ctx context.Context, name string) (*Space, error) {
 		ServiceCIDR:         s.serviceRange,
 		KubernetesServiceIP: net.ParseIP(address),
 		Controllers:         vcluster.SpaceControllers(),
+		HiddenNodes:         true,
 		Admission:           s.admission(space),
 		Logger:              logger,
 	})

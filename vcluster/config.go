@@ -46,6 +46,9 @@ type Config struct {
 	// k8s.io/kubernetes/cmd/kube-controller-manager/names. See
 	// [SpaceControllers] and [HostControllers]. None if empty.
 	Controllers []string
+	// HiddenNodes says that pods run on nodes that are not in this API: the
+	// controllers then take any node that a pod names to exist.
+	HiddenNodes bool
 	// Admission lists plugins that join upstream's default chain, in this
 	// order, after upstream's mutating plugins and before ResourceQuota.
 	Admission []Admission

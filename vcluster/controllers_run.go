@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -44,21 +44,26 @@ type controllers struct {
 func startControllers(c Config, id credentials, loopback *rest.Config, factory *ownedInformers) (*controllers, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), c.Logger))
 	r := &controllers{cancel: cancel, done: make(chan struct{})}
-	context, built, err := r.build(ctx, c, id, loopback, factory)
+	held := holdInformers(factory)
+	controllerCtx, built, err := r.build(ctx, c, id, loopback, held)
 	if err != nil {
 		cancel()
-		close(r.done)
+	}
+	if controllerCtx.InformersStarted != nil {
+		controllerCtx.ObjectOrMetadataInformerFactory.Start(ctx.Done())
+		close(controllerCtx.InformersStarted)
+	}
+	held.release()
+	// Even if it is to end at once: a controller's work queues end only with a
+	// controller that ran.
+	go func() {
+		defer close(r.done)
+		app.RunControllers(ctx, controllerCtx, built, 0, 0)
+	}()
+	if err != nil {
 		r.stop()
 		return nil, fmt.Errorf("build controllers: %w", err)
 	}
-	context.ObjectOrMetadataInformerFactory.Start(ctx.Done())
-	close(context.InformersStarted)
-	go func() {
-		defer close(r.done)
-		if len(built) > 0 {
-			app.RunControllers(ctx, context, built, 0, 0)
-		}
-	}()
 	return r, nil
 }
 
@@ -72,7 +77,7 @@ func (r *controllers) stop() {
 }
 
 func (r *controllers) build(
-	ctx context.Context, c Config, id credentials, loopback *rest.Config, factory *ownedInformers,
+	ctx context.Context, c Config, id credentials, loopback *rest.Config, factory *heldInformers,
 ) (app.ControllerContext, []app.Controller, error) {
 	descriptors, err := selectControllers(c.Controllers)
 	if err != nil {
@@ -84,24 +89,26 @@ func (r *controllers) build(
 		return app.ControllerContext{}, nil, err
 	}
 	var built []app.Controller
-	// Upstream's descriptor of this one can't be built by others.
-	if _, ok := descriptors[names.ServiceAccountTokenController]; ok {
-		delete(descriptors, names.ServiceAccountTokenController)
-		tokens, err := newTokensController(ctx, id, c.ServingCA, clients, factory)
-		if err != nil {
-			return app.ControllerContext{}, nil, err
+	for name, descriptor := range descriptors {
+		var controller app.Controller
+		if name == names.ServiceAccountTokenController {
+			// Upstream's descriptor of this one can't be built by others.
+			controller, err = newTokensController(ctx, id, c.ServingCA, clients, factory)
+		} else {
+			controller, err = descriptor.BuildController(ctx, controllerCtx)
 		}
-		built = append(built, tokens)
+		if err != nil {
+			return controllerCtx, built, fmt.Errorf("build %s: %w", name, err)
+		}
+		if controller != nil { // nil if a feature gate has it off
+			built = append(built, controller)
+		}
 	}
-	rest, err := app.BuildControllers(ctx, controllerCtx, descriptors, nil, noHealthChecks{})
-	if err != nil {
-		return app.ControllerContext{}, nil, err
-	}
-	return controllerCtx, append(built, rest...), nil
+	return controllerCtx, built, nil
 }
 
 func (r *controllers) context(
-	ctx context.Context, c Config, id credentials, clients clientbuilder.ControllerClientBuilder, factory *ownedInformers,
+	ctx context.Context, c Config, id credentials, clients clientbuilder.ControllerClientBuilder, factory *heldInformers,
 ) (app.ControllerContext, error) {
 	config, err := kcmoptions.NewDefaultComponentConfig()
 	if err != nil {
@@ -135,9 +142,13 @@ func (r *controllers) context(
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery))
 	go wait.Until(mapper.Reset, mapperReset, ctx.Done())
 
+	var seen informers.SharedInformerFactory = factory
+	if c.HiddenNodes {
+		seen = hiddenNodes{factory}
+	}
 	controllerCtx := app.ControllerContext{
 		ClientBuilder:                   clients,
-		InformerFactory:                 factory,
+		InformerFactory:                 seen,
 		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(factory, r.metadata),
 		ComponentConfig:                 config,
 		RESTMapper:                      mapper,
@@ -168,8 +179,3 @@ func selectControllers(wanted []string) (map[string]*app.ControllerDescriptor, e
 	}
 	return selected, errors.Join(unknown...)
 }
-
-// noHealthChecks drops the checks of single controllers: nobody asks for them.
-type noHealthChecks struct{}
-
-func (noHealthChecks) AddHealthChecker(...healthz.HealthChecker) {}
