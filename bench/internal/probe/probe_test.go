@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -18,16 +19,10 @@ func TestRestSeesMemoryThatIsHeldAndNotWhatWasFreed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := make([]byte, mib<<20)
-	for i := 0; i < len(held); i += 4096 {
-		held[i] = 1
-	}
-	during, err := Rest(t.Context(), timing)
+	during, err := restHolding(t, timing, mib)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.KeepAlive(held)
-	held = nil
 	after, err := Rest(t.Context(), timing)
 	if err != nil {
 		t.Fatal(err)
@@ -40,25 +35,31 @@ func TestRestSeesMemoryThatIsHeldAndNotWhatWasFreed(t *testing.T) {
 	}
 }
 
+func restHolding(t *testing.T, timing Timing, mib int) (Footprint, error) {
+	held := make([]byte, mib<<20)
+	for i := 0; i < len(held); i += 4096 {
+		held[i] = 1
+	}
+	defer runtime.KeepAlive(held)
+	return Rest(t.Context(), timing)
+}
+
 func TestRestSeesABusyCPUAndGoroutines(t *testing.T) {
 	timing := Timing{Watch: 200 * time.Millisecond}
 	idle, err := Rest(t.Context(), timing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, done := make(chan struct{}), make(chan struct{})
+	var stop atomic.Bool
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() {
+			runtime.Gosched()
 		}
 	}()
 	busy, err := Rest(t.Context(), timing)
-	close(stop)
+	stop.Store(true)
 	<-done
 	if err != nil {
 		t.Fatal(err)
