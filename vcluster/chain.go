@@ -21,6 +21,7 @@ import (
 type chain struct {
 	server    *aggregatorapiserver.APIAggregator
 	informers *ownedInformers
+	admission *latch
 }
 
 func newChain(
@@ -34,6 +35,8 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
+	admission := newLatch()
+	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}
@@ -71,5 +74,5 @@ func newChain(
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
 	hooks.watch(server.GenericAPIServer)
-	return &chain{server: server, informers: factory}, nil
+	return &chain{server: server, informers: factory, admission: admission}, nil
 }

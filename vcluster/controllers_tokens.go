@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/serviceaccount"
@@ -24,8 +25,8 @@ type tokensController struct {
 }
 
 func newTokensController(
-	ctx context.Context, id credentials, servingCA []byte, clients clientbuilder.ControllerClientBuilder, factory *ownedInformers,
-) (*tokensController, error) {
+	ctx context.Context, id credentials, servingCA []byte, clients clientbuilder.ControllerClientBuilder, factory *heldInformers,
+) (app.Controller, error) {
 	key, err := keyutil.PrivateKeyFromFile(id.serviceAccountKey)
 	if err != nil {
 		return nil, fmt.Errorf("read service-account key: %w", err)

@@ -29,7 +29,6 @@ const readyPoll = 20 * time.Millisecond
 type ControlPlane struct {
 	config      Config
 	credentials credentials
-	loopback    *loopback
 	client      *rest.Config
 	gate        *gate
 
@@ -62,7 +61,7 @@ func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 	if err := processWide(); err != nil {
 		return nil, fmt.Errorf("start control plane %s: %w", c.Name, err)
 	}
-	p := &ControlPlane{config: c, gate: newGate(), loopback: &loopback{}, done: make(chan struct{})}
+	p := &ControlPlane{config: c, gate: newGate(), done: make(chan struct{})}
 	p.stopping, p.stop = context.WithCancel(klog.NewContext(context.Background(), c.Logger))
 	if err := p.start(ctx); err != nil {
 		p.shutdown()
@@ -85,7 +84,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 
-	p.client = loopbackConfig(p.loopback, rand.Text())
+	p.client = loopbackConfig(&loopback{p.gate}, rand.Text())
 	o, err := newOptions(ctx, p.config, p.credentials, p.store)
 	if err != nil {
 		return err
@@ -95,14 +94,12 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.chain, err = newChain(p.stopping, p.config, o, p.client, p.store, p.gate, p.hooks); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	p.gate.open(p.chain.server.GenericAPIServer.Handler)
+	// Even if ctx has ended: work queues that are made with the server end only
+	// with a server that ran.
 	if p.run, err = runServer(p.chain.server); err != nil {
 		return err
 	}
-	p.gate.next = p.chain.server.GenericAPIServer.Handler
-	p.loopback.bind(p.gate)
 	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
 	if err := p.waitReady(ctx); err != nil {
 		return err
@@ -110,11 +107,8 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.controllers, err = startControllers(p.config, p.credentials, p.client, p.chain.informers); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	p.watchServer()
-	return nil
+	return ctx.Err()
 }
 
 // waitReady returns when /readyz is ok.

@@ -6,7 +6,8 @@ package vcluster
 import (
 	"context"
 	"net/http"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -14,57 +15,57 @@ import (
 // gate stands before the API server's handler, so that a stop can refuse new
 // requests, end the running ones, and know when the last has returned.
 type gate struct {
-	next http.Handler
+	next  atomic.Pointer[http.Handler] // nil until open
+	calls *latch
 
 	// drain ends long-running requests, abort ends all.
 	drain, abort       context.Context
 	startDrain, cancel context.CancelFunc
-
-	mu     sync.RWMutex
-	closed bool
-	calls  sync.WaitGroup
 }
 
 func newGate() *gate {
-	g := &gate{}
+	g := &gate{calls: newLatch()}
 	g.drain, g.startDrain = context.WithCancel(context.Background())
 	g.abort, g.cancel = context.WithCancel(context.Background())
 	return g
 }
 
+// open lets requests through to next.
+func (g *gate) open(next http.Handler) { g.next.Store(&next) }
+
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !g.enter() {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "the API server is stopping", http.StatusServiceUnavailable)
+		http.Error(w, errStopping.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	defer g.calls.Done()
+	defer g.leave()
+	g.serve(w, r)
+}
+
+// enter reports whether a request may go on. If so, leave must follow.
+func (g *gate) enter() bool { return g.next.Load() != nil && g.calls.enter() }
+
+func (g *gate) leave() { g.calls.leave() }
+
+// serve must be called between enter and leave.
+func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(g.abort, cancel)()
-	g.next.ServeHTTP(w, r.WithContext(ctx))
+	(*g.next.Load()).ServeHTTP(w, r.WithContext(ctx))
 }
 
-func (g *gate) enter() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
-		return false
-	}
-	g.calls.Add(1)
-	return true
+// close refuses requests, ends watches and the like, gives the other requests
+// in flight some time, and returns when all have returned.
+func (g *gate) close(patience time.Duration) {
+	empty := g.calls.close()
+	g.startDrain()
+	timer := time.AfterFunc(patience, g.cancel)
+	defer timer.Stop()
+	<-empty
+	g.cancel()
 }
-
-// close refuses requests from now on.
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-}
-
-// wait returns when every request that was let in has returned. Call close
-// first.
-func (g *gate) wait() { g.calls.Wait() }
 
 // endLongRunning wraps the innermost handler so that watches and the like end
 // as soon as the control plane begins to stop: clients see the end of the

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -76,5 +77,13 @@ func eventually(t *testing.T, f func() error) {
 	})
 	if err != nil {
 		t.Fatalf("%v: %v", err, last)
+	}
+}
+
+// ignoredGoroutines are started once for the process, by upstream.
+func ignoredGoroutines() []goleak.Option {
+	return []goleak.Option{
+		// klog writes its buffers every few seconds.
+		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 	}
 }

@@ -43,6 +43,10 @@ const (
 	// than 404, closed by the hook crd-informer-synced.
 	crdsReadySignal = "CRDInformerHasNotSynced"
 
+	// registeredCheck is healthy when upstream has made the API's own
+	// APIServices. Stopped earlier, one of its goroutines waits for ever.
+	registeredCheck = "autoregister-completion"
+
 	hookPoll = 10 * time.Millisecond
 	// hookPatience is how long a stop waits for hooks to finish. The longest of
 	// upstream's gives up after a minute, but then only if the store fails.
@@ -50,7 +54,7 @@ const (
 )
 
 // hooks adds Berth's post-start hooks to a server, and knows when all of the
-// server's have finished.
+// server's, and what they set off, have finished.
 type hooks struct {
 	checks    []healthz.HealthChecker
 	crdReady  chan struct{}
@@ -87,7 +91,7 @@ func (h *hooks) add(c *genericapiserver.Config) error {
 func (h *hooks) watch(s *genericapiserver.GenericAPIServer) {
 	s.MuxAndDiscoveryCompleteSignals()[crdsReadySignal] = h.crdReady
 	for _, check := range s.HealthzChecks() {
-		if strings.HasPrefix(check.Name(), hookPrefix) {
+		if strings.HasPrefix(check.Name(), hookPrefix) || check.Name() == registeredCheck {
 			h.checks = append(h.checks, check)
 		}
 	}

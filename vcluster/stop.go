@@ -61,16 +61,15 @@ func (p *ControlPlane) unwind() {
 	if p.chain != nil {
 		p.chain.informers.stop() // while there is a server to answer them
 	}
+	p.gate.close(drainPatience)
+	p.background.Wait()
 	if p.run != nil {
-		p.stopServer()
+		<-p.chain.admission.close()
+		p.run.cancel()
+		<-p.run.done
 	} else if p.chain != nil {
 		p.chain.server.GenericAPIServer.Destroy()
 	}
-	p.gate.cancel()
-	p.gate.close()
-	p.gate.wait()
-	p.loopback.wait()
-	p.background.Wait()
 	if p.store != nil {
 		if err := p.store.close(); err != nil {
 			p.stopErr = fmt.Errorf("stop control plane %s: %w", p.config.Name, err)
@@ -87,12 +86,4 @@ func (p *ControlPlane) waitHooks() {
 	if err := p.hooks.wait(ctx); errors.Is(err, context.DeadlineExceeded) {
 		p.config.Logger.Info("Stopping before these hooks have finished", "hooks", p.hooks.pending())
 	}
-}
-
-func (p *ControlPlane) stopServer() {
-	p.gate.startDrain()
-	p.run.cancel()
-	timer := time.AfterFunc(drainPatience, p.gate.cancel)
-	defer timer.Stop()
-	<-p.run.done
 }
