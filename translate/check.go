@@ -8,15 +8,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
 )
-
-// PodSecurityLevel is the Pod Security Standard that every tenant pod meets: it
-// is checked here, in the space, and again by the label on the host namespace.
-const PodSecurityLevel = api.LevelBaseline
 
 // CheckPod lists what a tenant may not ask of the host with a pod (M2, M4),
 // each with its field, and nothing for a pod that may be translated.
@@ -30,8 +25,26 @@ func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	if len(spec.ResourceClaims) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), "devices of the host are not shared with spaces; remove the claims"))
 	}
+	windowsOptions(path, spec, func(path *field.Path, o *corev1.WindowsSecurityContextOptions) {
+		if o.GMSACredentialSpecName != nil || o.GMSACredentialSpec != nil {
+			errs = append(errs, field.Forbidden(path.Child("gmsaCredentialSpec"), "service accounts of the host's directory are not shared with spaces; remove the field"))
+		}
+	})
+	size := 0
+	for key, value := range downwardAnnotations(&corev1.Pod{ObjectMeta: *meta, Spec: *spec}) {
+		size += len(key) + len(value)
+	}
+	if size > maxDownward {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"),
+			fmt.Sprintf("the pod's downward API tells %d bytes of labels and annotations, at most %d are possible; refer to single keys", size, maxDownward)))
+	}
 	return errs
 }
+
+// maxDownward is the most, in bytes, that a pod's downward API may tell of its
+// labels and annotations: a host pod holds that in annotations, and leaves some
+// of their limit to Berth and to the host.
+const maxDownward = validation.TotalAnnotationSizeLimitB - 16<<10
 
 // placement refuses what would choose, probe or name host nodes.
 func placement(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
@@ -76,54 +89,6 @@ func checkVolume(path *field.Path, v *corev1.Volume) field.ErrorList {
 				errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(i),
 					"a space's pods project only secret, configMap, downwardAPI and serviceAccountToken sources"))
 			}
-		}
-	}
-	return errs
-}
-
-// podSecurityFields names the field behind each check of upstream's baseline
-// level, whose results name only the containers and volumes at fault.
-func podSecurityFields(id policy.CheckID) string {
-	switch id {
-	case "hostNamespaces":
-		return "hostNetwork, hostPID, hostIPC"
-	case "hostPathVolumes":
-		return "volumes[*].hostPath"
-	case "hostPorts":
-		return "containers[*].ports[*].hostPort"
-	case "hostProbesAndhostLifecycle":
-		return "containers[*].{livenessProbe,readinessProbe,startupProbe,lifecycle}.*.host"
-	case "sysctls":
-		return "securityContext.sysctls"
-	case "privileged":
-		return "containers[*].securityContext.privileged"
-	case "capabilities_baseline":
-		return "containers[*].securityContext.capabilities.add"
-	case "procMount":
-		return "containers[*].securityContext.procMount"
-	case "seLinuxOptions":
-		return "securityContext.seLinuxOptions"
-	case "seccompProfile_baseline":
-		return "securityContext.seccompProfile"
-	case "windowsHostProcess":
-		return "securityContext.windowsOptions.hostProcess"
-	case "appArmorProfile":
-		return "securityContext.appArmorProfile"
-	default:
-		return "securityContext"
-	}
-}
-
-func podSecurity(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	var errs field.ErrorList
-	for _, check := range policy.DefaultChecks() {
-		if check.Level != PodSecurityLevel {
-			continue
-		}
-		newest := check.Versions[len(check.Versions)-1]
-		if r := newest.CheckPod(meta, spec); !r.Allowed {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", podSecurityFields(check.ID)),
-				strings.TrimSpace(fmt.Sprintf("%s not allowed in a space: %s", r.ForbiddenReason, r.ForbiddenDetail))))
 		}
 	}
 	return errs

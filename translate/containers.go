@@ -4,7 +4,11 @@
 package translate
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/kubernetes/pkg/kubelet/envvars"
 )
 
@@ -20,7 +24,8 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surrounding
 				from.FieldRef.FieldPath = fieldPath(from.FieldRef.FieldPath)
 			}
 		}
-		c.Env = withDefaults(c.Env, links)
+		c.Env = append(slices.Clone(links), c.Env...)
+		c.Resources.Claims = nil // devices of the host, see CheckPod
 		out = append(out, *c)
 	}
 	return out
@@ -29,39 +34,48 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surrounding
 // serviceEnv is what a kubelet would tell v's containers of services, were the
 // space a cluster of its own. On the host, the kubelet is told not to, but it
 // always adds the variables of its own API: the space's take their place.
+//
+// They stand in front of the container's own, which can refer to them and, as
+// of two variables of one name the later counts, override them.
 func serviceEnv(v *corev1.Pod, in Surroundings) []corev1.EnvVar {
 	byName := map[string]*corev1.Service{}
-	if in.API != nil {
-		byName[in.API.Name] = in.API
-	}
-	services := []*corev1.Service{}
-	if links := v.Spec.EnableServiceLinks; links == nil || *links {
-		for _, service := range in.Services {
-			if len(service.Spec.Ports) > 0 && byName[service.Name] == nil {
-				services = append(services, service)
-			}
+	add := func(service *corev1.Service) {
+		// A kubelet skips those without an address before it looks at names.
+		if helper.IsServiceIPSet(service) && len(service.Spec.Ports) > 0 {
+			byName[service.Name] = service
 		}
 	}
-	if in.API != nil && len(in.API.Spec.Ports) > 0 {
-		services = append(services, in.API)
+	if in.API != nil {
+		add(in.API)
+	}
+	if links := v.Spec.EnableServiceLinks; links == nil || *links {
+		for _, service := range in.Services {
+			add(service)
+		}
+	}
+	// The API comes last: a service "kubernetes-service", too, has a
+	// KUBERNETES_SERVICE_PORT, and which counts must not hang on chance.
+	const api = "kubernetes"
+	var services []*corev1.Service
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if name != api {
+			services = append(services, byName[name])
+		}
+	}
+	if byName[api] != nil {
+		services = append(services, byName[api])
 	}
 	return envvars.FromServices(services)
 }
 
-// withDefaults puts the defaults that env does not set itself in front of it,
-// where its own variables can refer to them.
-func withDefaults(env, defaults []corev1.EnvVar) []corev1.EnvVar {
-	set := map[string]bool{}
-	for _, e := range env {
-		set[e.Name] = true
-	}
-	var out []corev1.EnvVar
-	for _, e := range defaults {
-		if !set[e.Name] {
-			out = append(out, e)
+// eachContainer visits the init containers and the containers, as host pods have
+// no others. A check that must see ephemeral containers too is upstream's.
+func eachContainer(spec *corev1.PodSpec, visit func(*corev1.Container)) {
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			visit(&list[i])
 		}
 	}
-	return append(out, env...)
 }
 
 // visitEnv calls back with each name of a config map and of a secret that c's

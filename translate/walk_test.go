@@ -1,0 +1,121 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// walk calls visit with every value below v, each with its path. It does not
+// look into unexported fields.
+func walk(v reflect.Value, path string, visit func(path string, v reflect.Value)) {
+	visit(path, v)
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			walk(v.Elem(), path, visit)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				walk(v.Field(i), path+"."+f.Name, visit)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			walk(v.Index(i), fmt.Sprintf("%s[%d]", path, i), visit)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			walk(key, path+".keys", visit)
+			walk(v.MapIndex(key), fmt.Sprintf("%s[%v]", path, key), visit)
+		}
+	}
+}
+
+// findAll returns every T below object by its path.
+func findAll[T any](object any) map[string]T {
+	found := map[string]T{}
+	walk(reflect.ValueOf(object), "", func(path string, v reflect.Value) {
+		if t, ok := v.Interface().(T); ok {
+			found[path] = t
+		}
+	})
+	return found
+}
+
+// checkNoSharedMemory fails where a change of one object would show in the
+// other: translation reads from caches that everyone shares.
+func checkNoSharedMemory(t interface{ Errorf(string, ...any) }, argument, result any) {
+	owned := map[uintptr]string{}
+	each := func(object any, do func(path string, at uintptr)) {
+		walk(reflect.ValueOf(object), "", func(path string, v reflect.Value) {
+			switch v.Kind() {
+			case reflect.Pointer:
+				if !v.IsNil() && v.Elem().Type().Size() > 0 {
+					do(path, v.Pointer())
+				}
+			case reflect.Map:
+				if !v.IsNil() {
+					do(path, v.Pointer())
+				}
+			case reflect.Slice:
+				if v.Cap() > 0 && v.Type().Elem().Size() > 0 {
+					do(path, v.Pointer())
+				}
+			}
+		})
+	}
+	each(argument, func(path string, at uintptr) { owned[at] = path })
+	each(result, func(path string, at uintptr) {
+		if of, shared := owned[at]; shared {
+			t.Errorf("the result's %s is the argument's %s", path, of)
+		}
+	})
+}
+
+// checkSilent fails where any string of object, key or value, holds a secret.
+func checkSilent(t interface{ Errorf(string, ...any) }, object any, secrets ...string) {
+	walk(reflect.ValueOf(object), "", func(path string, v reflect.Value) {
+		if v.Kind() != reflect.String {
+			return
+		}
+		for _, secret := range secrets {
+			if secret != "" && strings.Contains(v.String(), secret) {
+				t.Errorf("%s tells %q: %q", path, secret, v.String())
+			}
+		}
+	})
+}
+
+type recorder struct{ errors []string }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+// The checks above must be able to fail.
+func TestChecksByReflectionSeeWhatTheyLookFor(t *testing.T) {
+	type object struct {
+		Pointer *int
+		List    []string
+		Map     map[string]string
+	}
+	a := object{Pointer: new(int), List: []string{"node-1"}, Map: map[string]string{"k": "v"}}
+	var shared, told recorder
+	checkNoSharedMemory(&shared, &a, &object{Pointer: a.Pointer, List: a.List, Map: a.Map})
+	if len(shared.errors) != 3 {
+		t.Errorf("shared memory: %q", shared.errors)
+	}
+	checkSilent(&told, &a, "node-1", "k")
+	if len(told.errors) != 2 {
+		t.Errorf("told: %q", told.errors)
+	}
+	if found := findAll[string](&a); len(found) != 3 {
+		t.Errorf("strings: %q", found)
+	}
+}
