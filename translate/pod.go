@@ -4,7 +4,7 @@
 package translate
 
 import (
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +33,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	for key, value := range downwardAnnotations(v) {
 		host.Annotations[key] = value
 	}
-	p := &v.Spec
+	p := v.Spec.DeepCopy()
 	host.Spec = corev1.PodSpec{
 		Volumes:                       s.volumes(v),
 		InitContainers:                s.containers(v, p.InitContainers, in),
@@ -44,18 +44,20 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
 		ShareProcessNamespace:         p.ShareProcessNamespace,
-		SecurityContext:               p.SecurityContext.DeepCopy(),
+		SecurityContext:               p.SecurityContext,
 		ImagePullSecrets:              s.localReferences(v.Namespace, p.ImagePullSecrets),
 		Hostname:                      hostname(v),
+		HostnameOverride:              p.HostnameOverride,
 		Affinity:                      s.affinity(v, in.Namespaces),
 		TopologySpreadConstraints:     s.topologySpread(v),
 		Tolerations:                   tolerations(p.Tolerations),
-		HostAliases:                   p.DeepCopy().HostAliases,
-		OS:                            p.OS.DeepCopy(),
+		HostAliases:                   p.HostAliases,
+		OS:                            p.OS,
 		HostUsers:                     p.HostUsers,
-		Resources:                     p.Resources.DeepCopy(),
+		Resources:                     p.Resources,
 	}
 	host.Spec.DNSPolicy, host.Spec.DNSConfig = s.dns(v)
+	weaken(host)
 	return host
 }
 
@@ -65,9 +67,10 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 func PushPod(want, have *corev1.Pod) bool {
 	changed := PushMeta(want, have)
 	push := func(want, have []corev1.Container) {
-		for i := range have {
-			if i < len(want) && have[i].Name == want[i].Name && have[i].Image != want[i].Image {
-				have[i].Image, changed = want[i].Image, true
+		for i := range have { // by name: the host may have put containers of its own among them
+			j := slices.IndexFunc(want, func(c corev1.Container) bool { return c.Name == have[i].Name })
+			if j >= 0 && have[i].Image != want[j].Image {
+				have[i].Image, changed = want[j].Image, true
 			}
 		}
 	}
@@ -83,19 +86,6 @@ func PushPod(want, have *corev1.Pod) bool {
 // until the gates are gone it has no host object.
 func Gated(v *corev1.Pod) bool { return len(v.Spec.SchedulingGates) > 0 }
 
-// hostname is the one that a kubelet would give the pod in a cluster of its
-// own; the host pod's name would show the space's.
-func hostname(v *corev1.Pod) string {
-	if v.Spec.Hostname != "" {
-		return v.Spec.Hostname
-	}
-	name := strings.ReplaceAll(v.Name, ".", "-")
-	if len(name) > LimitLabel {
-		name = name[:LimitLabel]
-	}
-	return strings.TrimRight(name, "-")
-}
-
 // tolerations keeps those of failing nodes, which only shorten or lengthen a
 // pod's stay. Any other would let a tenant onto nodes that were set apart.
 func tolerations(all []corev1.Toleration) []corev1.Toleration {
@@ -106,30 +96,6 @@ func tolerations(all []corev1.Toleration) []corev1.Toleration {
 		}
 	}
 	return kept
-}
-
-func (s Space) dns(v *corev1.Pod) (corev1.DNSPolicy, *corev1.PodDNSConfig) {
-	policy, config := v.Spec.DNSPolicy, v.Spec.DNSConfig.DeepCopy()
-	clusterFirst := policy == "" || policy == corev1.DNSClusterFirst || policy == corev1.DNSClusterFirstWithHostNet
-	if !clusterFirst || len(s.Nameservers) == 0 {
-		return policy, config
-	}
-	domain := s.ClusterDomain
-	if domain == "" {
-		domain = "cluster.local"
-	}
-	if config == nil {
-		config = &corev1.PodDNSConfig{}
-	}
-	config.Nameservers = append(append([]string{}, s.Nameservers...), config.Nameservers...)
-	config.Searches = append([]string{v.Namespace + ".svc." + domain, "svc." + domain, domain}, config.Searches...)
-	for _, o := range config.Options {
-		if o.Name == "ndots" {
-			return corev1.DNSNone, config
-		}
-	}
-	config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: "ndots", Value: ptr.To("5")})
-	return corev1.DNSNone, config
 }
 
 func (s Space) localReferences(namespace string, refs []corev1.LocalObjectReference) []corev1.LocalObjectReference {

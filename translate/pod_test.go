@@ -1,0 +1,340 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// plainPod is the pod of `kubectl run web --image=nginx`, as admitted: with the
+// volume of its service account token.
+func plainPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "v-uid", Labels: map[string]string{"run": "web"}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "default",
+			Containers: []corev1.Container{{
+				Name: "web", Image: "nginx",
+				VolumeMounts: []corev1.VolumeMount{{Name: "access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				DefaultMode: ptr.To[int32](0o644),
+				Sources: []corev1.VolumeProjection{
+					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](3607)}},
+					{ConfigMap: &corev1.ConfigMapProjection{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+					}},
+					{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+						{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
+					}}},
+				},
+			}}}},
+		},
+	}
+}
+
+// S3, S4: one pod, whole, as the host gets it.
+func TestAPlainPodOnTheHost(t *testing.T) {
+	space := demo()
+	space.Nameservers = []string{"10.1.0.10"}
+	api := apiService()
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "berth-demo", Name: "demo--default--web",
+			Labels:      map[string]string{"run": "web", "app.kubernetes.io/managed-by": "berth", "berth.dev/space": "demo", "berth.dev/namespace": "default"},
+			Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "web", "berth.dev/uid": "v-uid"},
+		},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: ptr.To(false),
+			EnableServiceLinks:           ptr.To(false),
+			Hostname:                     "web",
+			DNSPolicy:                    corev1.DNSNone,
+			DNSConfig: &corev1.PodDNSConfig{
+				Nameservers: []string{"10.1.0.10"}, Searches: []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local"},
+				Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("5")}},
+			},
+			Containers: []corev1.Container{{
+				Name: "web", Image: "nginx",
+				VolumeMounts: plainPod().Spec.Containers[0].VolumeMounts,
+				Env: []corev1.EnvVar{
+					{Name: "KUBERNETES_SERVICE_HOST", Value: "10.1.0.1"},
+					{Name: "KUBERNETES_SERVICE_PORT", Value: "443"},
+					{Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: "443"},
+					{Name: "KUBERNETES_PORT", Value: "tcp://10.1.0.1:443"},
+					{Name: "KUBERNETES_PORT_443_TCP", Value: "tcp://10.1.0.1:443"},
+					{Name: "KUBERNETES_PORT_443_TCP_PROTO", Value: "tcp"},
+					{Name: "KUBERNETES_PORT_443_TCP_PORT", Value: "443"},
+					{Name: "KUBERNETES_PORT_443_TCP_ADDR", Value: "10.1.0.1"},
+				},
+			}},
+			Volumes: []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				DefaultMode: ptr.To[int32](0o644),
+				Sources: []corev1.VolumeProjection{
+					{Secret: &corev1.SecretProjection{
+						LocalObjectReference: corev1.LocalObjectReference{Name: space.TokenSecretName("default", "web")},
+						Items:                []corev1.KeyToPath{{Key: "access.0", Path: "token"}},
+					}},
+					{ConfigMap: &corev1.ConfigMapProjection{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "demo--default--kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+					}},
+					{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+						{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['berth.dev/namespace']"}},
+					}}},
+				},
+			}}}},
+		},
+	}
+	if diff := cmp.Diff(want, space.Pod(plainPod(), surroundings{API: api})); diff != "" {
+		t.Errorf("host pod: -want +got:\n%s", diff)
+	}
+}
+
+// S4: of what CheckPod lets through, nothing is lost on the way to the host but
+// what names other objects or the host, and that in its own tests.
+func TestAnAdmittedPodKeepsWhatTheTenantAskedFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := tenantPod(t)
+		if errs := translate.CheckPod(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+			t.Fatalf("tenantPod draws what tenants may not: %v", errs)
+		}
+		space := demo()
+		host := space.Pod(v, anySurroundings(t, v.Namespace))
+
+		type kept struct {
+			RestartPolicy corev1.RestartPolicy
+			Grace, Until  *int64
+			Share         *bool
+			Security      *corev1.PodSecurityContext
+			Aliases       []corev1.HostAlias
+			OS            *corev1.PodOS
+			Users         *bool
+			Resources     *corev1.ResourceRequirements
+			Override      *string
+		}
+		of := func(p corev1.PodSpec) kept {
+			return kept{
+				p.RestartPolicy, p.TerminationGracePeriodSeconds, p.ActiveDeadlineSeconds, p.ShareProcessNamespace,
+				p.SecurityContext, p.HostAliases, p.OS, p.HostUsers, p.Resources, p.HostnameOverride,
+			}
+		}
+		if diff := cmp.Diff(of(v.Spec), of(host.Spec)); diff != "" {
+			t.Errorf("the pod as a whole: -tenant +host:\n%s", diff)
+		}
+		checkContainersKept(t, v.Spec.InitContainers, host.Spec.InitContainers)
+		checkContainersKept(t, v.Spec.Containers, host.Spec.Containers)
+		checkVolumesKept(t, v.Spec.Volumes, host.Spec.Volumes)
+		if len(v.Spec.ImagePullSecrets) != len(host.Spec.ImagePullSecrets) {
+			t.Errorf("image pull secrets: %v became %v", v.Spec.ImagePullSecrets, host.Spec.ImagePullSecrets)
+		}
+	})
+}
+
+func checkContainersKept(t *rapid.T, tenant, host []corev1.Container) {
+	ignored := []cmp.Option{
+		cmpopts.EquateEmpty(), cmpopts.IgnoreFields(corev1.Container{}, "Env"),
+		cmpopts.IgnoreFields(corev1.LocalObjectReference{}, "Name"), cmpopts.IgnoreFields(corev1.ObjectFieldSelector{}, "FieldPath"),
+	}
+	if diff := cmp.Diff(tenant, host, ignored...); diff != "" {
+		t.Errorf("containers: -tenant +host:\n%s", diff)
+	}
+	for i := range tenant {
+		own := len(host[i].Env) - len(tenant[i].Env)
+		if own < 0 {
+			t.Fatalf("container %s lost variables: %v", tenant[i].Name, host[i].Env)
+		}
+		if diff := cmp.Diff(tenant[i].Env, host[i].Env[own:], ignored...); diff != "" {
+			t.Errorf("variables of %s: -tenant +host:\n%s", tenant[i].Name, diff)
+		}
+	}
+}
+
+func checkVolumesKept(t *rapid.T, tenant, host []corev1.Volume) {
+	expected := make([]corev1.Volume, len(tenant))
+	for i := range tenant {
+		tenant[i].DeepCopyInto(&expected[i])
+		source := &expected[i].VolumeSource
+		if source.Ephemeral != nil {
+			*source = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
+		}
+		if *source == (corev1.VolumeSource{}) {
+			source.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		}
+		if source.Projected == nil {
+			continue
+		}
+		for j := range source.Projected.Sources {
+			if token := source.Projected.Sources[j].ServiceAccountToken; token != nil {
+				source.Projected.Sources[j] = corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+					Items: []corev1.KeyToPath{{Key: fmt.Sprintf("%s.%d", tenant[i].Name, j), Path: token.Path}},
+				}}
+			}
+		}
+	}
+	diff := cmp.Diff(expected, host, cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(corev1.LocalObjectReference{}, "Name"), cmpopts.IgnoreFields(corev1.SecretVolumeSource{}, "SecretName"),
+		cmpopts.IgnoreFields(corev1.PersistentVolumeClaimVolumeSource{}, "ClaimName"), cmpopts.IgnoreFields(corev1.ObjectFieldSelector{}, "FieldPath"))
+	if diff != "" {
+		t.Errorf("volumes: -tenant +host:\n%s", diff)
+	}
+}
+
+// Fields that Kubernetes adds need a decision: pod specs are built field by
+// field, so that a new field stays in the space; containers are copied whole, so
+// that a new one of theirs goes down to the host unseen, but for this test.
+func TestEveryFieldOfAPodSpecIsDecidedAbout(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		of     reflect.Type
+		fields string
+	}{
+		"PodSpec": {
+			"a new field is left out until Pod or CheckPod mentions it", reflect.TypeFor[corev1.PodSpec](),
+			"ActiveDeadlineSeconds Affinity AutomountServiceAccountToken Containers DNSConfig DNSPolicy DeprecatedServiceAccount EnableServiceLinks " +
+				"EphemeralContainers HostAliases HostIPC HostNetwork HostPID HostUsers Hostname HostnameOverride ImagePullSecrets InitContainers NodeName NodeSelector " +
+				"OS Overhead PreemptionPolicy Priority PriorityClassName ReadinessGates ResourceClaims Resources RestartPolicy RuntimeClassName SchedulerName " +
+				"SchedulingGates SchedulingGroup SecurityContext ServiceAccountName SetHostnameAsFQDN ShareProcessNamespace Subdomain TerminationGracePeriodSeconds " +
+				"Tolerations TopologySpreadConstraints Volumes",
+		},
+		"Container": {
+			"a new field goes down as it is: may it?", reflect.TypeFor[corev1.Container](),
+			"Args Command Env EnvFrom Image ImagePullPolicy Lifecycle LivenessProbe Name Ports ReadinessProbe ResizePolicy Resources RestartPolicy " +
+				"RestartPolicyRules SecurityContext StartupProbe Stdin StdinOnce TTY TerminationMessagePath TerminationMessagePolicy VolumeDevices VolumeMounts WorkingDir",
+		},
+		"SecurityContext": {
+			"does Pod Security know a new one?", reflect.TypeFor[corev1.SecurityContext](),
+			"AllowPrivilegeEscalation AppArmorProfile Capabilities Privileged ProcMount ReadOnlyRootFilesystem RunAsGroup RunAsNonRoot RunAsUser SELinuxOptions " +
+				"SeccompProfile WindowsOptions",
+		},
+		"PodSecurityContext": {
+			"does Pod Security know a new one?", reflect.TypeFor[corev1.PodSecurityContext](),
+			"AppArmorProfile FSGroup FSGroupChangePolicy RunAsGroup RunAsNonRoot RunAsUser SELinuxChangePolicy SELinuxOptions SeccompProfile SupplementalGroups " +
+				"SupplementalGroupsPolicy Sysctls WindowsOptions",
+		},
+		"EnvVarSource": {
+			"a new one may name an object", reflect.TypeFor[corev1.EnvVarSource](), "ConfigMapKeyRef FieldRef FileKeyRef ResourceFieldRef SecretKeyRef",
+		},
+		"EnvFromSource": {"a new one may name an object", reflect.TypeFor[corev1.EnvFromSource](), "ConfigMapRef Prefix SecretRef"},
+		"PodAffinityTerm": {
+			"a new one may select pods of other spaces", reflect.TypeFor[corev1.PodAffinityTerm](),
+			"LabelSelector MatchLabelKeys MismatchLabelKeys NamespaceSelector Namespaces TopologyKey",
+		},
+		"TopologySpreadConstraint": {
+			"a new one may ask about nodes", reflect.TypeFor[corev1.TopologySpreadConstraint](),
+			"LabelSelector MatchLabelKeys MaxSkew MinDomains NodeAffinityPolicy NodeTaintsPolicy TopologyKey WhenUnsatisfiable",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var fields []string
+			for i := range tc.of.NumField() {
+				fields = append(fields, tc.of.Field(i).Name)
+			}
+			slices.Sort(fields)
+			if diff := cmp.Diff(strings.Fields(tc.fields), fields); diff != "" {
+				t.Errorf("%s: -decided +known:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestHostnameIsTheOneOfAClusterOfTheSpacesOwn(t *testing.T) {
+	cases := map[string]struct {
+		reason     string
+		name, asks string
+		want       string
+	}{
+		"FromName":  {"the host pod's name must not show", "web-0", "", "web-0"},
+		"Asked":     {"the tenant's word counts", "web-0", "box", "box"},
+		"Dots":      {"a pod's name may hold dots, a hostname not", "web.v1", "", "web-v1"},
+		"Long":      {"a kubelet cuts at 63", longName('n', 70), "", longName('n', 63)},
+		"CutAtDash": {"and lets no dash stand at the end", longName('n', 62) + "-x", "", longName('n', 62)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			v := plainPod()
+			v.Name, v.Spec.Hostname = tc.name, tc.asks
+			if got := demo().Pod(v, surroundings{}).Spec.Hostname; got != tc.want {
+				t.Errorf("%s: hostname of %q is %q, want %q", tc.reason, tc.name, got, tc.want)
+			}
+		})
+	}
+}
+
+// S1: the engine takes to the host what a pod refers to; a name that it misses
+// leaves the pod waiting for ever.
+func TestPodReferencesAreThoseOfTheHostPod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := tenantPod(t)
+		space := demo()
+		refs := translate.PodReferences(v)
+		listed := map[string]bool{}
+		for _, ref := range slices.Concat(refs.ConfigMaps, refs.Secrets) {
+			if ref.Namespace != v.Namespace {
+				t.Fatalf("%v is not in the pod's namespace", ref)
+			}
+			listed[space.HostName(ref.Namespace, ref.Name, translate.LimitSubdomain)] = true
+		}
+		used := map[string]bool{}
+		host := space.Pod(v, surroundings{})
+		claims := findAll[corev1.PersistentVolumeClaimVolumeSource](&host.Spec)
+		for path, name := range references(host) {
+			if _, claim := claims[path]; !claim && name != space.TokenSecretName(v.Namespace, v.Name) {
+				used[name] = true
+			}
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(used)), slices.Sorted(maps.Keys(listed)), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("-used +listed:\n%s", diff)
+		}
+	})
+}
+
+// S4: each token that a pod projects is asked for once, under the key that the
+// host pod mounts.
+func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := tenantPod(t)
+		requested := map[string]bool{}
+		for _, request := range translate.TokenRequests(v) {
+			if requested[request.Key] {
+				t.Fatalf("two tokens share key %q", request.Key)
+			}
+			requested[request.Key] = true
+		}
+		mounted := map[string]bool{}
+		space := demo()
+		for _, secret := range findAll[corev1.SecretProjection](&space.Pod(v, surroundings{}).Spec) {
+			if secret.Name == space.TokenSecretName(v.Namespace, v.Name) {
+				mounted[secret.Items[0].Key] = true
+			}
+		}
+		if diff := cmp.Diff(mounted, requested); diff != "" {
+			t.Fatalf("-mounted +requested:\n%s", diff)
+		}
+	})
+}
+
+func TestAGatedPodIsHeldBack(t *testing.T) {
+	v := plainPod()
+	if translate.Gated(v) {
+		t.Error("a pod without gates is held back")
+	}
+	v.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+	if !translate.Gated(v) {
+		t.Error("a pod with a gate is not held back")
+	}
+}
