@@ -4,10 +4,11 @@
 package translate
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/kubernetes/pkg/kubelet/envvars"
 )
@@ -33,39 +34,45 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surrounding
 
 // serviceEnv is what a kubelet would tell v's containers of services, were the
 // space a cluster of its own. On the host, the kubelet is told not to, but it
-// always adds the variables of its own API: the space's take their place.
+// always adds the variables of its own API: the space's take their place, or
+// empty ones.
 //
 // They stand in front of the container's own, which can refer to them and, as
 // of two variables of one name the later counts, override them.
 func serviceEnv(v *corev1.Pod, in Surroundings) []corev1.EnvVar {
-	byName := map[string]*corev1.Service{}
-	add := func(service *corev1.Service) {
-		// A kubelet skips those without an address before it looks at names.
-		if helper.IsServiceIPSet(service) && len(service.Spec.Ports) > 0 {
-			byName[service.Name] = service
-		}
+	const api = "kubernetes"
+	usable := func(service *corev1.Service) bool {
+		return helper.IsServiceIPSet(service) && len(service.Spec.Ports) > 0
 	}
-	if in.API != nil {
-		add(in.API)
+	var others, apis []*corev1.Service
+	if in.API != nil && usable(in.API) {
+		apis = append(apis, in.API)
 	}
 	if links := v.Spec.EnableServiceLinks; links == nil || *links {
 		for _, service := range in.Services {
-			add(service)
+			switch {
+			case !usable(service):
+			case service.Name != api:
+				others = append(others, service)
+			case service.Namespace != metav1.NamespaceDefault:
+				apis = append(apis, service) // a kubelet, too, lets it count more
+			}
 		}
 	}
+	slices.SortFunc(others, func(a, b *corev1.Service) int { return cmp.Compare(a.Name, b.Name) })
 	// The API comes last: a service "kubernetes-service", too, has a
 	// KUBERNETES_SERVICE_PORT, and which counts must not hang on chance.
-	const api = "kubernetes"
-	var services []*corev1.Service
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		if name != api {
-			services = append(services, byName[name])
+	links := envvars.FromServices(append(others, apis...))
+	var env []corev1.EnvVar
+	for _, hosts := range envvars.FromServices([]*corev1.Service{{
+		ObjectMeta: metav1.ObjectMeta{Name: api},
+		Spec:       corev1.ServiceSpec{ClusterIP: "any", Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
+	}}) {
+		if !slices.ContainsFunc(links, func(e corev1.EnvVar) bool { return e.Name == hosts.Name }) {
+			env = append(env, corev1.EnvVar{Name: hosts.Name})
 		}
 	}
-	if byName[api] != nil {
-		services = append(services, byName[api])
-	}
-	return envvars.FromServices(services)
+	return append(env, links...)
 }
 
 // eachContainer visits the init containers and the containers, as host pods have

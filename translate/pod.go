@@ -14,8 +14,8 @@ import (
 // Surroundings are the objects of the space that a pod's translation reads
 // besides the pod itself.
 type Surroundings struct {
-	// API is the space's Service default/kubernetes; nil leaves pods without
-	// the environment that points at their API.
+	// API is the space's Service default/kubernetes; nil leaves empty the
+	// environment that points at their API.
 	API *corev1.Service
 	// Services of the pod's namespace, for its service links.
 	Services []*corev1.Service
@@ -30,6 +30,7 @@ type Surroundings struct {
 // in the space until someone decides about it.
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
+	addLabels(&host.ObjectMeta, v.Labels)
 	for key, value := range downwardAnnotations(v) {
 		host.Annotations[key] = value
 	}
