@@ -24,6 +24,10 @@ func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 	if spec.LoadBalancerClass != nil {
 		errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "load balancers belong to the host; remove the field to use its default"))
 	}
+	if exposed := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer; exposed && len(spec.Selector) == 0 {
+		errs = append(errs, field.Forbidden(path.Child("selector"),
+			"a service that is reached from outside needs one: endpoints written by hand could lead into the host's network (CVE-2021-25740)"))
+	}
 	return errs
 }
 
@@ -92,8 +96,10 @@ func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
 
 // HasOwnEndpoints reports whether the tenant writes the service's endpoints,
 // which then go down to the host; otherwise the host's controller makes them.
+// What reaches such an address comes from the space's own pods, and meets their
+// network policy.
 func HasOwnEndpoints(v *corev1.Service) bool {
-	return len(v.Spec.Selector) == 0 && v.Spec.Type != corev1.ServiceTypeExternalName
+	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP
 }
 
 // EndpointSlice is v's host object: the tenant's own addresses, for its own

@@ -48,14 +48,19 @@ func (s Space) PseudoNode(hostNode string) string {
 	return "node-" + hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
-// ObjectMeta is the metadata of v's host object: name, namespace, the tenant's
-// labels and Berth's identity. The tenant's annotations, owners and finalizers
-// stay in the space: on the host they could steer its controllers.
+// ObjectMeta is the metadata of v's host object: its name, namespace, and
+// identity. The tenant's labels, annotations, owners and finalizers stay in the
+// space: on the host they could steer its controllers, some of which pick up
+// any config map or secret that bears a certain label.
 func (s Space) ObjectMeta(v metav1.Object, nameLimit int) metav1.ObjectMeta {
+	labels := map[string]string{LabelManagedBy: ManagedBy, LabelSpace: s.Name}
+	if v.GetNamespace() != "" {
+		labels[LabelNamespace] = v.GetNamespace()
+	}
 	return metav1.ObjectMeta{
 		Name:      s.HostName(v.GetNamespace(), v.GetName(), nameLimit),
 		Namespace: s.HostNamespace(),
-		Labels:    s.labels(v),
+		Labels:    labels,
 		Annotations: map[string]string{
 			AnnotationNamespace: v.GetNamespace(),
 			AnnotationName:      v.GetName(),
@@ -64,16 +69,12 @@ func (s Space) ObjectMeta(v metav1.Object, nameLimit int) metav1.ObjectMeta {
 	}
 }
 
-func (s Space) labels(v metav1.Object) map[string]string {
-	labels := map[string]string{LabelManagedBy: ManagedBy}
-	for key, value := range v.GetLabels() {
+// addLabels puts a pod's own labels on its host object, where the selectors of
+// services and of affinity terms look for them.
+func addLabels(host *metav1.ObjectMeta, labels map[string]string) {
+	for key, value := range labels {
 		if !Owned(key) {
-			labels[key] = value
+			host.Labels[key] = value
 		}
 	}
-	labels[LabelSpace] = s.Name
-	if v.GetNamespace() != "" {
-		labels[LabelNamespace] = v.GetNamespace()
-	}
-	return labels
 }
