@@ -24,18 +24,22 @@ const wall = "berth"
 // DefaultQuota is what a space may use of the host when nothing else is said (Q1).
 func DefaultQuota() corev1.ResourceList {
 	return corev1.ResourceList{
-		corev1.ResourcePods:                   resource.MustParse("200"),
-		corev1.ResourceRequestsCPU:            resource.MustParse("16"),
-		corev1.ResourceRequestsMemory:         resource.MustParse("64Gi"),
-		corev1.ResourceLimitsCPU:              resource.MustParse("64"),
-		corev1.ResourceLimitsMemory:           resource.MustParse("128Gi"),
-		corev1.ResourceRequestsStorage:        resource.MustParse("500Gi"),
-		corev1.ResourcePersistentVolumeClaims: resource.MustParse("50"),
-		corev1.ResourceServices:               resource.MustParse("100"),
-		corev1.ResourceServicesLoadBalancers:  resource.MustParse("2"),
-		corev1.ResourceServicesNodePorts:      resource.MustParse("5"),
-		corev1.ResourceSecrets:                resource.MustParse("1000"),
-		corev1.ResourceConfigMaps:             resource.MustParse("500"),
+		corev1.ResourcePods:                     resource.MustParse("200"),
+		corev1.ResourceRequestsCPU:              resource.MustParse("16"),
+		corev1.ResourceRequestsMemory:           resource.MustParse("64Gi"),
+		corev1.ResourceLimitsCPU:                resource.MustParse("64"),
+		corev1.ResourceLimitsMemory:             resource.MustParse("128Gi"),
+		corev1.ResourceRequestsEphemeralStorage: resource.MustParse("100Gi"),
+		corev1.ResourceLimitsEphemeralStorage:   resource.MustParse("400Gi"),
+		corev1.ResourceRequestsStorage:          resource.MustParse("500Gi"),
+		corev1.ResourcePersistentVolumeClaims:   resource.MustParse("50"),
+		corev1.ResourceServices:                 resource.MustParse("100"),
+		corev1.ResourceServicesLoadBalancers:    resource.MustParse("2"),
+		corev1.ResourceServicesNodePorts:        resource.MustParse("5"),
+		corev1.ResourceSecrets:                  resource.MustParse("1000"),
+		corev1.ResourceConfigMaps:               resource.MustParse("500"),
+		// The host makes one a service, too.
+		"count/endpointslices.discovery.k8s.io": resource.MustParse("300"),
 	}
 }
 
@@ -85,9 +89,11 @@ func limits(space translate.Space) *corev1.LimitRange {
 			Type: corev1.LimitTypeContainer,
 			Default: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("2Gi"),
 			},
 			DefaultRequest: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("64Mi"),
 			},
 		}}},
 	}

@@ -97,6 +97,13 @@ func TestObjectMetaKeepsTheTenantOutOfBerthsKeys(t *testing.T) {
 		},
 		Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "web", "berth.dev/uid": "v-uid"},
 	}
+	if diff := cmp.Diff(want, demo().Pod(v, translate.Surroundings{}).ObjectMeta); diff != "" {
+		t.Errorf("Pod: -want +got:\n%s", diff)
+	}
+	// Only pods are selected by label: no other host object bears the tenant's.
+	want.Labels = map[string]string{
+		"app.kubernetes.io/managed-by": "berth", "berth.dev/space": "demo", "berth.dev/namespace": "default",
+	}
 	if diff := cmp.Diff(want, demo().ObjectMeta(v, translate.LimitSubdomain)); diff != "" {
 		t.Errorf("ObjectMeta: -want +got:\n%s", diff)
 	}
