@@ -33,6 +33,7 @@ func TestHostBehavesAsACluster(t *testing.T) {
 	tests := map[string]func(*testing.T, kubernetes.Interface, string){
 		"PodsOfADeploymentRunOnSimulatedNodes":           deploymentRuns,
 		"JobCompletes":                                   jobCompletes,
+		"DeletedPodOfAJobFailsAndIsReplaced":             deletedJobPodIsReplaced,
 		"PodWithoutAnOwnerEndsIfItMay":                   barePodEnds,
 		"ClaimOfAStatefulSetIsBoundAndItsVolumeGoesToo":  claimIsProvisioned,
 		"ClaimOfAClassThatBindsAtOnceIsBoundWithoutAPod": claimIsProvisionedAtOnce,
@@ -121,6 +122,50 @@ func jobCompletes(t *testing.T, client kubernetes.Interface, namespace string) {
 		}
 		return err
 	})
+}
+
+func deletedJobPodIsReplaced(t *testing.T, client kubernetes.Interface, namespace string) {
+	spec := podSpec()
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	_, err := client.BatchV1().Jobs(namespace).Create(t.Context(), &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "long"},
+		Spec: batchv1.JobSpec{
+			PodReplacementPolicy: ptr.To(batchv1.Failed),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "1h"}},
+				Spec:       spec,
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := func(ctx context.Context) (*corev1.Pod, error) {
+		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if len(list.Items) != 1 || list.Items[0].Status.Phase != corev1.PodRunning {
+			return nil, fmt.Errorf("want one running pod: %d, %v", len(list.Items), list.Items)
+		}
+		return &list.Items[0], nil
+	}
+	var first *corev1.Pod
+	eventually(t, func(ctx context.Context) (err error) { first, err = running(ctx); return err })
+	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) error {
+		second, err := running(ctx)
+		if err == nil && second.UID == first.UID {
+			err = errors.New("the deleted pod is there still")
+		}
+		return err
+	})
+	job, err := client.BatchV1().Jobs(namespace).Get(t.Context(), "long", metav1.GetOptions{})
+	if err != nil || job.Status.Failed != 1 {
+		t.Errorf("job says that %d pods failed, want 1 (%v)", job.Status.Failed, err)
+	}
 }
 
 // The host pod of a space's Job has no owner on the host.

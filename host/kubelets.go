@@ -122,18 +122,18 @@ func (k *kubelets) feed(ctx context.Context, kwok *kwok) error {
 	for _, pod := range pods.GetStore().List() {
 		k.addresses.observe(pod.(*corev1.Pod))
 	}
-	if _, err := nodes.AddEventHandler(handler(func(event informer.EventType, n *corev1.Node) {
+	if _, err := nodes.AddEventHandler(handler(func(event informer.EventType, _, n *corev1.Node) {
 		kwok.feedNode(ctx, event, n)
 	})); err != nil {
 		return fmt.Errorf("watch simulated nodes: %w", err)
 	}
-	if _, err := pods.AddEventHandler(handler(func(event informer.EventType, pod *corev1.Pod) {
+	if _, err := pods.AddEventHandler(handler(func(event informer.EventType, old, pod *corev1.Pod) {
 		if event == informer.Deleted {
 			k.addresses.release(pod.UID)
 		} else {
 			k.addresses.observe(pod)
 		}
-		if event == informer.Deleted || isDue(pod) {
+		if event == informer.Deleted || isDue(old, pod) {
 			kwok.feedPod(ctx, event, pod)
 		}
 	})); err != nil {
@@ -142,27 +142,31 @@ func (k *kubelets) feed(ctx context.Context, kwok *kwok) error {
 	return nil
 }
 
-// isDue tells whether any stage can apply to pod. To find out that none does
-// costs kwok more than all else that becomes of a pod.
-func isDue(pod *corev1.Pod) bool {
+// isDue tells whether any stage can apply to pod, which was old before, if it
+// was. To find out that none does costs kwok more than all else that becomes of
+// a pod.
+func isDue(old, pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
-		// Without grace it has been deleted by whoever had the last word.
-		return ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0
+		// kwok ends the pod and deletes it in one go: what changes meanwhile is
+		// its own doing. Without grace, somebody else has deleted it.
+		underWay := old != nil && old.DeletionTimestamp != nil && old.ResourceVersion != pod.ResourceVersion
+		return !underWay && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0
 	}
 	return pod.Status.Phase == corev1.PodPending ||
 		pod.Status.Phase == corev1.PodRunning && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways
 }
 
-// handler makes an event handler of a function.
-func handler[T any](handle func(informer.EventType, T)) cache.ResourceEventHandler {
+// handler makes an event handler of a function that takes the object as it was,
+// if it was, and as it is.
+func handler[T *corev1.Node | *corev1.Pod](handle func(event informer.EventType, old, object T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { handle(informer.Added, obj.(T)) },
-		UpdateFunc: func(_, obj any) { handle(informer.Modified, obj.(T)) },
+		AddFunc:    func(obj any) { handle(informer.Added, nil, obj.(T)) },
+		UpdateFunc: func(old, obj any) { handle(informer.Modified, old.(T), obj.(T)) },
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = unknown.Obj
 			}
-			handle(informer.Deleted, obj.(T))
+			handle(informer.Deleted, nil, obj.(T))
 		},
 	}
 }

@@ -23,7 +23,8 @@ func nodeLifecycle() (lifecycle.Lifecycle, error) {
 	return newLifecycle(nodestage.DefaultNodeInit, heartbeatstage.DefaultNodeHeartbeatWithLease)
 }
 
-// podLifecycle is what happens to pods: kwok's defaults, save which pods end.
+// podLifecycle is what happens to pods: kwok's defaults, save which pods end by
+// themselves, and that those which are deleted end before they go.
 func podLifecycle() (lifecycle.Lifecycle, error) {
 	ready, err := parseStage(podstage.DefaultPodReady)
 	if err != nil {
@@ -40,6 +41,7 @@ func podLifecycle() (lifecycle.Lifecycle, error) {
 	if err != nil {
 		return nil, err
 	}
+	deleted.Spec.Steps = append([]internalversion.StageStep{killed()}, deleted.Spec.Steps...)
 	return lifecycle.NewLifecycle([]*internalversion.Stage{ready, complete, deleted})
 }
 
@@ -68,6 +70,43 @@ func completeAllThatMayEnd(stage *internalversion.Stage) error {
 		return nil
 	}
 	return errors.New("change kwok's stage pod-complete: it doesn't select by " + owners)
+}
+
+// killed ends the containers of a pod that has not ended: as with a kubelet, one
+// that is deleted has failed before it is gone. A Job that replaces only pods
+// that have failed would wait for ever for one that kwok just deletes.
+func killed() internalversion.StageStep {
+	return internalversion.StageStep{Patch: &internalversion.StagePatch{
+		Subresource: "status",
+		Root:        "status",
+		Template: `
+{{ if has .status.phase (list "Succeeded" "Failed") }}
+{}
+{{ else }}
+{{ $now := Now }}
+phase: Failed
+conditions:
+{{ range list "Ready" "ContainersReady" }}
+- type: {{ . }}
+  status: "False"
+  reason: PodFailed
+  lastTransitionTime: {{ $now | Quote }}
+{{ end }}
+containerStatuses:
+{{ range .spec.containers }}
+- name: {{ .name | Quote }}
+  image: {{ .image | Quote }}
+  ready: false
+  started: false
+  restartCount: 0
+  state:
+    terminated:
+      reason: Error
+      exitCode: 143
+      finishedAt: {{ $now | Quote }}
+{{ end }}
+{{ end }}`,
+	}}
 }
 
 func newLifecycle(texts ...string) (lifecycle.Lifecycle, error) {

@@ -95,7 +95,7 @@ func TestStageThatAppliesToAPod(t *testing.T) {
 			if stage.Name() != c.stage || delay != c.delay {
 				t.Errorf("stage %s after %s, want %q after %s: %s", stage.Name(), delay, c.stage, c.delay, c.reason)
 			}
-			if !isDue(graceful(&c.pod)) {
+			if !isDue(nil, graceful(&c.pod)) {
 				t.Errorf("kwok is not told of a pod that %s applies to", stage.Name())
 			}
 		})
@@ -109,4 +109,33 @@ func graceful(pod *corev1.Pod) *corev1.Pod {
 		pod.DeletionGracePeriodSeconds = &grace
 	}
 	return pod
+}
+
+func TestKwokIsToldOnceOfADeletion(t *testing.T) {
+	pod := func(version string, deleted bool, grace int64) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		if deleted {
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, &grace
+		}
+		return pod
+	}
+	cases := map[string]struct {
+		reason   string
+		old, pod *corev1.Pod
+		want     bool
+	}{
+		"JustDeleted": {"somebody asked for it", pod("1", false, 0), pod("2", true, 30), true},
+		"Ended":       {"kwok ended it and is about to delete it", pod("2", true, 30), pod("3", true, 30), false},
+		"Gone":        {"kwok has deleted it; a finalizer may hold it", pod("3", true, 30), pod("4", true, 0), false},
+		"Forced":      {"whoever deleted it left nothing to do", pod("1", false, 0), pod("2", true, 0), false},
+		"Found":       {"it was being deleted when the host was started", nil, pod("2", true, 30), true},
+		"Stuck":       {"kwok gave it up, and the informer resyncs", pod("3", true, 30), pod("3", true, 30), true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := isDue(c.old, c.pod); got != c.want {
+				t.Errorf("isDue() = %v, want %v: %s", got, c.want, c.reason)
+			}
+		})
+	}
 }
