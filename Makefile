@@ -19,7 +19,7 @@ help: ## Say what each target does.
 
 .PHONY: build
 build: ## Build bin/berth.
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/berth ./cmd/berth
+	go build -ldflags '-X main.version=$(VERSION)' -o bin/berth ./cmd/berth
 
 .PHONY: up
 up: build ## Start a host and a space on this machine (ARGS="--space demo").
