@@ -7,12 +7,17 @@ import (
 	"context"
 	"fmt"
 
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 )
 
@@ -64,15 +69,32 @@ func newChain(
 	// variable. A stopped space must not live on there.
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
 
-	config := app.Config{Options: o, KubeAPIs: core, ApiExtensions: extensions, Aggregator: aggregator}
-	completed, err := config.Complete()
-	if err != nil {
-		return nil, fmt.Errorf("complete API server: %w", err)
-	}
-	server, err := app.CreateServerChain(completed)
+	server, crds, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete())
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
-	hooks.watch(server.GenericAPIServer)
+	hooks.watch(server.GenericAPIServer, crds)
 	return &chain{server: server, informers: factory, admission: admission}, nil
+}
+
+// assemble is upstream's CreateServerChain, and keeps an eye on CRDs.
+func assemble(
+	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
+) (*aggregatorapiserver.APIAggregator, *watchedCRDs, error) {
+	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	if err != nil {
+		return nil, nil, err
+	}
+	coreServer, err := core.New(extensionsServer.GenericAPIServer)
+	if err != nil {
+		return nil, nil, err
+	}
+	crds := watchCRDs(extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
+	server, err := controlplaneapiserver.CreateAggregatorServer(
+		aggregator, coreServer.ControlPlane.GenericAPIServer, crds, true, apiPriorities())
+	if err != nil {
+		return nil, nil, err
+	}
+	return server, crds, nil
 }

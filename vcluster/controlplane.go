@@ -6,6 +6,7 @@ package vcluster
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -66,6 +67,9 @@ func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 	if err := p.start(ctx); err != nil {
 		p.shutdown()
 		<-p.done
+		if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
 		return nil, fmt.Errorf("start control plane %s: %w", c.Name, err)
 	}
 	return p, nil
@@ -108,7 +112,8 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.watchServer()
-	return ctx.Err()
+	// Again: it is about informers, too, and controllers add theirs.
+	return p.waitReady(ctx)
 }
 
 // waitReady returns when /readyz is ok.

@@ -5,10 +5,12 @@ package vcluster_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -87,3 +89,7 @@ func ignoredGoroutines() []goleak.Option {
 		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 	}
 }
+
+func quantity(s string) resource.Quantity { return resource.MustParse(s) }
+
+var errEmpty = errors.New("it is empty")

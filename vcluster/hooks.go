@@ -43,10 +43,6 @@ const (
 	// than 404, closed by the hook crd-informer-synced.
 	crdsReadySignal = "CRDInformerHasNotSynced"
 
-	// registeredCheck is healthy when upstream has made the API's own
-	// APIServices. Stopped earlier, one of its goroutines waits for ever.
-	registeredCheck = "autoregister-completion"
-
 	hookPoll = 10 * time.Millisecond
 	// hookPatience is how long a stop waits for hooks to finish. The longest of
 	// upstream's gives up after a minute, but then only if the store fails.
@@ -58,6 +54,7 @@ const (
 type hooks struct {
 	checks    []healthz.HealthChecker
 	crdReady  chan struct{}
+	crds      *watchedCRDs
 	bootstrap *bootstrapper
 	// stopping ends Berth's hooks early.
 	stopping context.Context
@@ -88,12 +85,26 @@ func (h *hooks) add(c *genericapiserver.Config) error {
 }
 
 // watch must be called once the server is built and before it runs.
-func (h *hooks) watch(s *genericapiserver.GenericAPIServer) {
+func (h *hooks) watch(s *genericapiserver.GenericAPIServer, crds *watchedCRDs) {
+	h.crds = crds
 	s.MuxAndDiscoveryCompleteSignals()[crdsReadySignal] = h.crdReady
 	for _, check := range s.HealthzChecks() {
-		if strings.HasPrefix(check.Name(), hookPrefix) || check.Name() == registeredCheck {
+		if strings.HasPrefix(check.Name(), hookPrefix) {
 			h.checks = append(h.checks, check)
 		}
+	}
+}
+
+// waitAll returns when all hooks, and what they set off, may be stopped.
+func (h *hooks) waitAll(ctx context.Context) error {
+	if err := h.wait(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-h.crds.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -83,7 +83,7 @@ func (p *ControlPlane) unwind() {
 func (p *ControlPlane) waitHooks() {
 	ctx, cancel := context.WithTimeout(context.Background(), hookPatience)
 	defer cancel()
-	if err := p.hooks.wait(ctx); errors.Is(err, context.DeadlineExceeded) {
+	if err := p.hooks.waitAll(ctx); errors.Is(err, context.DeadlineExceeded) {
 		p.config.Logger.Info("Stopping before these hooks have finished", "hooks", p.hooks.pending())
 	}
 }
