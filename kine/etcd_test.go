@@ -122,18 +122,33 @@ func TestAListComesInPagesOfOneMoment(t *testing.T) {
 
 func TestAnEmptyListAndTheWatchFromItMissNothing(t *testing.T) {
 	s := openNew(t)
-	for i := range 100 {
-		prefix := fmt.Sprintf("/registry/things%d/", i)
-		made := make(chan int64, 1)
-		go func() { made <- create(t, s, prefix+"a", "1") }()
-		list, err := s.Client().Kubernetes.List(t.Context(), prefix, kubernetes.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if rev := <-made; len(list.Kvs) == 0 && rev <= list.Revision {
-			t.Fatalf("list at %d is without the key made at %d: a watch from there would miss it", list.Revision, rev)
-		}
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			for i := range 100 {
+				prefix := fmt.Sprintf("/registry/things%d-%d/", c, i)
+				made := make(chan int64, 1)
+				go func() { made <- create(t, s, prefix+"a", "1") }()
+				for empty := int64(0); ; {
+					list, err := s.Client().Kubernetes.List(t.Context(), prefix, kubernetes.ListOptions{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if len(list.Kvs) == 0 {
+						empty = list.Revision
+						continue
+					}
+					if rev := <-made; rev <= empty {
+						t.Errorf("list at %d is without the key made at %d: a watch from there would miss it", empty, rev)
+						return
+					}
+					break
+				}
+			}
+		})
 	}
+	clients.Wait()
 }
 
 func TestALeaseTakesItsKeyWithIt(t *testing.T) {
