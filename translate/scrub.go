@@ -4,7 +4,6 @@
 package translate
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,44 +15,51 @@ import (
 // Scrub rewrites a message of the host's about host, so that it speaks of the
 // virtual pod v and names neither the host's object nor its node (N1).
 func (s Space) Scrub(message string, v, host *corev1.Pod) string {
-	return s.replacer(v, host).Replace(message)
+	return s.podScrubber(v, host).scrub(message)
 }
 
-func (s Space) replacer(v, host *corev1.Pod) *strings.Replacer {
+// ScrubNames rewrites a message of the host's about v's host object, so that it
+// names v instead, and no address of the host's.
+func (s Space) ScrubNames(message string, v metav1.Object) string {
+	return newScrubber([][2]string{
+		{s.HostName(v.GetNamespace(), v.GetName(), LimitSubdomain), v.GetName()},
+		{s.HostName(v.GetNamespace(), v.GetName(), LimitLabel), v.GetName()},
+		{s.HostNamespace(), v.GetNamespace()},
+	}).scrub(message)
+}
+
+func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
 	pairs := [][2]string{
 		{host.Name, v.Name},
 		{string(host.UID), string(v.UID)},
 		{s.HostNamespace(), v.Namespace},
 		{host.Spec.NodeName, s.PseudoNode(host.Spec.NodeName)},
 		{host.Status.NominatedNodeName, s.PseudoNode(host.Status.NominatedNodeName)},
-		{host.Status.HostIP, s.PseudoNode(host.Spec.NodeName)},
 		{s.TokenSecretName(v.Namespace, v.Name), "service account token"},
-	}
-	for _, ip := range host.Status.HostIPs {
-		pairs = append(pairs, [2]string{ip.IP, s.PseudoNode(host.Spec.NodeName)})
 	}
 	// Whatever else the pod refers to is named as the space names it.
 	refs := PodReferences(v)
 	for _, ref := range append(refs.ConfigMaps, refs.Secrets...) {
 		pairs = append(pairs, [2]string{s.HostName(v.Namespace, ref.Name, LimitSubdomain), ref.Name})
 	}
-	for _, volume := range v.Spec.Volumes {
-		if claim := volume.PersistentVolumeClaim; claim != nil {
-			pairs = append(pairs, [2]string{s.HostName(v.Namespace, claim.ClaimName, LimitSubdomain), claim.ClaimName})
+	for i := range v.Spec.Volumes {
+		if claim := claimName(v, &v.Spec.Volumes[i]); claim != "" {
+			pairs = append(pairs, [2]string{s.HostName(v.Namespace, claim, LimitSubdomain), claim})
 		}
 	}
-	return newReplacer(pairs)
-}
-
-// newReplacer replaces longer names first, so that none is cut by another.
-func newReplacer(pairs [][2]string) *strings.Replacer {
-	pairs = slices.DeleteFunc(pairs, func(p [2]string) bool { return p[0] == "" })
-	slices.SortStableFunc(pairs, func(a, b [2]string) int { return cmp.Compare(len(b[0]), len(a[0])) })
-	flat := make([]string, 0, 2*len(pairs))
-	for _, p := range pairs {
-		flat = append(flat, p[0], p[1])
+	out := newScrubber(pairs)
+	if host.Spec.NodeName != "" {
+		out.tell(s.PseudoNode(host.Spec.NodeName), host.Spec.NodeName, host.Status.HostIP)
+		for _, ip := range host.Status.HostIPs {
+			out.tell(s.PseudoNode(host.Spec.NodeName), ip.IP)
+		}
 	}
-	return strings.NewReplacer(flat...)
+	out.tell("", s.Nameservers...)
+	out.tell("", host.Status.PodIP)
+	for _, ip := range host.Status.PodIPs {
+		out.tell("", ip.IP)
+	}
+	return out
 }
 
 var insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9./_-]+)`)
@@ -90,14 +96,4 @@ func SchedulingReason(message string) string {
 		return "the pod does not fit now; it is tried again"
 	}
 	return "the pod does not fit now: " + strings.Join(reasons, ", ")
-}
-
-// ScrubNames rewrites a message of the host's about v's host object, so that it
-// names v instead.
-func (s Space) ScrubNames(message string, v metav1.Object) string {
-	return newReplacer([][2]string{
-		{s.HostName(v.GetNamespace(), v.GetName(), LimitSubdomain), v.GetName()},
-		{s.HostName(v.GetNamespace(), v.GetName(), LimitLabel), v.GetName()},
-		{s.HostNamespace(), v.GetNamespace()},
-	}).Replace(message)
 }

@@ -14,7 +14,8 @@ import (
 // space knows stay as they are.
 func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 	h := host.DeepCopy()
-	scrub := s.replacer(v, host).Replace
+	scrubber := s.podScrubber(v, host)
+	scrub := scrubber.scrub
 	out := corev1.PodStatus{
 		Phase:                      h.Status.Phase,
 		Message:                    scrub(h.Status.Message),
@@ -24,9 +25,9 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 		StartTime:                  h.Status.StartTime,
 		QOSClass:                   v.Status.QOSClass,
 		NominatedNodeName:          s.PseudoNode(h.Status.NominatedNodeName),
-		InitContainerStatuses:      scrubContainers(h.Status.InitContainerStatuses, scrub),
-		ContainerStatuses:          scrubContainers(h.Status.ContainerStatuses, scrub),
-		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, scrub),
+		InitContainerStatuses:      scrubContainers(h.Status.InitContainerStatuses, scrubber),
+		ContainerStatuses:          scrubContainers(h.Status.ContainerStatuses, scrubber),
+		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, scrubber),
 		Resources:                  h.Status.Resources,
 		AllocatedResources:         h.Status.AllocatedResources,
 	}
@@ -45,6 +46,9 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 func pullConditions(v, host *corev1.Pod, scrub func(string) string) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range host.Status.Conditions {
+		if !hostCondition(c.Type) {
+			continue
+		}
 		c.Message = scrub(c.Message)
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue && c.Message != "" {
 			c.Message = SchedulingReason(c.Message)
@@ -61,6 +65,18 @@ func pullConditions(v, host *corev1.Pod, scrub func(string) string) []corev1.Pod
 		}
 	}
 	return out
+}
+
+// hostCondition reports whether Kubernetes itself sets a condition on the host.
+// Those of others are about the host, and may pose as a tenant's readiness gate.
+func hostCondition(t corev1.PodConditionType) bool {
+	switch t {
+	case corev1.PodScheduled, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.ContainersReady, corev1.PodReady,
+		corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress, corev1.AllContainersRestarting:
+		return true
+	default:
+		return false
+	}
 }
 
 // ownCondition reports whether the space, not the host, sets a condition: those
@@ -81,14 +97,19 @@ func gate(ready *corev1.PodCondition, v *corev1.Pod) {
 	}
 }
 
-func scrubContainers(list []corev1.ContainerStatus, scrub func(string) string) []corev1.ContainerStatus {
+func scrubContainers(list []corev1.ContainerStatus, r *scrubber) []corev1.ContainerStatus {
 	for i := range list {
 		for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
 			if state.Waiting != nil {
-				state.Waiting.Message = scrub(state.Waiting.Message)
+				state.Waiting.Message = r.scrub(state.Waiting.Message)
 			}
-			if state.Terminated != nil {
-				state.Terminated.Message = scrub(state.Terminated.Message)
+			if t := state.Terminated; t != nil {
+				switch t.Reason {
+				case "Completed", "Error", "OOMKilled": // the process's last words, which may be data
+					t.Message = r.scrubNames(t.Message)
+				default:
+					t.Message = r.scrub(t.Message)
+				}
 			}
 		}
 		list[i].AllocatedResourcesStatus = nil // devices of the node, by its own ids

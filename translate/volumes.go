@@ -32,7 +32,7 @@ func (s Space) volumes(v *corev1.Pod) []corev1.Volume {
 		if source.Ephemeral != nil {
 			// The claim itself is made in the space, by its controller.
 			volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{
-				ClaimName: s.HostName(v.Namespace, v.Name+"-"+volume.Name, LimitSubdomain),
+				ClaimName: s.HostName(v.Namespace, claimName(v, &v.Spec.Volumes[i]), LimitSubdomain),
 			}
 		}
 		if volume.VolumeSource == (corev1.VolumeSource{}) {
@@ -41,6 +41,18 @@ func (s Space) volumes(v *corev1.Pod) []corev1.Volume {
 		out = append(out, *volume)
 	}
 	return out
+}
+
+// claimName is the claim behind a volume of v, empty for other kinds.
+func claimName(v *corev1.Pod, volume *corev1.Volume) string {
+	switch {
+	case volume.Ephemeral != nil:
+		return v.Name + "-" + volume.Name
+	case volume.PersistentVolumeClaim != nil:
+		return volume.PersistentVolumeClaim.ClaimName
+	default:
+		return ""
+	}
 }
 
 // TokenRequest is a service account token that a pod's projected volume asks for.
