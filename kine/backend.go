@@ -5,6 +5,7 @@ package kine
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/k3s-io/kine/pkg/logstructured"
@@ -16,7 +17,8 @@ import (
 type backend struct {
 	*logstructured.LogStructured
 	health *health
-	polled *mark
+	log    *eventLog
+	hub    *hub
 
 	mu     sync.Mutex
 	closed bool
@@ -44,7 +46,7 @@ func (b *backend) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.polled.close()
+	b.hub.close()
 	b.calls.Wait()
 }
 
@@ -113,24 +115,49 @@ func (b *backend) Delete(ctx context.Context, key string, revision int64) (int64
 // Watch from revision 0 is one from now on, as in etcd; kine's begins with all that ever was.
 func (b *backend) Watch(ctx context.Context, key, end string, revision int64) kineserver.WatchResult {
 	if err := b.enter(); err != nil {
-		return ended(err)
+		return failedWatch(err)
 	}
 	defer b.calls.Done()
 	if revision == 0 {
-		now, err := b.LogStructured.CurrentRevision(ctx)
-		if err != nil {
-			return ended(err)
-		}
-		revision = now + 1
+		revision = b.hub.last() + 1
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(b.health.bad, cancel)
-	context.AfterFunc(ctx, func() { stop() })
-	return b.LogStructured.Watch(ctx, key, end, revision)
+	w, since := b.hub.subscribe(ctx, key, end, revision)
+	var past kineserver.Events
+	if revision <= since {
+		var compacted int64
+		var err error
+		if past, compacted, err = b.past(ctx, key, end, revision, since); err != nil {
+			b.hub.drop(w)
+			result := failedWatch(err)
+			result.CurrentRevision, result.CompactRevision = since, compacted
+			return result
+		}
+	}
+	b.hub.start(w, past)
+	return kineserver.WatchResult{Events: w.out, Errorc: make(chan error)}
 }
 
-// ended is a watch that was over before it began.
-func ended(err error) kineserver.WatchResult {
+// past returns the changes from one revision to another, or the compacted revision if some of them may be forgotten.
+func (b *backend) past(ctx context.Context, key, end string, from, to int64) (past kineserver.Events, compacted int64, err error) {
+	_, past, err = b.log.After(ctx, key, end, from-1, 0)
+	if err != nil && !errors.Is(err, kineserver.ErrCompacted) {
+		return nil, 0, err
+	}
+	compacted, compactedErr := b.log.CompactRevision(ctx)
+	switch {
+	case compactedErr != nil:
+		return nil, 0, compactedErr
+	case from <= compacted:
+		return nil, compacted, kineserver.ErrCompacted
+	}
+	for len(past) > 0 && past[len(past)-1].KV.ModRevision > to {
+		past = past[:len(past)-1]
+	}
+	return past, 0, nil
+}
+
+// failedWatch is a watch that was over before it began.
+func failedWatch(err error) kineserver.WatchResult {
 	events, errc := make(chan []*kineserver.Event), make(chan error, 1)
 	close(events)
 	errc <- err
@@ -161,10 +188,11 @@ func (b *backend) Compact(ctx context.Context, revision int64) (int64, error) {
 	return b.LogStructured.Compact(ctx, revision)
 }
 
+// WaitForSyncTo returns when the watches have been handed every change up to a revision.
 func (b *backend) WaitForSyncTo(revision int64) {
 	if b.enter() != nil {
 		return
 	}
 	defer b.calls.Done()
-	b.LogStructured.WaitForSyncTo(revision)
+	b.hub.wait(revision)
 }

@@ -25,8 +25,9 @@ type committer struct {
 
 	queue chan *row
 	done  sync.WaitGroup
-	// last is the revision of the last row on disk.
-	last atomic.Int64
+	// last is the revision of the last row on disk; wrote tells that it has moved.
+	last  atomic.Int64
+	wrote chan struct{}
 }
 
 type row struct {
@@ -39,7 +40,7 @@ type row struct {
 }
 
 func newCommitter(db *sql.DB, insert string, last int64) *committer {
-	c := &committer{db: db, insert: insert, queue: make(chan *row, groupMax)}
+	c := &committer{db: db, insert: insert, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
 	c.last.Store(last)
 	c.done.Go(c.run)
 	return c
@@ -130,6 +131,10 @@ func (c *committer) commit(group []*row) error {
 		return err
 	}
 	c.last.Store(last)
+	select {
+	case c.wrote <- struct{}{}:
+	default: // it has been told, and has not looked yet
+	}
 	return nil
 }
 

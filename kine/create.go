@@ -35,7 +35,10 @@ func create(ctx context.Context, path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := createTables(ctx, tmp); err != nil {
+	if err := createTables(tmp); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, path); err != nil {
@@ -44,14 +47,22 @@ func create(ctx context.Context, path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func createTables(ctx context.Context, path string) error {
+// createTables takes no context: one that ends at the wrong moment makes SQLite leave the log unmerged without an error.
+func createTables(path string) error {
 	db := openOne(path, creatorParams)
 	for _, stmt := range schema {
-		if _, err := db.ExecContext(ctx, stmt); err != nil {
+		if _, err := db.Exec(stmt); err != nil {
 			return errors.Join(err, db.Close())
 		}
 	}
-	return db.Close() // the last connection's end moves the log into the file and syncs it
+	// The last connection's end moves the log into the file, and syncs it.
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if n := sizeOf(path + "-wal"); n > 0 {
+		return fmt.Errorf("make %s: %d bytes stayed in its log", path, n)
+	}
+	return nil
 }
 
 func syncDir(path string) error {

@@ -7,8 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"sync"
 
 	"github.com/k3s-io/kine/pkg/drivers/generic"
 	kineserver "github.com/k3s-io/kine/pkg/server"
@@ -30,28 +28,11 @@ type dialect struct {
 	*generic.Generic
 	writer    *generic.Generic
 	committer *committer
-	polled    *mark
 	// compactErr is what stopped the compaction that runs. kine logs it and reports success.
 	compactErr error
 }
 
 var _ kineserver.Dialect = (*dialect)(nil)
-
-// errNothingNew answers kine's poll when nothing was written since the last one. It is a context.Canceled because that is
-// the one error that kine's poll takes for no reason to log.
-var errNothingNew = fmt.Errorf("nothing new: %w", context.Canceled)
-
-// After reads the changes since a revision. A read of all keys with a limit is kine's poll, which feeds the watchers: it
-// has handed on everything up to rev. It comes every second, and costs nothing when nothing was written.
-func (d *dialect) After(ctx context.Context, key, end string, rev, limit int64) (*sql.Rows, error) {
-	if key == "" && limit > 0 {
-		d.polled.reach(rev)
-		if rev >= d.committer.last.Load() {
-			return nil, errNothingNew
-		}
-	}
-	return d.Generic.After(ctx, key, end, rev, limit)
-}
 
 //nolint:revive // the interface's names
 func (d *dialect) Insert(ctx context.Context, key string, create, delete bool, createRevision, previousRevision, ttl int64, value []byte) (int64, error) {
@@ -111,42 +92,3 @@ func (t transaction) SetCompactRevision(ctx context.Context, revision int64) err
 
 func (t transaction) MustCommit()   { _ = t.d.note(t.Commit()) }
 func (t transaction) MustRollback() { _ = t.Rollback() } // after a commit, or an error that was noted
-
-// mark is a revision that others wait for.
-type mark struct {
-	mu     sync.Mutex
-	moved  *sync.Cond
-	rev    int64
-	closed bool
-}
-
-func newMark() *mark {
-	m := &mark{}
-	m.moved = sync.NewCond(&m.mu)
-	return m
-}
-
-func (m *mark) reach(rev int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if rev > m.rev {
-		m.rev = rev
-		m.moved.Broadcast()
-	}
-}
-
-// wait returns when rev is reached, or the mark is closed.
-func (m *mark) wait(rev int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for m.rev < rev && !m.closed {
-		m.moved.Wait()
-	}
-}
-
-func (m *mark) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	m.moved.Broadcast()
-}

@@ -24,7 +24,6 @@ const (
 	compactTimeout  = 5 * time.Second // for each batch of a compaction
 	compactRetain   = 1000            // revisions never compacted away
 	compactBatch    = 1000            // revisions compacted in a transaction
-	pollBatch       = 500             // revisions read at once for the watchers
 )
 
 // readers is how many reads run at once. A used connection holds about 0.5 MiB; idle ones are closed.
@@ -41,12 +40,11 @@ type engine struct {
 	readers   *pool
 	committer *committer
 	log       *eventLog
+	hub       *hub
 	backend   *backend
 
-	stop  context.CancelFunc
-	runs  sync.WaitGroup
-	ended <-chan kineserver.Events // closed when the poll for watchers has ended
-	unsub context.CancelFunc
+	stop context.CancelFunc
+	runs sync.WaitGroup
 }
 
 // startEngine serves the store at path, which is there and was examined. ctx bounds the start.
@@ -78,10 +76,13 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 	}
 	e.committer = newCommitter(e.writer.DB, e.writer.InsertLastInsertIDSQL.Query, last)
 
-	d := &dialect{Generic: e.readers.Generic, writer: e.writer.Generic, committer: e.committer, polled: newMark()}
+	d := &dialect{Generic: e.readers.Generic, writer: e.writer.Generic, committer: e.committer}
 	e.log = &eventLog{d: d, health: e.health,
-		SQLLog: sqllog.New(d, compactInterval, 0, compactTimeout, compactRetain, compactBatch, pollBatch)}
-	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, polled: d.polled}
+		SQLLog: sqllog.New(d, compactInterval, 0, compactTimeout, compactRetain, compactBatch, feedBatch)}
+	e.hub = newHub(last)
+	e.hub.read, e.hub.last = e.log.After, e.committer.last.Load
+	context.AfterFunc(e.health.bad, e.hub.close)
+	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, log: e.log, hub: e.hub}
 	return e.run(ctx)
 }
 
@@ -97,12 +98,7 @@ func (e *engine) run(ctx context.Context) error {
 	if _, err := e.backend.Create(ctx, kineserver.HealthKey, []byte(kineserver.HealthVal), 0); err != nil && !errors.Is(err, kineserver.ErrKeyExists) {
 		return err
 	}
-	// The poll starts with the first watch, and ends each watch when it ends. This one sees no change: no key is below.
-	subCtx, unsub := context.WithCancel(context.Background())
-	e.unsub = unsub
-	if e.ended = e.log.Watch(subCtx, "\x00", ""); e.ended == nil {
-		return errors.Join(ctx.Err(), errors.New("watch for changes"))
-	}
+	e.runs.Go(func() { e.hub.run(runCtx, e.committer.wrote) })
 	e.runs.Go(func() { ttl.Run(runCtx, e.backend) })
 	return ctx.Err()
 }
@@ -116,11 +112,6 @@ func (e *engine) close() error {
 		e.stop()
 	}
 	e.runs.Wait()
-	if e.ended != nil {
-		for range e.ended { // until closed
-		}
-		e.unsub()
-	}
 	if e.committer != nil {
 		e.committer.close()
 	}
@@ -128,7 +119,10 @@ func (e *engine) close() error {
 	if e.readers != nil {
 		err = e.readers.close()
 	}
-	if e.writer != nil { // last: its end moves the write-ahead log into the file
+	if e.writer != nil {
+		if _, bad := e.health.check(); bad == nil {
+			err = errors.Join(err, e.writer.checkpoint())
+		}
 		err = errors.Join(err, e.writer.close())
 	}
 	e.health.cancel()

@@ -56,7 +56,7 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 // After reads the changes after a revision, oldest first.
 func (l *eventLog) After(ctx context.Context, key, end string, revision, limit int64) (int64, kineserver.Events, error) {
 	before := l.d.committer.last.Load()
-	rows, err := l.d.Generic.After(ctx, key, end, revision, limit)
+	rows, err := l.d.After(ctx, key, end, revision, limit)
 	return l.read(ctx, rows, err, before, revision, true, true)
 }
 
@@ -120,9 +120,6 @@ func (l *eventLog) Compact(ctx context.Context, revision int64) (int64, error) {
 	}
 	return rev, err
 }
-
-// WaitForSyncTo returns when the watchers have been handed every change up to a revision, or the store closes.
-func (l *eventLog) WaitForSyncTo(revision int64) { l.d.polled.wait(revision) }
 
 // failure carries an append's error past kine's backend, which takes any error for a lost race and answers "conflict":
 // on a full disk, clients would retry for ever.

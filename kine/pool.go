@@ -45,6 +45,13 @@ func openPool(ctx context.Context, path, params string, limits generic.Connectio
 	return p, nil
 }
 
+// checkpoint moves the write-ahead log into the file. Asked for, it does so even if the last statement was interrupted;
+// SQLite's own, at the end of the last connection, then doesn't.
+func (p *pool) checkpoint() error {
+	_, err := p.DB.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
+	return err
+}
+
 // close closes the connections, which must not be in use.
 func (p *pool) close() error {
 	err := p.DB.Close()
