@@ -17,7 +17,7 @@ func (s Space) PodEvent(e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
 	out := s.event(e, v, "Pod")
 	switch component(e) {
 	case "kubelet":
-		out.Message = s.Scrub(e.Message, v, host)
+		out.Message = s.podScrubber(v, host).kubeletMessage(e.Reason, e.Message, v)
 		out.InvolvedObject.FieldPath = e.InvolvedObject.FieldPath
 		out.Source.Host = s.PseudoNode(host.Spec.NodeName)
 	case corev1.DefaultSchedulerName:
@@ -56,6 +56,8 @@ func (s Space) ClaimEvent(e *corev1.Event, v *corev1.PersistentVolumeClaim) *cor
 	}
 	out := s.event(e, v, "PersistentVolumeClaim")
 	out.Message = message
+	// A provisioner's component holds the host name of the pod that it runs in.
+	out.Source.Component, out.ReportingController, out.ReportingInstance = VolumeDriver, VolumeDriver, VolumeDriver
 	return out
 }
 
@@ -63,6 +65,9 @@ func (s Space) ClaimEvent(e *corev1.Event, v *corev1.PersistentVolumeClaim) *cor
 // event's suffix on the virtual name, so that a repetition updates its first.
 func (s Space) event(e *corev1.Event, v metav1.Object, kind string) *corev1.Event {
 	suffix := e.Name[strings.LastIndex(e.Name, ".")+1:]
+	if strings.Trim(suffix, "0123456789abcdef") != "" || len(suffix) > 16 {
+		suffix = hashed("", LimitLabel, "event", e.Name)[3:] // no recorder's name: it may tell the host's
+	}
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: EventName(v.GetName(), suffix), Namespace: v.GetNamespace(), Labels: map[string]string{LabelManagedBy: ManagedBy},
