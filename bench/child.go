@@ -28,12 +28,16 @@ const childStopTime = 30 * time.Second
 // settings are the command's flags. A child is given the same.
 type settings struct {
 	Further int
+	Pods    int
+	Host    string // path of a kubeconfig
 	probe.Timing
 }
 
 func (s settings) args() []string {
 	return []string{
 		fmt.Sprintf("-further=%d", s.Further),
+		fmt.Sprintf("-pods=%d", s.Pods),
+		fmt.Sprintf("-host-kubeconfig=%s", s.Host),
 		fmt.Sprintf("-settle=%s", s.Settle),
 		fmt.Sprintf("-watch=%s", s.Watch),
 	}
@@ -79,6 +83,9 @@ func runChild(ctx context.Context, task string, s settings) error {
 	if err != nil {
 		return fmt.Errorf("find the place for data: %w", err)
 	}
+	if task == hostTask {
+		return serveHost(ctx, dir, os.Stdout)
+	}
 	result, err := perform(ctx, task, s, dir)
 	if err != nil {
 		return err
@@ -91,11 +98,9 @@ func perform(ctx context.Context, task string, s settings, dir string) (any, err
 	case stockTask:
 		return measureControlPlanes(ctx, s, dir, startStock)
 	case berthTask:
-		start, err := berth(dir)
-		if err != nil {
-			return nil, err
-		}
-		return measureControlPlanes(ctx, s, dir, start)
+		return measureSpaces(ctx, s, dir)
+	case podsTask:
+		return measurePods(ctx, s, dir)
 	default:
 		return nil, fmt.Errorf("unknown task %q", task)
 	}

@@ -33,17 +33,28 @@ func main() {
 func run(ctx context.Context) error {
 	s := settings{}
 	flag.IntVar(&s.Further, "further", 4, "how many control planes to start after the first, in the same process")
+	flag.IntVar(&s.Pods, "pods", 200, "how many pods to create each way, through a space and directly")
+	flag.StringVar(&s.Host, "host-kubeconfig", "", "kubeconfig of the host cluster; an embedded one is started in a process of its own if empty")
 	flag.DurationVar(&s.Settle, "settle", 20*time.Second, "how long to leave a process alone before measuring it at rest")
 	flag.DurationVar(&s.Watch, "watch", 20*time.Second, "how long to average idle CPU over")
 	flag.Parse()
 	if s.Further < 1 {
 		return fmt.Errorf("-further is %d: the slope needs at least 1", s.Further)
 	}
+	if s.Pods < 1 {
+		return fmt.Errorf("-pods is %d: want at least 1", s.Pods)
+	}
 	if task := os.Getenv(childVariable); task != "" {
 		return runChild(ctx, task, s)
 	}
 	var r report.Report
-	if err := compareControlPlanes(ctx, s, &r); err != nil {
+	err := withHost(ctx, s, func(s settings) error {
+		if err := compareControlPlanes(ctx, s, &r); err != nil {
+			return err
+		}
+		return comparePods(ctx, s, &r)
+	})
+	if err != nil {
 		return err
 	}
 	if err := r.WriteTable(os.Stdout); err != nil {

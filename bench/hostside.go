@@ -1,0 +1,115 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+const hostTask = "the host"
+
+// withHost runs f with the kubeconfig of a host cluster in a process of its own, unless the settings name one.
+func withHost(ctx context.Context, s settings, f func(settings) error) (err error) {
+	if s.Host != "" {
+		return f(s)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "berth-bench-host-")
+	if err != nil {
+		return fmt.Errorf("make a place for data: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(ctx, self, s.args()...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), childVariable+"="+hostTask)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = childStopTime
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("start the host: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the host: %w", err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait() // it was told to end
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("start the host: it ended early: %w", err)
+	}
+	s.Host = strings.TrimSpace(line)
+	return f(s)
+}
+
+// serveHost is the host's process: it prints the path of its kubeconfig when it serves, and ends with ctx.
+func serveHost(ctx context.Context, dir string, out io.Writer) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	ca, err := pki.OpenCA(filepath.Join(dir, "pki"), "bench")
+	if err != nil {
+		return err
+	}
+	cluster, err := host.Start(ctx, host.Options{
+		Dir: filepath.Join(dir, "host"), ServingCA: ca.PEM(), Logger: klog.Background(),
+		Endpoint: "https://" + listener.Addr().String() + gateway.Path(gateway.SystemSpace),
+	})
+	if err != nil {
+		return err
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), childStopTime)
+	defer cancel()
+	defer func() { _ = cluster.Stop(stopping) }() // its data is thrown away
+	pair, err := ca.Server("127.0.0.1")
+	if err != nil {
+		return err
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		return err
+	}
+	router := &gateway.Router{Lookup: func(string) http.Handler { return cluster.Handler() }}
+	server := gateway.Serve(listener, certificate, router, klog.Background())
+	defer server.Stop(stopping)
+	config, err := cluster.ClientKubeconfig("bench", []string{"system:masters"})
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "kubeconfig")
+	if err := pki.WriteFile(path, config); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, path)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-server.Done():
+		return server.Err()
+	case <-cluster.Done():
+		return cluster.Err()
+	}
+}
