@@ -7,8 +7,23 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/berth-dev/berth/vcluster/inside"
 )
+
+// startsWith lists what an API server writes for itself before it is ready.
+// Those writes of its own pass no admission: a webhook or policy of a tenant
+// could otherwise keep the tenant's space from starting ever again, and so from
+// being repaired.
+var startsWith = map[schema.GroupResource]bool{
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:            true,
+	{Group: "networking.k8s.io", Resource: "servicecidrs"}:                true,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        true,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: true,
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"}:             true,
+}
 
 // guardedAdmission is upstream's chain of admission plugins, behind a latch. A
 // request whose client has gone goes on inside the server, unseen; had the
@@ -23,7 +38,7 @@ func (g *guardedAdmission) Handles(op admission.Operation) bool { return g.next.
 
 func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	next, ok := g.next.(admission.MutationInterface)
-	if !ok {
+	if !ok || exempt(ctx, a) {
 		return nil
 	}
 	if !g.calls.enter() {
@@ -35,7 +50,7 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 
 func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	next, ok := g.next.(admission.ValidationInterface)
-	if !ok {
+	if !ok || exempt(ctx, a) {
 		return nil
 	}
 	if !g.calls.enter() {
@@ -43,4 +58,8 @@ func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes,
 	}
 	defer g.calls.leave()
 	return next.Validate(ctx, a, o)
+}
+
+func exempt(ctx context.Context, a admission.Attributes) bool {
+	return inside.Is(ctx) && startsWith[a.GetResource().GroupResource()]
 }

@@ -40,6 +40,7 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
+	reachBy(core, c.Dial)
 	admission := newLatch()
 	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission}
 	if c.KubernetesServiceIP != nil {
@@ -49,8 +50,11 @@ func newChain(
 		return nil, err
 	}
 
-	auth := webhook.NewDefaultAuthenticationInfoResolverWrapper(
+	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
+	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		return webhooksBy(c.Dial)(upstream(r))
+	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(
 		*generic, factory, initializers, o.CompletedOptions, o.MasterCount, services, auth)
 	if err != nil {

@@ -4,6 +4,7 @@
 package vcluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -54,6 +55,10 @@ type Config struct {
 	Admission []Admission
 	// DisableAdmission names upstream plugins to leave out.
 	DisableAdmission []string
+	// Dial reaches what the API's objects name: webhooks, API services, pods
+	// and services by proxy, kubelets. Tenants choose the addresses, so it must
+	// refuse what they must not reach. Default: nothing can be reached.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Logger is given to whatever logs contextually. Default: klog's own.
 	Logger klog.Logger
 }
@@ -107,6 +112,9 @@ func (c Config) complete() (Config, error) {
 		if !ok || !cidr.Contains(ip.Unmap()) {
 			return c, fmt.Errorf("kubernetes service IP %s is not in the service range %s", c.KubernetesServiceIP, cidr)
 		}
+	}
+	if c.Dial == nil {
+		c.Dial = refuseDial
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = klog.Background().WithValues("space", c.Name)

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -20,8 +21,8 @@ import (
 )
 
 // processWide sets what Kubernetes keeps once for a process: feature gates,
-// emulated versions and what klog does on a fatal error. The first control
-// plane sets it, for all of them.
+// emulated versions, and what happens on a fatal error or a panic. The first
+// control plane sets it, for all of them.
 var processWide = sync.OnceValue(func() error {
 	gates := map[string]bool{
 		// Its lease would tell tenants this machine's host name (N1).
@@ -48,6 +49,10 @@ var processWide = sync.OnceValue(func() error {
 		return fmt.Errorf("set feature gates: %w", err)
 	}
 	klog.OsExit = exitUnlessHook
+	// A panic in one space's controller, set off by an object that its tenant
+	// wrote, must not end the others: upstream logs it, and starts most loops
+	// again.
+	utilruntime.ReallyCrash = false
 	return nil
 })
 

@@ -38,4 +38,4 @@ func (l *idleListener) Addr() net.Addr { return idleAddr{} }
 type idleAddr struct{}
 
 func (idleAddr) Network() string { return "none" }
-func (idleAddr) String() string  { return "kubernetes.default.svc:443" }
+func (idleAddr) String() string  { return "space.invalid:443" }

@@ -19,7 +19,7 @@ import (
 
 // loopbackHost names the API server in URLs of the loopback. Nothing resolves
 // or dials it.
-const loopbackHost = "http://kubernetes.default.svc"
+const loopbackHost = "http://space.invalid"
 
 var errStopping = errors.New("the API server is stopping")
 

@@ -124,6 +124,7 @@ func authenticate(o *options.ServerRunOptions, c Config, id credentials) error {
 // see only what the others let pass.
 func admit(o *kubeoptions.AdmissionOptions, c Config) error {
 	g := o.GenericAdmission
+	g.Decorators = append(admission.Decorators{webhookDecorator(c.Dial)}, g.Decorators...)
 	known := g.Plugins.Registered()
 	for _, name := range c.DisableAdmission {
 		if !slices.Contains(known, name) {

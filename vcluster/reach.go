@@ -1,0 +1,80 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apiserver/pkg/admission"
+	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/controlplane"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// An API server connects to what its objects name: webhooks, API services, pods
+// and services by proxy, kubelets. Whoever writes those objects would reach,
+// from this process, its loopback interface, the host's services and a cloud's
+// metadata. So each way out goes through Config.Dial.
+
+var errUnreachable = errors.New("this API server reaches no network")
+
+// refuseDial is the Dial of a control plane that was given none.
+func refuseDial(_ context.Context, _, address string) (net.Conn, error) {
+	return nil, fmt.Errorf("connect to %s: %w", address, errUnreachable)
+}
+
+// reachBy makes the proxies and the kubelet client of core use dial.
+func reachBy(core *controlplane.Config, dial utilnet.DialFunc) {
+	core.ControlPlane.ProxyTransport.DialContext = dial
+	core.ControlPlane.ProxyTransport.Proxy = nil
+	core.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return dial, nil }
+}
+
+// webhooksBy makes webhook clients use dial, whatever upstream set before.
+func webhooksBy(dial utilnet.DialFunc) webhook.AuthenticationInfoResolverWrapper {
+	through := func(c *rest.Config, err error) (*rest.Config, error) {
+		if err != nil {
+			return nil, err
+		}
+		if c.Transport != nil {
+			// Upstream's answer for the API server itself: its loopback, with
+			// all rights.
+			return nil, errors.New("the API server can't be its own webhook")
+		}
+		c = rest.CopyConfig(c)
+		c.Dial = dial
+		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		return c, nil
+	}
+	return func(next webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		return &webhook.AuthenticationInfoResolverDelegator{
+			ClientConfigForFunc: func(hostPort string) (*rest.Config, error) {
+				return through(next.ClientConfigFor(hostPort))
+			},
+			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
+				return through(next.ClientConfigForService(name, namespace, port))
+			},
+		}
+	}
+}
+
+// webhookDecorator makes admission webhooks use dial. Decorators run after
+// upstream's initializers, and before the first request.
+func webhookDecorator(dial utilnet.DialFunc) admission.Decorator {
+	return admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
+		if w, ok := plugin.(webhookinit.WantsAuthenticationInfoResolverWrapper); ok {
+			w.SetAuthenticationInfoResolverWrapper(webhooksBy(dial))
+		}
+		return plugin
+	})
+}
