@@ -138,6 +138,22 @@ func TestOpenRefusesWhatItCannotTrustAndLeavesItAsItWas(t *testing.T) {
 			},
 			want: kine.ErrDamaged,
 		},
+		"LogGarbageBeforeItsLastCommits": {
+			reason: "SQLite takes the log to end there, and the writes after it were acknowledged.",
+			make: func(t *testing.T, path string) {
+				write(t, path, hot)
+				write(t, path+"-wal", garbled(hotLog, len(hotLog)/3, 8))
+			},
+			want: kine.ErrDamaged,
+		},
+		"LogHeaderGarbage": {
+			reason: "SQLite takes the log for none.",
+			make: func(t *testing.T, path string) {
+				write(t, path, hot)
+				write(t, path+"-wal", garbled(hotLog, 0, 32))
+			},
+			want: kine.ErrDamaged,
+		},
 		"LogWithoutItsFile": {
 			reason: "A new store would be made of an old one's last writes.",
 			make:   func(t *testing.T, path string) { write(t, path+"-wal", hotLog) },
@@ -266,7 +282,9 @@ func storeWithLog(t *testing.T) (file, log []byte) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	write(t, path, soundStore(t, 60))
 	s := openAt(t, path)
-	create(t, s, "/registry/last", "1")
+	for i := range 10 {
+		create(t, s, fmt.Sprintf("/registry/late/%d", i), "1")
+	}
 	file, log = read(t, path), read(t, path+"-wal")
 	closeStore(t, s)
 	if len(log) == 0 {
@@ -275,13 +293,36 @@ func storeWithLog(t *testing.T) (file, log []byte) {
 	return file, log
 }
 
-func TestAStoreIsOpenedWithTheLogAKillLeft(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
+func TestAStoreIsOpenedWithTheLogThatAKillOrThePowerLeft(t *testing.T) {
 	file, log := storeWithLog(t)
-	write(t, path, file)
-	write(t, path+"-wal", log)
-	if v := value(t, openAt(t, path), "/registry/last"); v != "1" {
-		t.Errorf("the write in the log is lost: %q", v)
+	cases := map[string]struct {
+		reason string
+		log    []byte
+		want   int // of the ten writes in the log
+	}{
+		"Whole":         {"A kill takes nothing back.", log, 10},
+		"LastCommitCut": {"The power went while it was written, before it was acknowledged.", log[:len(log)-100], 9},
+		"LastCommitGarbage": {
+			"The same, with its blocks written out of order.", garbled(log, len(log)-2*page, page), 9},
+		"Empty":      {"It was reset, and nothing was written since.", nil, 0},
+		"HeaderOnly": {"The power went before the first commit.", log[:32], 0},
+		"HeaderCut":  {"The power went while the log was made.", log[:20], 0},
+		"Zeros":      {"The power went while the log was made, and the file system had only its length.", make([]byte, len(log)), 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state.db")
+			write(t, path, file)
+			write(t, path+"-wal", c.log)
+			s := openAt(t, path)
+			got := 0
+			for value(t, s, fmt.Sprintf("/registry/late/%d", got)) != "" {
+				got++
+			}
+			if got != c.want {
+				t.Errorf("%d writes are there, want %d. %s", got, c.want, c.reason)
+			}
+		})
 	}
 }
 

@@ -95,7 +95,10 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 
 func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, error) {
 	rev, err := l.SQLLog.Append(ctx, event)
-	if err != nil && !errors.Is(err, kineserver.ErrKeyExists) {
+	switch {
+	case err == nil:
+		l.health.written()
+	case !errors.Is(err, kineserver.ErrKeyExists):
 		err = l.health.see(err)
 		noteFailure(ctx, err)
 	}

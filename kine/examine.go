@@ -46,6 +46,9 @@ func examine(ctx context.Context, path string) (whole bool, err error) {
 	if n := sizeOf(path + "-wal"); n > 0 {
 		params = examineWithLogParams
 		total += n
+		if err := examineLog(path + "-wal"); err != nil {
+			return false, err
+		}
 		if _, statErr := os.Stat(path + "-shm"); errors.Is(statErr, os.ErrNotExist) {
 			// The log's index is made to read it. It may stay only beside a store that is going to be opened.
 			defer func() {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mattn/go-sqlite3"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
@@ -31,9 +33,10 @@ type health struct {
 	// bad ends when the store goes bad.
 	bad    context.Context
 	cancel context.CancelFunc
+	full   atomic.Bool // the last write met a full disk
 
 	mu    sync.Mutex
-	cause error // for Stats and the log
+	cause error // for the owner and the log
 	shown error // for etcd clients
 }
 
@@ -43,18 +46,20 @@ func newHealth(path string, log klog.Logger) *health {
 	return h
 }
 
-// see takes note of an error of SQLite's, and returns what the client is to see of it.
+// see takes note of an error, if there is one, and returns what the client is to see of it.
 func (h *health) see(err error) error {
 	var e sqlite3.Error
-	if !errors.As(err, &e) {
-		if errors.Is(err, ErrDamaged) {
-			return h.fail(err, errOutOfOrder)
-		}
-		return err
-	}
 	switch {
-	case e.Code == sqlite3.ErrFull:
-		h.log.Error(err, "Disk is full, write refused", "path", h.path)
+	case errors.Is(err, ErrDamaged):
+		return h.fail(err, errOutOfOrder)
+	case !errors.As(err, &e):
+		return err
+	case e.Code == sqlite3.ErrInterrupt:
+		return context.Canceled
+	case e.Code == sqlite3.ErrFull, e.Code == sqlite3.ErrIoErr && e.SystemErrno == unix.EDQUOT:
+		if !h.full.Swap(true) {
+			h.log.Error(err, "Disk is full, writes are refused until there is room", "path", h.path)
+		}
 		return errNoSpace
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
 		return h.fail(asDamage(err), errOutOfOrder)
@@ -65,6 +70,13 @@ func (h *health) see(err error) error {
 	}
 	h.log.Error(err, "Store failed a call", "path", h.path)
 	return err
+}
+
+// written takes note of a write that succeeded.
+func (h *health) written() {
+	if h.full.Load() && h.full.Swap(false) {
+		h.log.Info("Disk has room again, writes are taken", "path", h.path)
+	}
 }
 
 func (h *health) fail(cause, shown error) error {
