@@ -1,0 +1,116 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// N1, M1.
+func TestASpaceHasNoNodes(t *testing.T) {
+	t.Parallel()
+	demo := sharedBerth(t).demo(t)
+	if out := demo.kubectl(t, "get", "nodes"); !strings.Contains(out, "No resources found") {
+		t.Errorf("kubectl get nodes shows:\n%s", out)
+	}
+	out, err := demo.tryKubectl(t, "", "top", "nodes")
+	if err == nil {
+		t.Errorf("kubectl top nodes shows:\n%s", out)
+	}
+}
+
+// N1, N2, M1, M2: the objects that only Berth writes are refused to tenants,
+// whoever a tenant, who is admin of its space, pretends to be.
+func TestNobodyInASpaceWritesWhatIsTheHosts(t *testing.T) {
+	t.Parallel()
+	demo := sharedBerth(t).demo(t)
+	ns := demo.namespace(t, "only-berth-writes")
+	// One that waits, as the claim it wants is not there.
+	waiting := newPod("waiting", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"},
+		}}}
+	})
+	if _, err := demo.CoreV1().Pods(ns).Create(t.Context(), waiting, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, as := range map[string]*cluster{
+		"admin":          demo,
+		"the API server": demo.as(t, "system:apiserver", "system:masters"),
+		"the scheduler":  demo.as(t, "system:kube-scheduler", "system:masters"),
+		"a node":         demo.as(t, "system:node:node-0123456789ab", "system:masters", "system:nodes"),
+		"the syncer":     demo.as(t, "system:serviceaccount:berth-demo:berth-syncer", "system:masters"),
+	} {
+		t.Run("as "+name, func(t *testing.T) {
+			_, err := as.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
+			refused(t, "creating a node", err, "nodes")
+
+			_, err = as.CoreV1().PersistentVolumes().Create(t.Context(), newVolume("mine"), metav1.CreateOptions{})
+			refused(t, "creating a volume", err, "PersistentVolumeClaim")
+
+			err = as.CoreV1().Pods(ns).Bind(t.Context(), &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "waiting"}, Target: corev1.ObjectReference{Kind: "Node", Name: "host-node-1"},
+			}, metav1.CreateOptions{})
+			refused(t, "binding a pod", err, "scheduled by the host")
+
+			_, err = as.CoreV1().Pods(ns).Create(t.Context(), newPod("placed", func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), metav1.CreateOptions{})
+			refused(t, "a pod with a node's name", err, "spec.nodeName")
+		})
+	}
+}
+
+// N2: what a tenant writes into a pod's status does not stay, nor reach the host.
+func TestATenantCannotWriteAPodsStatus(t *testing.T) {
+	t.Parallel()
+	b := sharedBerth(t)
+	demo, host := b.demo(t), b.host(t)
+	ns := demo.namespace(t, "own-status")
+	pod := demo.run(t, ns, newPod("honest"))
+	forged := pod.DeepCopy()
+	forged.Status.HostIP, forged.Status.PodIP, forged.Status.PodIPs = "192.0.2.1", "169.254.169.254", []corev1.PodIP{{IP: "169.254.169.254"}}
+	forged.Status.Phase = corev1.PodFailed
+	if _, err := demo.CoreV1().Pods(ns).UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, demo.CoreV1().Pods(ns).Get, "honest", func(p *corev1.Pod) error {
+		return expect("status of the pod", p.Status.PodIP+" "+p.Status.HostIP+" "+string(p.Status.Phase), pod.Status.PodIP+"  Running")
+	})
+	h := must(host.CoreV1().Pods(hostNamespace).Get(t.Context(), hostName(ns, "honest"), metav1.GetOptions{}))(t)
+	if h.Status.Phase != corev1.PodRunning || h.Status.PodIP != pod.Status.PodIP {
+		t.Errorf("host pod is %s with address %s, want Running with %s", h.Status.Phase, h.Status.PodIP, pod.Status.PodIP)
+	}
+}
+
+// refused checks that err forbids something, in words that say what.
+func refused(t *testing.T, what string, err error, says string) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Errorf("%s is allowed", what)
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err):
+		t.Errorf("%s fails with %v, want it forbidden", what, err)
+	case !strings.Contains(err.Error(), says):
+		t.Errorf("%s is refused with %q, want it to name %q", what, err, says)
+	}
+}
+
+func newVolume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/etc"},
+			},
+		},
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// exitPatience is how long a process may take to end by itself. `berth up`
+// bounds its own stop by less.
+const exitPatience = 30 * time.Second
+
+// process is a berth command that runs, or ran.
+type process struct {
+	*os.Process
+	stdout, stderr buffer
+	done           chan struct{}
+	state          *os.ProcessState // once done is closed
+}
+
+// spawn runs berth with args.
+func spawn(t *testing.T, args ...string) *process {
+	t.Helper()
+	if err := suite().build(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{done: make(chan struct{})}
+	cmd := exec.Command(suite().command("berth"), args...)
+	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
+	cmd.Env = append(os.Environ(), "HOME="+suite().dir, "KUBECONFIG=")
+	cmd.SysProcAttr = dieWithParent()
+	started := make(chan error)
+	go func() {
+		defer close(p.done)
+		// The parent whose death ends the process is, to Linux, this thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		p.Process = cmd.Process
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // its error is in the state
+			p.state = cmd.ProcessState
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("run berth %s: %v", strings.Join(args, " "), err)
+	}
+	return p
+}
+
+// exitCode waits for the process to end.
+func (p *process) exitCode(t *testing.T) int {
+	t.Helper()
+	timeout := time.NewTimer(exitPatience)
+	defer timeout.Stop()
+	select {
+	case <-p.done:
+		return p.state.ExitCode()
+	case <-timeout.C:
+		_ = p.Signal(syscall.SIGQUIT) // its goroutines go to stderr
+		t.Fatalf("berth runs on after %s; it printed:\n%s", exitPatience, p.output())
+		return -1
+	}
+}
+
+func (p *process) output() string { return p.stdout.String() + p.stderr.String() }
+
+// berth runs a berth command that ends by itself, and returns what it printed.
+func runBerth(t *testing.T, args ...string) (stdout, stderr string, exitCode int) {
+	t.Helper()
+	p := spawn(t, args...)
+	exitCode = p.exitCode(t)
+	return p.stdout.String(), p.stderr.String(), exitCode
+}
+
+// buffer is a [bytes.Buffer] that may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
