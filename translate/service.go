@@ -5,7 +5,6 @@ package translate
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -80,12 +79,26 @@ func PushService(want, have *corev1.Service) bool {
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies, spec.IPFamilyPolicy = have.Spec.IPFamilies, have.Spec.IPFamilyPolicy
 	}
+	if spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer {
+		keepNodePorts(spec.Ports, have.Spec.Ports)
+	}
 	spec.HealthCheckNodePort = have.Spec.HealthCheckNodePort
 	spec.LoadBalancerClass = have.Spec.LoadBalancerClass
 	if !equality.Semantic.DeepEqual(*spec, have.Spec) {
 		have.Spec, changed = *spec, true
 	}
 	return changed
+}
+
+// keepNodePorts gives the ports that ask for no node port those that they have.
+func keepNodePorts(want, have []corev1.ServicePort) {
+	for i := range want {
+		for _, port := range have {
+			if want[i].NodePort == 0 && want[i].Port == port.Port && want[i].Protocol == port.Protocol {
+				want[i].NodePort = port.NodePort
+			}
+		}
+	}
 }
 
 // PullServiceStatus is what the tenant sees of the host service's status: its
@@ -110,13 +123,12 @@ func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.Endpoint
 		AddressType: v.AddressType,
 		Ports:       v.DeepCopy().Ports,
 	}
-	service := v.Labels[discoveryv1.LabelServiceName]
-	host.Labels[discoveryv1.LabelServiceName] = s.HostName(v.Namespace, service, LimitLabel)
+	if service := v.Labels[discoveryv1.LabelServiceName]; service != "" {
+		host.Labels[discoveryv1.LabelServiceName] = s.HostName(v.Namespace, service, LimitLabel)
+	}
 	host.Labels[discoveryv1.LabelManagedBy] = "syncer." + Domain
-	for _, e := range v.Endpoints {
-		host.Endpoints = append(host.Endpoints, discoveryv1.Endpoint{
-			Addresses: slices.Clone(e.Addresses), Conditions: *e.Conditions.DeepCopy(), Hostname: e.Hostname,
-		})
+	for _, e := range v.DeepCopy().Endpoints {
+		host.Endpoints = append(host.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname})
 	}
 	return host
 }
