@@ -17,8 +17,9 @@ import (
 )
 
 func TestAKeyIsCreatedOnceUpdatedAtItsVersionAndDeletedAtItsVersion(t *testing.T) {
-	s, kv := openNew(t), "/registry/configmaps/default/a"
+	s := openNew(t)
 	c := s.Client().Kubernetes
+	const kv = "/registry/configmaps/default/a"
 
 	first := create(t, s, kv, "1")
 	if again, err := c.OptimisticPut(t.Context(), kv, []byte("x"), 0, kubernetes.PutOptions{}); err != nil || again.Succeeded {
@@ -69,8 +70,8 @@ func TestAFutureRevisionIsRefused(t *testing.T) {
 }
 
 func TestAListComesInPagesOfOneMoment(t *testing.T) {
-	s, c := openNew(t), (kubernetes.Interface)(nil)
-	c = s.Client().Kubernetes
+	s := openNew(t)
+	c := s.Client().Kubernetes
 	const n = 25
 	for i := range n {
 		create(t, s, fmt.Sprintf("/registry/pods/default/%02d", i), "1")
@@ -178,8 +179,8 @@ func TestALeaseTakesItsKeyWithIt(t *testing.T) {
 
 // The API server compacts every five minutes; a client that was away longer must be told.
 func TestACompactedRevisionIsGoneForReadsAndWatches(t *testing.T) {
-	s, c := openNew(t), (kubernetes.Interface)(nil)
-	c = s.Client().Kubernetes
+	s := openNew(t)
+	c := s.Client().Kubernetes
 	first := create(t, s, "/registry/a", "0")
 	rev := first
 	for i := range 1500 { // the last 1000 are always kept

@@ -31,6 +31,5 @@ func lock(path string) (*os.File, error) {
 	default:
 		err = fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	f.Close()
-	return nil, err
+	return nil, errors.Join(err, f.Close())
 }

@@ -122,8 +122,8 @@ func TestACommitIsSyncedBeforeItIsAcknowledged(t *testing.T) {
 
 // D3: a full disk refuses writes with a clear error, and the store recovers by itself.
 func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
-	s, c := openNew(t), (kubernetes.Interface)(nil)
-	c = s.Client().Kubernetes
+	s := openNew(t)
+	c := s.Client().Kubernetes
 	kept := create(t, s, "/registry/kept", "1")
 	if err := s.LimitPages(t.Context(), 40); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func dialed(t *testing.T, s *kine.Store) *clientv3.Client {
 		Endpoints:   []string{"http://store"},
 		DialTimeout: 10 * time.Second,
 		Logger:      zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithBlock(), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return s.DialContext(ctx, "tcp", addr)
 		})},
 	})
