@@ -31,8 +31,16 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 	forbid("volumeName", spec.VolumeName != "")
 	forbid("selector", spec.Selector != nil)
 	forbid("volumeAttributesClassName", spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "")
+	if class := spec.StorageClassName; class != nil && *class == "" {
+		errs = append(errs, field.Forbidden(path.Child("storageClassName"),
+			"a claim without a class would get any volume that was made by hand on the host; name a storage class, or remove the field for the default one"))
+	}
+	const onlyClaims = "only a PersistentVolumeClaim of the same namespace can be copied"
+	if ref := spec.DataSource; ref != nil && !isClaim(ref.APIGroup, ref.Kind, nil) {
+		errs = append(errs, field.Forbidden(path.Child("dataSource"), onlyClaims))
+	}
 	if ref := spec.DataSourceRef; ref != nil && !isClaim(ref.APIGroup, ref.Kind, ref.Namespace) {
-		errs = append(errs, field.Forbidden(path.Child("dataSourceRef"), "only a PersistentVolumeClaim of the same namespace can be copied"))
+		errs = append(errs, field.Forbidden(path.Child("dataSourceRef"), onlyClaims))
 	}
 	return errs
 }
@@ -83,13 +91,13 @@ func VolumeName(v *corev1.PersistentVolumeClaim) string { return "pvc-" + string
 // PullClaim is v as bound on the host: the volume's name in the space and the
 // claim's status, without what others wrote into the host's.
 func PullClaim(v, host *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	out := v.DeepCopy()
+	out, status := v.DeepCopy(), host.Status.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{
-		Phase:                     host.Status.Phase,
-		AccessModes:               host.Status.AccessModes,
-		Capacity:                  host.Status.Capacity.DeepCopy(),
-		AllocatedResources:        host.Status.AllocatedResources.DeepCopy(),
-		AllocatedResourceStatuses: host.DeepCopy().Status.AllocatedResourceStatuses,
+		Phase:                     status.Phase,
+		AccessModes:               status.AccessModes,
+		Capacity:                  status.Capacity,
+		AllocatedResources:        status.AllocatedResources,
+		AllocatedResourceStatuses: status.AllocatedResourceStatuses,
 	}
 	for _, c := range host.Status.Conditions {
 		c.Message = "" // written by drivers, about the host
@@ -152,6 +160,7 @@ func PullVolume(want, have *corev1.PersistentVolume) bool {
 // StorageClass is what the space sees of a host's class. Parameters, mount
 // options and topologies name the host's secrets and zones, and stay there.
 func StorageClass(host *storagev1.StorageClass) *storagev1.StorageClass {
+	host = host.DeepCopy()
 	out := &storagev1.StorageClass{
 		ObjectMeta:           metav1.ObjectMeta{Name: host.Name, Labels: map[string]string{LabelManagedBy: ManagedBy}},
 		Provisioner:          VolumeDriver,
