@@ -124,9 +124,9 @@ func TestAListComesInPagesOfOneMoment(t *testing.T) {
 func TestAnEmptyListAndTheWatchFromItMissNothing(t *testing.T) {
 	s := openNew(t)
 	var clients sync.WaitGroup
-	for c := range 8 {
+	for c := range 4 {
 		clients.Go(func() {
-			for i := range 100 {
+			for i := range 60 {
 				prefix := fmt.Sprintf("/registry/things%d-%d/", c, i)
 				made := make(chan int64, 1)
 				go func() { made <- create(t, s, prefix+"a", "1") }()
