@@ -73,6 +73,8 @@ func newChain(
 	// variable. A stopped space must not live on there.
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
 
+	// Shared, by assemble. Extensions were copied before.
+	generic.SkipOpenAPIInstallation = true
 	server, crds, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete())
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
@@ -94,6 +96,7 @@ func assemble(
 	if err != nil {
 		return nil, nil, err
 	}
+	sharedOpenAPI.serve(coreServer.ControlPlane.GenericAPIServer, core.ControlPlane.Generic.Config)
 	crds := watchCRDs(extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	server, err := controlplaneapiserver.CreateAggregatorServer(
 		aggregator, coreServer.ControlPlane.GenericAPIServer, crds, true, apiPriorities())

@@ -91,10 +91,13 @@ func (r *controllers) build(
 	var built []app.Controller
 	for name, descriptor := range descriptors {
 		var controller app.Controller
-		if name == names.ServiceAccountTokenController {
+		switch name {
+		case names.ServiceAccountTokenController:
 			// Upstream's descriptor of this one can't be built by others.
 			controller, err = newTokensController(ctx, id, c.ServingCA, clients, factory)
-		} else {
+		case names.ValidatingAdmissionPolicyStatusController:
+			controller, err = newPolicyController(controllerCtx)
+		default:
 			controller, err = descriptor.BuildController(ctx, controllerCtx)
 		}
 		if err != nil {

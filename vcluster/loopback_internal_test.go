@@ -1,0 +1,152 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// call sends a request by a loopback that is bound to h.
+func call(ctx context.Context, t *testing.T, h http.HandlerFunc, body io.Reader) (*http.Response, error) {
+	t.Helper()
+	g := newGate()
+	g.open(h)
+	t.Cleanup(func() { g.close(time.Minute) }) // hangs if a call does not end
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, loopbackHost+"/a/b?c=d", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&loopback{g}).RoundTrip(req)
+}
+
+func TestLoopbackCarriesRequestAndResponse(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	resp, err := call(t.Context(), t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("X-Kind", "test")
+		w.WriteHeader(http.StatusTeapot)
+		w.Header().Set("X-Kind", "too late")
+		_, _ = io.WriteString(w, r.Method+" "+r.RequestURI+" "+string(body))
+	}, strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(body), "POST /a/b?c=d hello"; got != want {
+		t.Errorf("body %q, want %q", got, want)
+	}
+	if resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Kind") != "test" {
+		t.Errorf("%s, %v", resp.Status, resp.Header)
+	}
+}
+
+func TestLoopbackStreamsAndEndsWithItsReader(t *testing.T) {
+	for reason, end := range map[string]func(*http.Response, context.CancelFunc){
+		"the body is closed":       func(r *http.Response, _ context.CancelFunc) { _ = r.Body.Close() },
+		"the request is cancelled": func(_ *http.Response, cancel context.CancelFunc) { cancel() },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan struct{})
+			resp, err := call(ctx, t, func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				_, _ = io.WriteString(w, "first")
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := make([]byte, 5)
+			if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" {
+				t.Errorf("%q, %v", first, err)
+			}
+			end(resp, cancel)
+			<-ended
+			if _, err := io.ReadAll(resp.Body); reason != "the body is closed" && err == nil {
+				t.Error("a response that was cut short reads as whole")
+			}
+		})
+	}
+}
+
+func TestLoopbackWritesFailWhenNobodyReads(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	_, err := call(ctx, t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_, err := w.Write([]byte("nobody reads this"))
+		ended <- err
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("the write succeeded")
+	}
+}
+
+func TestLoopbackTurnsPanicsIntoErrors(t *testing.T) {
+	if _, err := call(t.Context(), t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil); err == nil {
+		t.Error("a panic before the header is an answer")
+	}
+	resp, err := call(t.Context(), t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		panic(http.ErrAbortHandler)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("a panic after the header is the end of a whole response")
+	}
+}
+
+func TestLoopbackGivesUpWithItsCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	started := make(chan struct{})
+	go func() {
+		<-started
+		cancel()
+	}()
+	_, err := call(ctx, t, func(_ http.ResponseWriter, r *http.Request) {
+		close(started)
+		<-r.Context().Done()
+	}, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAClosedGateRefuses(t *testing.T) {
+	g := newGate()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, loopbackHost, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&loopback{g}).RoundTrip(req); !errors.Is(err, errStopping) {
+		t.Errorf("before it is open: %v", err)
+	}
+	g.open(http.NotFoundHandler())
+	g.close(time.Minute)
+	if _, err := (&loopback{g}).RoundTrip(req); !errors.Is(err, errStopping) {
+		t.Errorf("after it is closed: %v", err)
+	}
+}
