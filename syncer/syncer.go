@@ -9,22 +9,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -40,12 +34,6 @@ const (
 	endpointSlices = "endpointslices"
 	storageClasses = "storageclasses"
 	events         = "events"
-)
-
-const (
-	workers    = 12 // reconciles of one space under way at once
-	firstRetry = 50 * time.Millisecond
-	lastRetry  = 30 * time.Second
 )
 
 // Key is one unit of work: the kind's plural, and the virtual object's
@@ -80,9 +68,8 @@ type Syncer struct {
 	refusals   workqueue.TypedRateLimiter[Key]
 	logger     logr.Logger
 
-	kinds map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error)
-	// sources feed the queue: each adds its event handlers and says how to remove them.
-	sources []func(enqueue func(Key)) (remove func(), err error)
+	kinds   map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error)
+	sources []addSource
 	synced  []cache.InformerSynced
 }
 
@@ -117,63 +104,6 @@ func New(c Config) (*Syncer, error) {
 		}
 	}
 	return s, nil
-}
-
-// Run syncs until ctx ends, and returns when all its work has stopped. It may
-// be called once.
-func (s *Syncer) Run(ctx context.Context) error {
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	defer broadcaster.Shutdown()
-	watch := broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.clientset.CoreV1().Events("")})
-	defer watch.Stop()
-	s.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "berth"})
-
-	s.informers.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
-		return nil // ctx ended
-	}
-	c, err := controller.NewTypedUnmanaged("syncer", controller.TypedOptions[Key]{
-		SkipNameValidation:      ptr.To(true), // one a space, many a process
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		LogConstructor:          s.log,
-		Reconciler: reconcile.TypedFunc[Key](func(ctx context.Context, key Key) (reconcile.Result, error) {
-			return s.kinds[key.Kind](ctx, key.NamespacedName)
-		}),
-	})
-	if err != nil {
-		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
-	}
-	var remove []func()
-	defer func() {
-		for _, f := range remove {
-			f()
-		}
-	}()
-	feed := source.TypedFunc[Key](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Key]) error {
-		for _, add := range s.sources {
-			f, err := add(queue.Add)
-			if err != nil {
-				return err
-			}
-			remove = append(remove, f)
-		}
-		return nil
-	})
-	if err := c.Watch(feed); err != nil {
-		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
-	}
-	if err := c.Start(ctx); err != nil {
-		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
-	}
-	return nil
-}
-
-func (s *Syncer) log(key *Key) logr.Logger {
-	if key == nil {
-		return s.logger
-	}
-	return s.logger.WithValues("kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
 }
 
 // add declares a kind that is synced down: its work and both sides' events.
