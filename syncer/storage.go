@@ -42,6 +42,13 @@ func (s *Syncer) syncClaims() error {
 
 func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	want := translate.PullClaim(v, host)
+	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
+		// The claim came before the space knew a default class: as on any
+		// cluster, it gets it later.
+		want.Spec = v.Spec
+		want.Spec.StorageClassName = host.Spec.StorageClassName
+		return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
+	}
 	if want.Spec.VolumeName != "" {
 		if err := s.ensureVolume(ctx, v, host.Spec.VolumeName); err != nil {
 			return 0, err
