@@ -6,11 +6,14 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
@@ -57,10 +60,25 @@ func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *cor
 	}
 }
 
+// wallsPatience is how long the host's authorizer may take to learn, from a
+// watch, that the space's account has its role.
+const wallsPatience = 15 * time.Second
+
 // ReserveAPI makes sure of the host object of the space's own Service
 // default/kubernetes, before the space starts, and returns its cluster IP: the
-// address under which the space's pods will look for their API.
+// address under which the space's pods will look for their API. It is the first
+// call with the space's account, and waits until walls that have just been
+// built let the account in.
 func (h *Host) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
+	end := time.Now().Add(wallsPatience)
+	_ = wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (done bool, _ error) {
+		clusterIP, err = h.reserveAPI(ctx, space)
+		return !apierrors.IsForbidden(err) || time.Now().After(end), nil
+	})
+	return clusterIP, err
+}
+
+func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	v := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
 		Spec: corev1.ServiceSpec{
