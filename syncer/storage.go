@@ -45,7 +45,7 @@ func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolume
 	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
 		// The claim came before the space knew a default class: as on any
 		// cluster, it gets it later.
-		want.Spec = v.Spec
+		want.Spec = *v.Spec.DeepCopy()
 		want.Spec.StorageClassName = host.Spec.StorageClassName
 		return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
 	}
