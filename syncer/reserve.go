@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
@@ -32,9 +33,23 @@ func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *cor
 	if err != nil {
 		return nil, err
 	}
+	// The syncer has its hands on the same object when a name is used again:
+	// what was read may be marked, changed or gone a moment later.
+	raced := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+	}
+	var reserved *corev1.Service
+	err = retry.OnError(retry.DefaultRetry, raced, func() (err error) {
+		reserved, err = reserveService(ctx, writer, space, v)
+		return err
+	})
+	return reserved, err
+}
+
+func reserveService(ctx context.Context, writer client.Client, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
 	want := space.Service(v)
 	have := &corev1.Service{}
-	err = writer.Get(ctx, client.ObjectKeyFromObject(want), have)
+	err := writer.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the host's service: %w", err)
 	}
