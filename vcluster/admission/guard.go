@@ -44,7 +44,8 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
 	case resource == "services/":
 		return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
-	case resource == "persistentvolumeclaims/" && !inside.Is(ctx):
+	case resource == "persistentvolumeclaims/" && (create || !inside.Is(ctx)):
+		// Berth itself creates none: those from inside are a controller's, by a tenant's template.
 		return guardClaim(a)
 	case resource == "persistentvolumes/" && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("volumes belong to the host; create a PersistentVolumeClaim to get one"))
