@@ -19,7 +19,6 @@ storage, CRDs, RBAC and kubeconfig of its own. What runs in a space runs on the
 shared host cluster, behind quotas and walls, without seeing it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
 	root.AddCommand(newUp(), newKubeconfig(), newVersion())
 	return root
