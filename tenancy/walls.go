@@ -86,11 +86,8 @@ func limits(space translate.Space) *corev1.LimitRange {
 	return &corev1.LimitRange{
 		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, wall),
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer,
-			Default: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
-				corev1.ResourceEphemeralStorage: resource.MustParse("2Gi"),
-			},
+			Type:    corev1.LimitTypeContainer,
+			Default: translate.DefaultLimits(),
 			DefaultRequest: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 				corev1.ResourceEphemeralStorage: resource.MustParse("64Mi"),

@@ -27,6 +27,7 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surrounding
 		}
 		c.Env = append(slices.Clone(links), c.Env...)
 		c.Resources.Claims = nil // devices of the host, see CheckPod
+		limit(c)
 		out = append(out, *c)
 	}
 	return out
