@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,6 +27,10 @@ const hostTask = "the host"
 // withHost runs f with the kubeconfig of a host cluster in a process of its own, unless the settings name one.
 func withHost(ctx context.Context, s settings, f func(settings) error) (err error) {
 	if s.Host != "" {
+		// The children's working directories are others.
+		if s.Host, err = filepath.Abs(s.Host); err != nil {
+			return fmt.Errorf("-host-kubeconfig: %w", err)
+		}
 		return f(s)
 	}
 	self, err := os.Executable()
@@ -66,17 +69,13 @@ func withHost(ctx context.Context, s settings, f func(settings) error) (err erro
 
 // serveHost is the host's process: it prints the path of its kubeconfig when it serves, and ends with ctx.
 func serveHost(ctx context.Context, dir string, out io.Writer) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	ca, err := pki.OpenCA(filepath.Join(dir, "pki"), "bench")
+	port, err := openPort(ctx, dir)
 	if err != nil {
 		return err
 	}
 	cluster, err := host.Start(ctx, host.Options{
-		Dir: filepath.Join(dir, "host"), ServingCA: ca.PEM(), Logger: klog.Background(),
-		Endpoint: "https://" + listener.Addr().String() + gateway.Path(gateway.SystemSpace),
+		Dir: filepath.Join(dir, "host"), ServingCA: port.ca.PEM(), Logger: klog.Background(),
+		Endpoint: port.url(gateway.SystemSpace),
 	})
 	if err != nil {
 		return err
@@ -84,16 +83,10 @@ func serveHost(ctx context.Context, dir string, out io.Writer) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), childStopTime)
 	defer cancel()
 	defer func() { _ = cluster.Stop(stopping) }() // its data is thrown away
-	pair, err := ca.Server("127.0.0.1")
+	server, err := port.serve(func(string) http.Handler { return cluster.Handler() })
 	if err != nil {
 		return err
 	}
-	certificate, err := pair.TLS()
-	if err != nil {
-		return err
-	}
-	router := &gateway.Router{Lookup: func(string) http.Handler { return cluster.Handler() }}
-	server := gateway.Serve(listener, certificate, router, klog.Background())
 	defer server.Stop(stopping)
 	config, err := cluster.ClientKubeconfig("bench", []string{"system:masters"})
 	if err != nil {

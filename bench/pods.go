@@ -36,14 +36,14 @@ func comparePods(ctx context.Context, s settings, r *report.Report) error {
 	if err := inChild(ctx, podsTask, s, &l); err != nil {
 		return err
 	}
-	for name, p := range map[string]float64{"pod_to_host_ms_p50": 50, "pod_to_host_ms_p99": 99} {
-		r.Add(name, "ms", report.Percentile(l.Space, p), report.Percentile(l.Direct, p))
+	for _, p := range []float64{50, 99} {
+		r.Add(fmt.Sprintf("pod_to_host_ms_p%g", p), "ms", report.Percentile(l.Space, p), report.Percentile(l.Direct, p))
 	}
 	return nil
 }
 
-// measurePods creates pods one by one, in turn through a space and directly on the host, so that whatever else the machine
-// does meets both alike.
+// measurePods creates pods one by one, in turn through a space and directly on the host, both by TLS, so that whatever else
+// the machine does meets both alike.
 func measurePods(ctx context.Context, s settings, dir string) (_ *latencies, err error) {
 	b, err := startBerth(ctx, s, dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func measurePods(ctx context.Context, s settings, dir string) (_ *latencies, err
 	defer func() {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), childStopTime)
 		defer cancel()
-		err = errors.Join(err, b.Stop(stopping))
+		err = errors.Join(err, b.stop(stopping))
 	}()
 	plane, err := b.startSpace(ctx, podsSpace)
 	if err != nil {
