@@ -52,7 +52,22 @@ func (g *gate) leave() { g.calls.leave() }
 func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(g.abort, cancel)()
+	cut := make(chan struct{})
+	hook := context.AfterFunc(g.abort, func() {
+		defer close(cut)
+		cancel()
+		// A handler may be stuck where no context reaches, in a read or write
+		// of a connection whose client does nothing. Not every writer can do
+		// this; those that can't have no connection.
+		c := http.NewResponseController(w)
+		_ = c.SetWriteDeadline(time.Now())
+		_ = c.SetReadDeadline(time.Now())
+	})
+	defer func() {
+		if !hook() {
+			<-cut // w must not be used when its handler has returned
+		}
+	}()
 	(*g.next.Load()).ServeHTTP(w, r.WithContext(ctx))
 }
 

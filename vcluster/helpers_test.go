@@ -6,6 +6,7 @@ package vcluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -72,14 +73,23 @@ func clientset(t *testing.T, c *rest.Config) *kubernetes.Clientset {
 // eventually calls f until it returns nil.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
+	if err := until(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until calls f until it returns nil, and returns its last error if that takes
+// too long.
+func until(ctx context.Context, f func() error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		last = f()
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%v: %v", err, last)
+		return fmt.Errorf("%w: %w", err, last)
 	}
+	return nil
 }
 
 // ignoredGoroutines are started once for the process, by upstream.

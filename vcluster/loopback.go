@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -161,6 +162,10 @@ func (w *pipeWriter) Flush() { w.start(http.StatusOK, nil) }
 // CloseNotify is asked for by upstream's wrappers of response writers; those
 // who wait use the request's context.
 func (w *pipeWriter) CloseNotify() <-chan bool { return w.gone }
+
+// SetWriteDeadline ends writes, also one that waits for a reader. It is for
+// stops: only a deadline that has passed means something.
+func (w *pipeWriter) SetWriteDeadline(time.Time) error { return w.writer.CloseWithError(errStopping) }
 
 // finish ends the response. It recovers the handler's panic, which is how an
 // API server aborts a response: the client sees an error, as it would see a
