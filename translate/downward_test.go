@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/kubernetes/pkg/fieldpath"
 	"pgregory.net/rapid"
 
@@ -146,4 +147,22 @@ func TestTellNodeTellsThePseudonymToThoseWhoAsk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// N1: no path leads to a field of the host pod but its own addresses.
+func FuzzFieldPath(f *testing.F) {
+	for _, path := range append(tenantPaths(), "metadata.labels", "metadata.annotations['", "']", "['']", "metadata.labels['a']['b']", "x']") {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		for _, got := range hostPaths(demo().Pod(askingPod(path), surroundings{})) {
+			base, key, subscript := fieldpath.SplitMaybeSubscriptedPath(got)
+			if got != "status.podIP" && got != "status.podIPs" && (!subscript || base != "metadata.annotations" || !translate.Owned(key)) {
+				t.Errorf("%q became %q", path, got)
+			}
+			if errs := validation.IsQualifiedName(key); subscript && len(errs) > 0 {
+				t.Errorf("%q became %q, which no host takes: %v", path, got, errs)
+			}
+		}
+	})
 }

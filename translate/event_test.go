@@ -151,6 +151,24 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 	}
 }
 
+// N1: the reasons under which kubelets quote others, or name volumes by what they
+// are called on the host.
+func TestPodEventQuotesNoDriver(t *testing.T) {
+	for _, reason := range []string{
+		"FailedMount", "FailedMapVolume", "FailedAttachVolume", "FailedMountOnFilesystemMismatch", "SuccessfulMountVolume", "AlreadyMountedVolume",
+		"VolumePermissionChangeInProgress", "VolumeResizeFailed", "FileSystemResizeFailed", "VolumeResizeSuccessful", "FileSystemResizeSuccessful",
+		"FailedCreatePodSandBox", "FailedPodSandBoxStatus", "FailedCreatePodContainer", "FailedPrepareDynamicResources", "FailedSync", "FailedValidation",
+		"FailedNodeDeclaredFeaturesCheck", "FailedKillPod", "NetworkNotReady", "DNSConfigForming", "MissingClusterDNS",
+	} {
+		v, host := scheduledPod("kind-worker")
+		got := demo().PodEvent(kubeletEvent(host, reason, `volume "pvc-8a7c": rpc error: code = Internal desc = filer.corp.example: secret "corp" not found, unmounted volumes=[corp]`), v, host)
+		if got == nil || got.Message == "" {
+			t.Errorf("%s: the tenant hears nothing", reason)
+		}
+		checkSilent(t, got, "pvc-8a7c", "corp", "rpc", "kind-worker")
+	}
+}
+
 // S2, N1: of a claim's events, the well-known reasons, in words of Berth's own.
 func TestClaimEventSaysNothingOfTheHost(t *testing.T) {
 	v := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db-0", UID: "c-uid"}}

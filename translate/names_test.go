@@ -180,6 +180,15 @@ func TestHostNameFitsTheHost(t *testing.T) {
 		v := drawName(t, "v")
 		checkFits(t, v, limit)
 	})
+	// One byte over, and cuts that fall on a dash or a dot.
+	for name := range 70 {
+		checkFits(t, virtualName{"demo", "default", strings.Repeat("n", 1+name)}, translate.LimitLabel)
+		for _, separator := range []string{"-", "."} {
+			long := strings.Repeat("n", 170+name) + separator + strings.Repeat("m", 253-171-name)
+			checkFits(t, virtualName{"demo", "default", long}, translate.LimitSubdomain)
+			checkFits(t, virtualName{"demo", "default", strings.Repeat("n", 1+name) + "-m"}, translate.LimitLabel)
+		}
+	}
 }
 
 func checkFits(t interface{ Fatalf(string, ...any) }, v virtualName, limit int) {

@@ -65,24 +65,32 @@ func TestAnAffinityTermMeansTheSamePodsOnTheHost(t *testing.T) {
 			t.Fatalf("4 terms became %d", len(terms))
 		}
 
-		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of(t, "other's namespace", "default", "team-a", "team-b"), Name: "other", Labels: anyLabels(t, "other's labels")}}
-		meant := slices.Contains(term.Namespaces, other.Namespace) || (len(term.Namespaces) == 0 && term.NamespaceSelector == nil && other.Namespace == v.Namespace)
-		for _, namespace := range in.Namespaces {
-			meant = meant || (namespace.Name == other.Namespace && matches(t, term.NamespaceSelector, namespace.Labels))
-		}
-		meant = meant && matches(t, term.LabelSelector, other.Labels)
-		for path, got := range terms {
-			if found := matches(t, got.LabelSelector, demo().Pod(other, surroundings{}).Labels); found != meant {
-				t.Fatalf("%s: in the space it means the other pod: %v; on the host: %v, by %v", path, meant, found, got.LabelSelector)
-			}
-			if foreign := (translate.Space{Name: "demo-2"}).Pod(other, surroundings{}); matches(t, got.LabelSelector, foreign.Labels) {
-				t.Fatalf("%s means a pod of another space, by %v", path, got.LabelSelector)
-			}
-			if got.TopologyKey != term.TopologyKey {
-				t.Fatalf("%s is about %q", path, got.TopologyKey)
+		for _, namespace := range []string{"default", "team-a", "team-b"} {
+			for _, set := range []map[string]string{nil, {"app": "web"}, {"app": "db"}} {
+				other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other", Labels: set}}
+				checkTerms(t, v, &term, in, other, terms)
 			}
 		}
 	})
+}
+
+func checkTerms(t *rapid.T, v *corev1.Pod, term *corev1.PodAffinityTerm, in surroundings, other *corev1.Pod, terms map[string]corev1.PodAffinityTerm) {
+	meant := slices.Contains(term.Namespaces, other.Namespace) || (len(term.Namespaces) == 0 && term.NamespaceSelector == nil && other.Namespace == v.Namespace)
+	for _, namespace := range in.Namespaces {
+		meant = meant || (namespace.Name == other.Namespace && matches(t, term.NamespaceSelector, namespace.Labels))
+	}
+	meant = meant && matches(t, term.LabelSelector, other.Labels)
+	for path, got := range terms {
+		if found := matches(t, got.LabelSelector, demo().Pod(other, surroundings{}).Labels); found != meant {
+			t.Fatalf("%s: in the space it means pods %v of %s: %v; on the host: %v, by %v", path, other.Labels, other.Namespace, meant, found, got.LabelSelector)
+		}
+		if foreign := (translate.Space{Name: "demo-2"}).Pod(other, surroundings{}); matches(t, got.LabelSelector, foreign.Labels) {
+			t.Fatalf("%s means a pod of another space, by %v", path, got.LabelSelector)
+		}
+		if got.TopologyKey != term.TopologyKey {
+			t.Fatalf("%s is about %q", path, got.TopologyKey)
+		}
+	}
 }
 
 func TestSelectorNarrowsToTheSpaceAndItsNamespaces(t *testing.T) {

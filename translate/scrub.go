@@ -62,7 +62,7 @@ func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
 	return out
 }
 
-var insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9./_-]+)`)
+var insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9](?:[A-Za-z0-9./_-]*[A-Za-z0-9])?)`)
 
 // SchedulingReason says why the host's scheduler could not place a pod, in
 // phrases that are the same on every cluster: its own message counts nodes and
@@ -75,7 +75,7 @@ func SchedulingReason(message string) string {
 		}
 	}
 	for _, match := range insufficient.FindAllStringSubmatch(message, -1) {
-		add("insufficient " + strings.TrimRight(match[1], "."))
+		add("insufficient " + match[1])
 	}
 	phrases := []struct{ says, means string }{
 		{"Too many pods", "too many pods"},

@@ -5,6 +5,7 @@ package translate_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -247,6 +248,22 @@ func TestSchedulingReasonSaysOnlyWhatTheTenantCanActOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// N1: whatever a scheduler says, only phrases of Berth's own, and names of
+// resources, go up.
+func FuzzSchedulingReason(f *testing.F) {
+	f.Add("0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}.")
+	f.Add("0/1 nodes are available: persistentvolumeclaim \"demo--default--data\" not found, 1 Too many pods.")
+	f.Add("Insufficient Insufficient cpu.Insufficient")
+	phrase := `(insufficient [A-Za-z0-9./_-]+|too many pods|the pod's (anti-affinity|affinity) rules are not met|the pod's topology spread constraints are not met|` +
+		`the pod's volumes are not in one place|a volume claim of the pod is (missing or )?not bound yet|a port is taken)`
+	whole := regexp.MustCompile(`^the pod does not fit now(; it is tried again|: ` + phrase + `(, ` + phrase + `)*)$`)
+	f.Fuzz(func(t *testing.T, message string) {
+		if got := translate.SchedulingReason(message); !whole.MatchString(got) {
+			t.Errorf("%q became %q", message, got)
+		}
+	})
 }
 
 // N1: the host refuses an object in its own words; the tenant reads them in its
