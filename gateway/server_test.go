@@ -1,0 +1,123 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// serve serves handler and returns its address and a client of the given
+// certificate authority's name for the caller, "" for none.
+func serve(t *testing.T, handler http.Handler) (s *gateway.Server, address string, client func(clientCA string) *http.Client) {
+	t.Helper()
+	ca, err := pki.OpenCA(t.TempDir(), "port")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Server("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = gateway.Serve(listener, certificate, handler, logr.Discard())
+	return s, "https://" + listener.Addr().String(), func(clientCA string) *http.Client {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca.PEM())
+		config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		if clientCA != "" {
+			other, err := pki.OpenCA(t.TempDir(), clientCA)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair, err := other.Client("alice", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			certificate, err := pair.TLS()
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{certificate}
+		}
+		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	}
+}
+
+// T2: the port passes on a certificate of any authority, for the space alone
+// knows which to trust, and serves those who have none.
+func TestThePortAsksForACertificateAndVerifiesNone(t *testing.T) {
+	s, address, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := "nobody"
+		if peers := r.TLS.PeerCertificates; len(peers) > 0 {
+			name = peers[0].Subject.CommonName + " of " + peers[0].Issuer.CommonName
+		}
+		fmt.Fprint(w, r.Proto, " ", name, " ", len(r.TLS.VerifiedChains))
+	}))
+	defer s.Stop(t.Context())
+	for authority, want := range map[string]string{
+		"": "HTTP/2.0 nobody 0", "space-a": "HTTP/2.0 alice of space-a 0", "space-b": "HTTP/2.0 alice of space-b 0",
+	} {
+		resp, err := client(authority).Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if cerr := resp.Body.Close(); err != nil || cerr != nil || string(body) != want {
+			t.Errorf("authority %q: got %q (%v), want %q", authority, body, err, want)
+		}
+	}
+}
+
+// A stop ends requests that would never end, such as watches, when its time is
+// up, and leaves nothing running.
+func TestStopEndsWhatIsUnderWay(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ended := make(chan struct{})
+	s, address, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		close(ended)
+	}))
+	c := client("")
+	resp, err := c.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	expired, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.Stop(expired)
+	<-ended
+	if err := s.Err(); err != nil {
+		t.Errorf("a stop is no error: %v", err)
+	}
+	if _, err := c.Get(address); err == nil {
+		t.Error("served after the stop")
+	}
+	c.CloseIdleConnections()
+}
