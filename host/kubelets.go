@@ -148,9 +148,12 @@ func (k *kubelets) feed(ctx context.Context, kwok *kwok) error {
 func isDue(old, pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
 		// kwok ends the pod and deletes it in one go: what changes meanwhile is
-		// its own doing. Without grace, somebody else has deleted it.
-		underWay := old != nil && old.DeletionTimestamp != nil && old.ResourceVersion != pod.ResourceVersion
-		return !underWay && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0
+		// its own doing. Without grace, somebody else deletes it; the API server
+		// does that in two writes, and may have been cut off between them.
+		if old != nil && old.ResourceVersion != pod.ResourceVersion {
+			return old.DeletionTimestamp == nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0
+		}
+		return true
 	}
 	return pod.Status.Phase == corev1.PodPending ||
 		pod.Status.Phase == corev1.PodRunning && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways

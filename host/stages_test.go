@@ -130,6 +130,8 @@ func TestKwokIsToldOnceOfADeletion(t *testing.T) {
 		"Forced":      {"whoever deleted it left nothing to do", pod("1", false, 0), pod("2", true, 0), false},
 		"Found":       {"it was being deleted when the host was started", nil, pod("2", true, 30), true},
 		"Stuck":       {"kwok gave it up, and the informer resyncs", pod("3", true, 30), pod("3", true, 30), true},
+		"Cut off":     {"the API server was killed as it deleted it", nil, pod("2", true, 0), true},
+		"Left":        {"who forced it failed, and the informer resyncs", pod("2", true, 0), pod("2", true, 0), true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
