@@ -106,7 +106,7 @@ func TestADeletedNamespaceGoesAway(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is still there: %v, %v", ns.Status.Conditions, err)
+		return fmt.Errorf("it is still there: %v, %w", ns.Status.Conditions, err)
 	})
 }
 
@@ -135,7 +135,9 @@ func TestATenantInstallsItsOwnCRDs(t *testing.T) {
 		return err
 	})
 	boat.SetName("two")
-	unstructured.SetNestedField(boat.Object, "long", "spec", "length")
+	if err := unstructured.SetNestedField(boat.Object, "long", "spec", "length"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := client.Create(t.Context(), boat, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("create one that the schema forbids: %v", err)
 	}
@@ -169,7 +171,7 @@ func TestATenantInstallsItsOwnCRDs(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is still there: %v", err)
+		return fmt.Errorf("it is still there: %w", err)
 	})
 }
 

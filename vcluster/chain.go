@@ -96,7 +96,7 @@ func assemble(
 	if err != nil {
 		return nil, nil, err
 	}
-	sharedOpenAPI.serve(coreServer.ControlPlane.GenericAPIServer, core.ControlPlane.Generic.Config)
+	sharedOpenAPI().serve(coreServer.ControlPlane.GenericAPIServer, core.ControlPlane.Generic.Config)
 	crds := watchCRDs(extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	server, err := controlplaneapiserver.CreateAggregatorServer(
 		aggregator, coreServer.ControlPlane.GenericAPIServer, crds, true, apiPriorities())

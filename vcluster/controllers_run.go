@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -160,9 +159,8 @@ func (r *controllers) context(
 		ControllerManagerMetrics:        controllersmetrics.NewControllerManagerMetrics("kube-controller-manager"),
 	}
 	if slices.Contains(c.Controllers, names.GarbageCollectorController) {
-		ignoredResources := map[schema.GroupResource]struct{}(ignored)
 		controllerCtx.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, metadataClient, mapper,
-			ignoredResources, controllerCtx.ObjectOrMetadataInformerFactory, controllerCtx.InformersStarted)
+			ignored, controllerCtx.ObjectOrMetadataInformerFactory, controllerCtx.InformersStarted)
 	}
 	return controllerCtx, nil
 }

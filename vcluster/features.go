@@ -67,5 +67,5 @@ func exitUnlessHook(code int) {
 	if bytes.Contains(debug.Stack(), []byte("server.runPostStartHook(")) {
 		runtime.Goexit()
 	}
-	os.Exit(code)
+	os.Exit(code) //nolint:forbidigo // What klog does unless it is told otherwise.
 }

@@ -15,17 +15,35 @@ import (
 	"go.uber.org/goleak"
 )
 
-// call sends a request by a loopback that is bound to h.
-func call(ctx context.Context, t *testing.T, h http.HandlerFunc, body io.Reader) (*http.Response, error) {
+// call sends a request by a loopback that is bound to h. The response's body is
+// closed with the test.
+func call(ctx context.Context, t *testing.T, h http.HandlerFunc, body io.Reader) (answer, error) {
 	t.Helper()
 	g := newGate()
 	g.open(h)
 	t.Cleanup(func() { g.close(time.Minute) }) // hangs if a call does not end
+	return send(ctx, t, g, body)
+}
+
+// answer is what a test looks at of a response.
+type answer struct {
+	code   int
+	header http.Header
+	body   io.ReadCloser
+}
+
+func send(ctx context.Context, t *testing.T, g *gate, body io.Reader) (answer, error) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, loopbackHost+"/a/b?c=d", body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return (&loopback{g}).RoundTrip(req)
+	resp, err := (&loopback{g}).RoundTrip(req)
+	if err != nil {
+		return answer{}, err
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return answer{resp.StatusCode, resp.Header, resp.Body}, nil
 }
 
 func TestLoopbackCarriesRequestAndResponse(t *testing.T) {
@@ -43,22 +61,22 @@ func TestLoopbackCarriesRequestAndResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := string(body), "POST /a/b?c=d hello"; got != want {
 		t.Errorf("body %q, want %q", got, want)
 	}
-	if resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Kind") != "test" {
-		t.Errorf("%s, %v", resp.Status, resp.Header)
+	if resp.code != http.StatusTeapot || resp.header.Get("X-Kind") != "test" {
+		t.Errorf("%d, %v", resp.code, resp.header)
 	}
 }
 
 func TestLoopbackStreamsAndEndsWithItsReader(t *testing.T) {
-	for reason, end := range map[string]func(*http.Response, context.CancelFunc){
-		"the body is closed":       func(r *http.Response, _ context.CancelFunc) { _ = r.Body.Close() },
-		"the request is cancelled": func(_ *http.Response, cancel context.CancelFunc) { cancel() },
+	for reason, end := range map[string]func(answer, context.CancelFunc){
+		"the body is closed":       func(r answer, _ context.CancelFunc) { _ = r.body.Close() },
+		"the request is cancelled": func(_ answer, cancel context.CancelFunc) { cancel() },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -74,12 +92,12 @@ func TestLoopbackStreamsAndEndsWithItsReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			first := make([]byte, 5)
-			if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" {
+			if _, err := io.ReadFull(resp.body, first); err != nil || string(first) != "first" {
 				t.Errorf("%q, %v", first, err)
 			}
 			end(resp, cancel)
 			<-ended
-			if _, err := io.ReadAll(resp.Body); reason != "the body is closed" && err == nil {
+			if _, err := io.ReadAll(resp.body); reason != "the body is closed" && err == nil {
 				t.Error("a response that was cut short reads as whole")
 			}
 		})
@@ -114,7 +132,7 @@ func TestLoopbackTurnsPanicsIntoErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(resp.Body); err == nil {
+	if _, err := io.ReadAll(resp.body); err == nil {
 		t.Error("a panic after the header is the end of a whole response")
 	}
 }
@@ -137,16 +155,12 @@ func TestLoopbackGivesUpWithItsCaller(t *testing.T) {
 
 func TestAClosedGateRefuses(t *testing.T) {
 	g := newGate()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, loopbackHost, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := (&loopback{g}).RoundTrip(req); !errors.Is(err, errStopping) {
+	if _, err := send(t.Context(), t, g, nil); !errors.Is(err, errStopping) {
 		t.Errorf("before it is open: %v", err)
 	}
 	g.open(http.NotFoundHandler())
 	g.close(time.Minute)
-	if _, err := (&loopback{g}).RoundTrip(req); !errors.Is(err, errStopping) {
+	if _, err := send(t.Context(), t, g, nil); !errors.Is(err, errStopping) {
 		t.Errorf("after it is closed: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ type builtinOpenAPI struct {
 	mux  http.Handler
 }
 
-var sharedOpenAPI builtinOpenAPI
+var sharedOpenAPI = sync.OnceValue(func() *builtinOpenAPI { return &builtinOpenAPI{} })
 
 // serve has the built-in APIs' server s answer with the shared documents. s must
 // not install its own: SkipOpenAPIInstallation.
