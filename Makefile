@@ -49,6 +49,7 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	$(TOOL) golangci-lint run
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
+	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities
 
