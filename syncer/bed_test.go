@@ -1,0 +1,284 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster"
+	berthadmission "github.com/berth-dev/berth/vcluster/admission"
+)
+
+// bed is one space on the shared host: a real control plane, and a syncer that
+// may be killed and begun anew, as a shard would run them in one process.
+type bed struct {
+	t       *testing.T
+	space   translate.Space
+	cluster *hostCluster
+	clock   clock.PassiveClock
+	config  vcluster.Config
+	plane   *vcluster.ControlPlane
+	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
+
+	host    kubernetes.Interface // as the platform's admin
+	virtual kubernetes.Interface // as the tenant's admin, but past the guard
+
+	mu       sync.Mutex
+	life     *life        // nil between two lives
+	reserver *syncer.Host // of the present or, before the first, a coming life
+}
+
+// life is one run of a syncer, from its start to its death.
+type life struct {
+	wire   *wire
+	host   *syncer.Host
+	end    context.CancelFunc
+	doomed chan struct{} // closed by doom
+	once   sync.Once
+	ended  chan error
+}
+
+// newBed builds the space's walls and starts its control plane, without a syncer.
+func newBed(t *testing.T, name string) *bed {
+	t.Helper()
+	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}}
+	b.host = clientset(t, b.cluster.Config())
+	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := tenancy.Build(ctx, admin, b.space, nil); err != nil {
+		t.Fatal(err)
+	}
+	if b.reserver, err = syncer.NewHost(b.cluster.Config()); err != nil {
+		t.Fatal(err)
+	}
+	address, err := b.reserver.ReserveAPI(ctx, b.space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := b.reserver.ServiceRange(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.config = vcluster.Config{
+		Name: name, Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/" + name, ServingCA: b.cluster.servingCA,
+		ServiceCIDR: addresses, KubernetesServiceIP: net.ParseIP(address),
+		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
+		Admission: []vcluster.Admission{
+			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve), nil }},
+			{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(), nil }},
+		},
+		Logger: klog.Background(),
+	}
+	b.virtual = clientset(t, b.toPlane())
+	if err := b.startPlane(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	return b
+}
+
+// toPlane reaches whatever control plane the space has at the time.
+func (b *bed) toPlane() *rest.Config {
+	return &rest.Config{Host: "http://space.invalid", QPS: -1, Transport: b, ContentConfig: rest.ContentConfig{
+		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+	}}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (b *bed) RoundTrip(req *http.Request) (*http.Response, error) {
+	to := b.reach.Load()
+	if to == nil {
+		return nil, errCut
+	}
+	return (*to).RoundTrip(req)
+}
+
+func (b *bed) startPlane(ctx context.Context) (err error) {
+	if b.plane, err = vcluster.Start(ctx, b.config); err != nil {
+		return err
+	}
+	to, err := rest.TransportFor(b.plane.Loopback())
+	b.reach.Store(&to)
+	return err
+}
+
+func (b *bed) stopPlane(ctx context.Context) error {
+	b.reach.Store(nil)
+	return b.plane.Stop(ctx)
+}
+
+func (b *bed) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if b.t.Failed() {
+		b.t.Logf("space %s: %v", b.space.Name, b.alike(ctx))
+	}
+	if err := b.kill(); err != nil {
+		b.t.Error(err)
+	}
+	if err := b.stopPlane(ctx); err != nil {
+		b.t.Error(err)
+	}
+	if err := b.host.CoreV1().Namespaces().Delete(ctx, b.space.HostNamespace(), *noGrace()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// reserve is what the space's admission asks of the process it is in.
+func (b *bed) reserve(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
+	b.mu.Lock()
+	reserver := b.reserver
+	b.mu.Unlock()
+	if reserver == nil {
+		return nil, errCut
+	}
+	return reserver.ReserveService(ctx, b.space, v)
+}
+
+// begin runs a syncer whose requests obey r.
+func (b *bed) begin(r rule) *life {
+	b.t.Helper()
+	l, err := b.run(func(*life) rule { return r })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l
+}
+
+func (b *bed) run(make func(*life) rule) (*life, error) {
+	l := newLife()
+	l.wire.obey(make(l))
+	var err error
+	if l.host, err = syncer.NewHost(l.wire.config(toHost, b.cluster.Config())); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := l.host.Start(ctx); err != nil {
+		return nil, err
+	}
+	virtual := l.wire.config(toSpace, b.toPlane())
+	clients, err := kubernetes.NewForConfig(virtual)
+	if err != nil {
+		return nil, err
+	}
+	s, err := syncer.New(syncer.Config{
+		Space: b.space, Host: l.host, Virtual: virtual, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var running context.Context
+	running, l.end = context.WithCancel(context.Background())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.life != nil {
+		return nil, errors.New("the space is synced already")
+	}
+	b.life, b.reserver = l, l.host
+	go func() { l.ended <- s.Run(running) }()
+	return l, nil
+}
+
+func newLife() *life {
+	return &life{wire: &wire{}, doomed: make(chan struct{}), ended: make(chan error, 1)}
+}
+
+// doom cuts the wire: whatever the syncer does from here on has no effect.
+func (l *life) doom() {
+	l.once.Do(func() {
+		l.wire.cut.Store(true)
+		l.end()
+		close(l.doomed)
+	})
+}
+
+// kill ends the present life, at whatever instruction it is.
+func (b *bed) kill() error {
+	b.mu.Lock()
+	l := b.life
+	b.life = nil
+	if l != nil {
+		b.reserver = nil
+	}
+	b.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	l.doom()
+	defer l.host.Stop()
+	select {
+	case err := <-l.ended:
+		return err
+	case <-time.After(patience):
+		return fmt.Errorf("the syncer of %s did not end", b.space.Name)
+	}
+}
+
+// supervise begins a new life whenever one is doomed, until the test ends. Each
+// life obeys the rule that next makes for it. After deaths for which whole
+// returns true the control plane is stopped and started as well.
+func (b *bed) supervise(next func(*life) rule, whole func() bool) {
+	b.t.Helper()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	again := func() error {
+		if err := b.kill(); err != nil || !whole() {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return errors.Join(b.stopPlane(ctx), b.startPlane(ctx))
+	}
+	go func() {
+		defer close(stopped)
+		for {
+			l, err := b.run(next)
+			if err != nil {
+				stopped <- err
+				return
+			}
+			select {
+			case <-l.doomed:
+				if err := again(); err != nil {
+					stopped <- err
+					return
+				}
+			case <-stop:
+				return
+			}
+		}
+	}()
+	b.t.Cleanup(func() {
+		close(stop)
+		if err := <-stopped; err != nil {
+			b.t.Error(err)
+		}
+	})
+}
