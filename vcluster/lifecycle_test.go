@@ -6,10 +6,12 @@ package vcluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-dev/berth/vcluster"
 )
@@ -51,6 +53,34 @@ func TestStartsAndStopsLeaveNoGoroutine(t *testing.T) {
 		t.Errorf("of 15 starts %d were stopped in the middle, want at least 5", stopped)
 	}
 	if err := goleak.Find(ignored...); err != nil {
+		t.Error(err)
+	}
+}
+
+// What control planes share is made by whichever comes first.
+func TestControlPlanesMayStartAtOnce(t *testing.T) {
+	planes := make([]*vcluster.ControlPlane, 4)
+	var group errgroup.Group
+	for i := range planes {
+		c := config(t, fmt.Sprintf("at-once-%d", i))
+		group.Go(func() (err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			planes[i], err = vcluster.Start(ctx, c)
+			return err
+		})
+	}
+	err := group.Wait()
+	for _, p := range planes {
+		if p == nil {
+			continue
+		}
+		defer stop(t, p)
+		if _, err := clientset(t, p.Loopback()).Discovery().OpenAPIV3().Paths(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err != nil {
 		t.Error(err)
 	}
 }
