@@ -1,0 +1,106 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// A space that is stopped while its pods come and go takes them up again where
+// they are (S7, T8): nothing is doubled, lost or left over.
+func TestASpaceStopsAndStartsWhileItsPodsChurn(t *testing.T) {
+	s := start(t, config(t))
+	defer stop(t, s)
+	space := startSpace(t, s, "churn")
+	createDeployment(t, virtual(t, space))
+	scale := func(ctx context.Context, client kubernetes.Interface, replicas int) error {
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+		_, err := client.AppsV1().Deployments("default").Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		churned := make(chan struct{})
+		scaled := make(chan struct{}, 1000)
+		go func(client kubernetes.Interface) {
+			defer close(churned)
+			for i := 0; ctx.Err() == nil && scale(ctx, client, 1+i*3%10) == nil; i++ {
+				scaled <- struct{}{}
+			}
+		}(virtual(t, space))
+		for range 20 {
+			<-scaled
+		}
+		stopSpace(t, s, "churn")
+		<-space.Done()
+		if err := space.Err(); err != nil {
+			t.Errorf("a stop is no error: %v", err)
+		}
+		cancel()
+		<-churned
+		space = startSpace(t, s, "churn")
+	}
+	client := virtual(t, space)
+	if err := scale(t.Context(), client, 4); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "4 pods on both sides", func(ctx context.Context) error { return samePods(ctx, t, client, 4) })
+}
+
+func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, count int) error {
+	ours, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	theirs, err := clientset(t, theHost(t).Config()).CoreV1().Pods("berth-churn").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	space, host := map[types.UID]corev1.PodPhase{}, map[types.UID]corev1.PodPhase{}
+	for _, v := range ours.Items {
+		space[v.UID] = v.Status.Phase
+	}
+	for _, h := range theirs.Items {
+		id, _ := translate.IdentityOf(&h)
+		host[id.UID] = h.Status.Phase
+	}
+	for uid, phase := range space {
+		if phase != corev1.PodRunning {
+			return fmt.Errorf("pod %s is %s", uid, phase)
+		}
+	}
+	if len(space) != count || len(theirs.Items) != count || !maps.Equal(space, host) {
+		return fmt.Errorf("want %d pods, the space has %v, the host %v", count, space, host)
+	}
+	return nil
+}
+
+func createDeployment(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	labels := map[string]string{"app": "web"}
+	eventually(t, "create deployment", func(ctx context.Context) error {
+		_, err := client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
+				},
+			},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}

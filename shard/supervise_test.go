@@ -1,0 +1,65 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+func startPlane(t *testing.T) *vcluster.ControlPlane {
+	t.Helper()
+	ca, err := pki.OpenCA(t.TempDir(), "serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	plane, err := vcluster.Start(ctx, vcluster.Config{
+		Name: "halves", Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/halves", ServingCA: ca.PEM(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plane
+}
+
+// A space without a syncer would take in pods that never run: it must not go on.
+func TestASpaceEndsWhenItsSyncerDoes(t *testing.T) {
+	space := newSpace(startPlane(t))
+	go space.supervise(func(context.Context) error { return errors.New("out of order") })
+	<-space.Done()
+	if err := space.Err(); err == nil || !strings.Contains(err.Error(), "out of order") {
+		t.Errorf("the space ended by %v", err)
+	}
+	select {
+	case <-space.plane.Done():
+	default:
+		t.Error("the control plane goes on")
+	}
+}
+
+func TestASyncerEndsWhenItsSpaceDoes(t *testing.T) {
+	space := newSpace(startPlane(t))
+	ended := make(chan struct{})
+	go space.supervise(func(ctx context.Context) error {
+		defer close(ended)
+		<-ctx.Done()
+		return nil
+	})
+	if err := space.plane.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	<-space.Done()
+	<-ended
+	if space.Err() == nil {
+		t.Error("no reason is given")
+	}
+}
