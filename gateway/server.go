@@ -22,6 +22,10 @@ const (
 	idleTimeout       = 90 * time.Second
 	maxHeaderBytes    = 1 << 20
 	maxStreams        = 100 // requests under way at once on one HTTP/2 connection
+
+	// drainPatience is how long a stop waits for requests under way. Watches
+	// would go on for ever.
+	drainPatience = 3 * time.Second
 )
 
 // Server serves a handler by TLS until it is stopped.
@@ -66,9 +70,11 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 // Err tells, once Done is closed, why the server ended by itself.
 func (s *Server) Err() error { return s.err }
 
-// Stop takes no new requests, gives those under way until ctx ends, and closes
-// the connections.
+// Stop takes no new requests, gives those under way a few seconds, at most until
+// ctx ends, and closes the connections. Upgraded ones are their handlers'.
 func (s *Server) Stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close()
 	}

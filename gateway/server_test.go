@@ -92,8 +92,8 @@ func TestThePortAsksForACertificateAndVerifiesNone(t *testing.T) {
 	}
 }
 
-// A stop ends requests that would never end, such as watches, when its time is
-// up, and leaves nothing running.
+// A stop ends requests that would never end, such as watches, long before what
+// it is given is up: other stops wait behind it. It leaves nothing running.
 func TestStopEndsWhatIsUnderWay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ended := make(chan struct{})
@@ -109,15 +109,18 @@ func TestStopEndsWhatIsUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	expired, cancel := context.WithCancel(context.Background())
-	cancel()
-	s.Stop(expired)
+	patient, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s.Stop(patient)
 	<-ended
+	if patient.Err() != nil {
+		t.Error("the stop took all the time it was given")
+	}
 	if err := s.Err(); err != nil {
 		t.Errorf("a stop is no error: %v", err)
 	}
-	if _, err := c.Get(address); err == nil {
-		t.Error("served after the stop")
+	if again, err := c.Get(address); err == nil {
+		t.Error("served after the stop", again.Body.Close())
 	}
 	c.CloseIdleConnections()
 }
