@@ -59,8 +59,11 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	if !ok || service.Spec.Type == core.ServiceTypeExternalName {
 		return nil
 	}
-	if a.GetOperation() == admission.Update && !wantsAllocation(service) {
-		return nil
+	if old, ok := a.GetOldObject().(*core.Service); ok && a.GetOperation() == admission.Update {
+		keep(service, old)
+		if !wantsAllocation(service) {
+			return nil
+		}
 	}
 	v := &corev1.Service{}
 	if err := versioned(service, v); err != nil {
@@ -113,6 +116,18 @@ func cause(err error) string {
 	}
 	first := status.Status().Details.Causes[0]
 	return first.Field + ": " + first.Message
+}
+
+// keep fills in what a replacement left out and is not its to change, as the API
+// server does later: the UID, without which it would be a new service to the
+// host, and the cluster IPs.
+func keep(service, old *core.Service) {
+	if service.UID == "" {
+		service.UID = old.UID
+	}
+	if service.Spec.ClusterIP == "" && old.Spec.Type != core.ServiceTypeExternalName {
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = old.Spec.ClusterIP, old.Spec.ClusterIPs
+	}
 }
 
 // wantsAllocation reports whether an update leaves an address or a port for

@@ -1,0 +1,178 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+func pod(name string, change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func claim(name, volume string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume,
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+func volume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: name}},
+		},
+	}
+}
+
+// try is one request, and what it is turned away with: the field or the reason,
+// empty if it passes.
+type try struct {
+	reason string
+	do     func(ctx context.Context, client kubernetes.Interface) error
+	says   string
+}
+
+func createPod(p *corev1.Pod, o metav1.CreateOptions) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		_, err := client.CoreV1().Pods("default").Create(ctx, p, o)
+		return err
+	}
+}
+
+func hostile(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+}
+
+// M1, M2, M4: what reaches past the space is refused, with its field named,
+// however it is asked: created, updated, named by the server, tried out only,
+// or by a subresource.
+func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
+	s := startSpace(t)
+	ctx := t.Context()
+	var dry metav1.CreateOptions
+	dry.DryRun = []string{metav1.DryRunAll}
+	for _, name := range []string{"plain", "assigned"} {
+		if _, err := s.outside.CoreV1().Pods("default").Create(ctx, pod(name, nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"data", "bound"} {
+		if _, err := s.outside.CoreV1().PersistentVolumeClaims("default").Create(ctx, claim(name, ""), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind := func(ctx context.Context, client kubernetes.Interface) error {
+		return client.CoreV1().Pods("default").Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "assigned"}, Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"},
+		}, metav1.CreateOptions{})
+	}
+	patchClaim := func(name, patch string) func(context.Context, kubernetes.Interface) error {
+		return func(ctx context.Context, client kubernetes.Interface) error {
+			_, err := client.CoreV1().PersistentVolumeClaims("default").Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		}
+	}
+	debug := func(c corev1.EphemeralContainerCommon) func(context.Context, kubernetes.Interface) error {
+		return func(ctx context.Context, client kubernetes.Interface) error {
+			p, err := client.CoreV1().Pods("default").Get(ctx, "plain", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			c.Image = "busybox"
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: c})
+			_, err = client.CoreV1().Pods("default").UpdateEphemeralContainers(ctx, "plain", p, metav1.UpdateOptions{})
+			return err
+		}
+	}
+	createVolume := func(ctx context.Context, client kubernetes.Interface) error {
+		_, err := client.CoreV1().PersistentVolumes().Create(ctx, volume("mine"), metav1.CreateOptions{})
+		return err
+	}
+	createClaim := func(ctx context.Context, client kubernetes.Interface) error {
+		_, err := client.CoreV1().PersistentVolumeClaims("default").Create(ctx, claim("foreign", "pvc-of-somebody"), metav1.CreateOptions{})
+		return err
+	}
+	createNode := func(ctx context.Context, client kubernetes.Interface) error {
+		_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
+		return err
+	}
+	byName := pod("", hostile)
+	byName.GenerateName = "hostile-"
+
+	outside := map[string]try{
+		"a pod":                    {"what a tenant is here for", createPod(pod("fine", nil), metav1.CreateOptions{}), ""},
+		"a host path":              {"the node's files", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
+		"a host path, dry run":     {"the answer must be the same", createPod(pod("hostile", hostile), dry), "spec.volumes[0]"},
+		"a host path, named later": {"generateName", createPod(byName, metav1.CreateOptions{}), "spec.volumes[0]"},
+		"the host's network": {"M4", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+			metav1.CreateOptions{}), "hostNetwork"},
+		"privilege": {"M4", createPod(pod("hostile", func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		}), metav1.CreateOptions{}), "privileged"},
+		"a node": {"M2", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), metav1.CreateOptions{}), "spec.nodeName"},
+		"a node selector": {"M2", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }),
+			metav1.CreateOptions{}), "spec.nodeSelector"},
+		"a debug container":              {"kubectl debug", debug(corev1.EphemeralContainerCommon{Name: "debug"}), ""},
+		"a debug container of privilege": {"a subresource is no way around", debug(corev1.EphemeralContainerCommon{Name: "root", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}), "privileged"},
+		"a binding":                      {"the host schedules", bind, "scheduled by the host"},
+		"a claim of a volume":            {"it may be another tenant's", createClaim, "spec.volumeName"},
+		"a volume for a claim":           {"it may be another tenant's", patchClaim("data", `{"spec":{"volumeName":"pvc-of-somebody"}}`), "spec.volumeName"},
+		"a label on a claim":             {"its own", patchClaim("data", `{"metadata":{"labels":{"a":"b"}}}`), ""},
+		"a volume":                       {"volumes are the host's", createVolume, "volumes belong to the host"},
+		"a node object":                  {"M1", createNode, "hidden in a space"},
+	}
+	inside := map[string]try{
+		"a binding":             {"the syncer says where a pod runs", bind, ""},
+		"a volume":              {"the syncer shows bound volumes", createVolume, ""},
+		"a volume for a claim":  {"the syncer binds", patchClaim("bound", `{"spec":{"volumeName":"mine"}}`), ""},
+		"a host path":           {"controllers act for the tenant", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
+		"a claim of a volume":   {"from a tenant's template", createClaim, "spec.volumeName"},
+		"a node object, inside": {"nobody makes nodes", createNode, "hidden in a space"},
+	}
+	run := func(t *testing.T, client kubernetes.Interface, tries map[string]try) {
+		for name, try := range tries {
+			t.Run(name, func(t *testing.T) {
+				err := try.do(ctx, client)
+				switch {
+				case try.says == "" && err != nil:
+					t.Errorf("%s: refused: %v", try.reason, err)
+				case try.says != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), try.says)):
+					t.Errorf("%s: got %v, want it forbidden for %q", try.reason, err, try.says)
+				}
+			})
+		}
+	}
+	t.Run("outside", func(t *testing.T) { run(t, s.outside, outside) })
+	t.Run("inside", func(t *testing.T) { run(t, s.inside, inside) })
+	// A tenant's later update keeps the volume that Berth gave the claim.
+	t.Run("a label on a bound claim", func(t *testing.T) {
+		if err := patchClaim("bound", `{"metadata":{"labels":{"a":"b"}}}`)(ctx, s.outside); err != nil {
+			t.Error(err)
+		}
+	})
+}
