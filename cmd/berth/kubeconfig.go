@@ -31,11 +31,16 @@ embedded host cluster's.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return knownKubeconfigs(dir), cobra.ShellCompDirectiveNoFileComp
+			known, _ := knownKubeconfigs(dir)
+			return known, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(knownKubeconfigs(dir), args[0]) {
-				return fmt.Errorf("no space %q in %s%s", args[0], dir, hint(knownKubeconfigs(dir)))
+			known, err := knownKubeconfigs(dir)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(known, args[0]) {
+				return fmt.Errorf("no space %q in %s%s", args[0], dir, hint(known))
 			}
 			data, err := os.ReadFile(kubeconfigPath(dir, args[0]))
 			if err != nil {
@@ -59,10 +64,10 @@ func hint(known []string) string {
 func kubeconfigPath(dir, space string) string { return filepath.Join(dir, space+kubeconfigSuffix) }
 
 // knownKubeconfigs lists the spaces that have a kubeconfig in dir, sorted.
-func knownKubeconfigs(dir string) []string {
+func knownKubeconfigs(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list kubeconfigs: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -70,5 +75,5 @@ func knownKubeconfigs(dir string) []string {
 			names = append(names, name)
 		}
 	}
-	return names
+	return names, nil
 }

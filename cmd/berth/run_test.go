@@ -1,0 +1,56 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// run runs berth with args and returns what it printed to its output.
+func run(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	err = root.ExecuteContext(t.Context())
+	if stderr.Len() > 0 && err != nil {
+		t.Errorf("an error is printed by main alone, but this was: %s", stderr.String())
+	}
+	return stdout.String(), err
+}
+
+// What cannot be run is refused in one line, before anything is touched (X3).
+func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		says string
+	}{
+		"a command that is not there": {[]string{"dwon"}, "dwon"},
+		"a flag that is not there":    {[]string{"version", "--colour"}, "--colour"},
+		"a space too many":            {[]string{"kubeconfig", "a", "b"}, "accepts 1 arg"},
+		"no space":                    {[]string{"kubeconfig"}, "accepts 1 arg"},
+		"a reserved name":             {[]string{"up", "--space", "system"}, `--space: space name "system" is reserved`},
+		"a name that is no label":     {[]string{"up", "--space", "../x"}, "--space: "},
+		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: want json or yaml"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			args := test.args
+			if args[0] == "up" {
+				args = append(args, "--data-dir", t.TempDir())
+			}
+			out, err := run(t, args...)
+			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line that says %q", err, test.says)
+			}
+			if out != "" {
+				t.Errorf("printed %q", out)
+			}
+		})
+	}
+}
