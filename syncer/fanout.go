@@ -86,18 +86,20 @@ func (f *fanout) subscribe(space string, receive func(client.Object)) (cancel fu
 	}
 	f.spaces[space] = receive
 	f.mu.Unlock()
+	cancel = func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.spaces, space)
+	}
 	for _, name := range []string{space, everySpace} {
 		there, err := f.informer.GetIndexer().ByIndex(indexSpace, name)
 		if err != nil {
+			cancel()
 			return nil, fmt.Errorf("list host objects of space %s: %w", space, err)
 		}
 		for _, obj := range there {
 			receive(obj.(client.Object))
 		}
 	}
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.spaces, space)
-	}, nil
+	return cancel, nil
 }
