@@ -84,12 +84,11 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reco
 	if err != nil {
 		return k.settle(ctx, key, v, err)
 	}
-	k.refusals.Forget(Key{Kind: k.name, NamespacedName: key})
 	if k.pull == nil || any(host) == any(*new(T)) {
 		return reconcile.Result{}, nil
 	}
 	after, err := k.pull(ctx, v, host)
-	return reconcile.Result{RequeueAfter: after}, ignoreGone(err)
+	return reconcile.Result{RequeueAfter: after}, err
 }
 
 // create makes v's host object, unless it turns out that it is there already
@@ -119,20 +118,17 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 // pass: refusals are told to the tenant and tried again ever more rarely, until
 // a change of v; other errors are retried as they come.
 func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err error) (reconcile.Result, error) {
-	if err = ignoreGone(err); err == nil {
-		return reconcile.Result{}, nil
-	}
 	r, told := k.explain(v, err)
 	if !told {
 		return reconcile.Result{}, fmt.Errorf("sync %s %s: %w", k.name, key, err)
 	}
 	k.recorder.Event(v, corev1.EventTypeWarning, r.reason, r.message)
 	if k.denied != nil {
-		if err := ignoreGone(k.denied(ctx, v, r)); err != nil {
+		if err := k.denied(ctx, v, r); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: k.refusals.When(Key{Kind: k.name, NamespacedName: key})}, nil
+	return reconcile.Result{}, errRefused
 }
 
 // collect deletes a host object whose virtual object is gone or is another one.
@@ -160,7 +156,7 @@ func (k *kind[T]) deleteHost(ctx context.Context, host T) error {
 		return nil
 	}
 	err := k.writer.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID())})
-	return ignoreGone(err)
+	return err
 }
 
 // live reads a host object past the watch.
@@ -184,13 +180,4 @@ func (k *kind[T]) virtualObject(key types.NamespacedName) (v T, exists bool) {
 func keyOf(name string, host client.Object) (key Key, ok bool) {
 	id, ok := translate.IdentityOf(host)
 	return Key{Kind: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
-}
-
-// ignoreGone drops errors that say that somebody was faster: the object is
-// gone, or has changed and its next event is on its way.
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }

@@ -35,12 +35,12 @@ func (s *Syncer) syncEvents() error {
 			if apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
 				err = nil // its namespace is going away, or somebody was faster
 			}
-			return reconcile.Result{}, ignoreGone(err)
+			return reconcile.Result{}, err
 		}
 		if err != nil || !translate.PullEvent(want, have) {
 			return reconcile.Result{}, err
 		}
-		return reconcile.Result{}, ignoreGone(s.virtualAPI.Update(ctx, have))
+		return reconcile.Result{}, s.virtualAPI.Update(ctx, have)
 	}
 	s.fromHost(events, func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Kind: events, NamespacedName: client.ObjectKeyFromObject(obj)})

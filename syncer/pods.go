@@ -5,12 +5,12 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -82,32 +82,32 @@ func (s *Syncer) podPull(ctx context.Context, v, host *corev1.Pod) (time.Duratio
 	if host.UID == "" { // just created and not yet read back
 		return 0, nil
 	}
-	refresh, err := s.podTokens(ctx, v, host)
-	if err != nil {
-		return 0, err
-	}
+	refresh, tokens := s.podTokens(ctx, v, host)
+	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
+}
+
+func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
-		err := s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
+		return s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
 			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.PseudoNode(host.Spec.NodeName)},
-		})
-		return refresh, err // its event brings us back
+		}) // its event brings us back
 	}
 	status := s.space.PullPodStatus(v, host)
 	if !equality.Semantic.DeepEqual(status, v.Status) {
 		out := v.DeepCopy()
 		out.Status = status
 		if err := s.virtualAPI.Status().Update(ctx, out); err != nil {
-			return refresh, err
+			return err
 		}
 	}
 	if host.DeletionTimestamp != nil {
 		// Evicted, drained or deleted on the host: its controller in the space
 		// learns it now, not when the containers have stopped.
 		grace := ptr.Deref(host.DeletionGracePeriodSeconds, 0)
-		return refresh, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
+		return s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
 	}
-	return refresh, nil
+	return nil
 }
 
 // podLost deals with a pod that has no host pod although it had been given a
@@ -121,24 +121,40 @@ func podLost(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (bool, er
 	if v.Spec.NodeName == "" {
 		return false, nil
 	}
-	_, err := k.live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.limit),
-	}})
-	if !apierrors.IsNotFound(err) {
+	if _, exists, err := hostPodOf(ctx, k, v); err != nil || exists {
 		return true, err
 	}
-	return true, ignoreGone(k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0)))
+	return true, k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
+}
+
+// hostPodOf reads v's host pod past the watch.
+func hostPodOf(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
+	host, err = k.live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.limit),
+	}})
+	if err != nil {
+		return nil, false, client.IgnoreNotFound(err)
+	}
+	id, ours := translate.IdentityOf(host)
+	return host, ours && id.Space == k.space.Name && id.UID == v.UID, nil
 }
 
 // podEnd takes a pod that is being deleted to its end: the host pod stops with
 // the same grace, and only then the pod is gone from the space.
 func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
 	if !exists {
-		return ignoreGone(k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0)))
+		// The watch may lag: gone is what the API says is gone.
+		var err error
+		if host, exists, err = hostPodOf(ctx, k, v); err != nil {
+			return err
+		}
+	}
+	if !exists {
+		return k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
 	}
 	grace := ptr.Deref(v.DeletionGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
 	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
-		return ignoreGone(k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace)))
+		return k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
 	}
 	status := k.space.PullPodStatus(v, host)
 	if equality.Semantic.DeepEqual(status, v.Status) {
@@ -146,7 +162,7 @@ func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exis
 	}
 	out := v.DeepCopy()
 	out.Status = status
-	return ignoreGone(k.virtualAPI.Status().Update(ctx, out))
+	return k.virtualAPI.Status().Update(ctx, out)
 }
 
 // podDenied shows in the pod's conditions why it is not scheduled.

@@ -20,6 +20,9 @@ const (
 	ReasonTaken   = "HostNameTaken"
 )
 
+// errRefused says that the tenant was told why its object is not on the host.
+var errRefused = errors.New("refused")
+
 // errForeign says that a host name is taken by an object that is not ours.
 var errForeign = errors.New("host name taken")
 

@@ -5,12 +5,14 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -25,6 +27,7 @@ import (
 const (
 	workers    = 12 // reconciles of one space under way at once
 	firstRetry = 50 * time.Millisecond
+	firstLater = time.Second // for what is not an error of the syncer's
 	lastRetry  = 30 * time.Second
 )
 
@@ -67,7 +70,19 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) (reconcile.Result, erro
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil // what is still queued when the syncer stops
 	}
-	return s.kinds[key.Kind](ctx, key.NamespacedName)
+	result, err := s.kinds[key.Kind](ctx, key.NamespacedName)
+	switch {
+	case err == nil:
+		s.later.Forget(key)
+		return result, nil
+	case errors.Is(err, errRefused), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		// Nothing is wrong with the syncer. Most often somebody was faster, and an
+		// event tells at once; but a conflict may also be over a quota, and what is
+		// not found may be a service account, or the host behind its proxy.
+		return reconcile.Result{RequeueAfter: s.later.When(key)}, nil
+	default:
+		return result, err
+	}
 }
 
 // newQueue is client-go's. controller-runtime's own (v0.24.1) can deadlock when

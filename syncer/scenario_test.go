@@ -251,3 +251,10 @@ func newClaim(name string) *corev1.PersistentVolumeClaim {
 		},
 	}
 }
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

@@ -82,7 +82,7 @@ func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *c
 	k.recorder.Event(v, corev1.EventTypeWarning, "ClaimLost", "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
 	out := v.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
-	return true, ignoreGone(k.virtualAPI.Status().Update(ctx, out))
+	return true, k.virtualAPI.Status().Update(ctx, out)
 }
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
@@ -134,9 +134,9 @@ func (s *Syncer) syncVolumes() error {
 		if v.Status.Phase != corev1.VolumeReleased {
 			out := v.DeepCopy()
 			out.Status.Phase = corev1.VolumeReleased
-			return reconcile.Result{}, ignoreGone(s.virtualAPI.Status().Update(ctx, out))
+			return reconcile.Result{}, s.virtualAPI.Status().Update(ctx, out)
 		}
-		return reconcile.Result{}, ignoreGone(s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+		return reconcile.Result{}, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 	}
 	s.fromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
@@ -158,7 +158,7 @@ func (s *Syncer) syncStorageClasses() error {
 		case client.IgnoreNotFound(err) != nil:
 			return reconcile.Result{}, err
 		case !hosted && err == nil && v.Labels[translate.LabelManagedBy] == translate.ManagedBy:
-			return reconcile.Result{}, ignoreGone(s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+			return reconcile.Result{}, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 		case !hosted:
 			return reconcile.Result{}, nil
 		case err != nil:
@@ -171,10 +171,10 @@ func (s *Syncer) syncStorageClasses() error {
 		have := v.DeepCopy()
 		changed, recreate := translate.PullStorageClass(translate.StorageClass(host), have)
 		if recreate {
-			return reconcile.Result{}, ignoreGone(s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+			return reconcile.Result{}, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 		}
 		if changed {
-			return reconcile.Result{}, ignoreGone(s.virtualAPI.Update(ctx, have))
+			return reconcile.Result{}, s.virtualAPI.Update(ctx, have)
 		}
 		return reconcile.Result{}, nil
 	}

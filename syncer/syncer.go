@@ -6,7 +6,6 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,7 +64,7 @@ type Syncer struct {
 	informers  informers.SharedInformerFactory
 	recorder   record.EventRecorder
 	clock      clock.PassiveClock
-	refusals   workqueue.TypedRateLimiter[Key]
+	later      workqueue.TypedRateLimiter[Key]
 	logger     logr.Logger
 
 	kinds   map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error)
@@ -79,8 +78,8 @@ func New(c Config) (*Syncer, error) {
 	virtual.UserAgent = "berth-syncer"
 	s := &Syncer{
 		space: c.Space, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
-		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](time.Second, lastRetry),
-		kinds:    map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error){},
+		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
+		kinds: map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error){},
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
