@@ -31,7 +31,7 @@ func CheckSpaceName(name string) error {
 	if len(name) > translate.MaxSpaceName {
 		return fmt.Errorf("space name %q: %d characters, at most %d are allowed", name, len(name), translate.MaxSpaceName)
 	}
-	if name == "system" || name == "default" {
+	if name == "system" || name == "default" || name == "host" {
 		return fmt.Errorf("space name %q is reserved; choose another", name)
 	}
 	return nil
@@ -47,6 +47,10 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 	}
 	if err == nil && ns.Labels[translate.LabelSpace] != space.Name {
 		return fmt.Errorf("%w: %s is not labelled %s=%s; remove it or name the space differently", ErrTaken, ns.Name, translate.LabelSpace, space.Name)
+	}
+	if id, marked := ns.Annotations[translate.AnnotationStore]; marked && id != space.Store {
+		return fmt.Errorf("%w: %s holds what another store's space %s runs; name the space differently, or, to let this store delete all of it, "+
+			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
 	}
 	for _, wall := range Walls(space, quota) {
 		gvk := wall.GetObjectKind().GroupVersionKind()

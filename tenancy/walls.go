@@ -75,6 +75,9 @@ func meta(space translate.Space, name string) metav1.ObjectMeta {
 func namespace(space translate.Space) *corev1.Namespace {
 	ns := &corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: meta(space, space.HostNamespace())}
 	ns.Namespace = ""
+	if space.Store != "" {
+		ns.Annotations = map[string]string{translate.AnnotationStore: space.Store}
+	}
 	ns.Labels[podsecurity.EnforceLevelLabel] = string(translate.PodSecurityLevel)
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
 	return ns
@@ -98,8 +101,11 @@ func limits(space translate.Space) *corev1.LimitRange {
 
 // isolation lets a space's pods talk to each other, to the cluster's DNS and to
 // the outside, but not to other spaces, the host's own networks' private ranges
-// or the cloud's metadata service. What comes in from outside the cluster (load
-// balancers, node ports) is allowed; what comes from other pods is not.
+// or the cloud's metadata service. What comes in from public addresses is
+// allowed, what comes from other pods is not. Whether load balancers and node
+// ports let the client's address through, which would else be a node's and so
+// private, depends on the host; so does whether other spaces' pods have private
+// addresses at all.
 func isolation(space translate.Space) *networkingv1.NetworkPolicy {
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
 	dns := []networkingv1.NetworkPolicyPort{

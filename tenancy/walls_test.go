@@ -164,6 +164,7 @@ func TestSpaceNamesAreChecked(t *testing.T) {
 		"-a":                    {"begins with a dash", false},
 		"system":                {"reserved (T3)", false},
 		"default":               {"reserved (T3)", false},
+		"host":                  {"its kubeconfig would be the host's", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -23,6 +23,9 @@ const (
 	AnnotationNamespace = Domain + "/namespace"
 	AnnotationName      = Domain + "/name"
 	AnnotationUID       = Domain + "/uid"
+	// AnnotationStore is on a space's host namespace: which store the objects in
+	// it are synced from. Another one's syncer would take them for garbage.
+	AnnotationStore = Domain + "/store"
 )
 
 // ManagedBy is the value of [LabelManagedBy] on host objects that carry no

@@ -59,6 +59,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	}
 	host.Spec.DNSPolicy, host.Spec.DNSConfig = s.dns(v)
 	weaken(host)
+	dropUnshared(&host.Spec)
 	return host
 }
 

@@ -84,6 +84,7 @@ func PushService(want, have *corev1.Service) bool {
 	}
 	spec.HealthCheckNodePort = have.Spec.HealthCheckNodePort
 	spec.LoadBalancerClass = have.Spec.LoadBalancerClass
+	spec.LoadBalancerIP = have.Spec.LoadBalancerIP
 	if !equality.Semantic.DeepEqual(*spec, have.Spec) {
 		have.Spec, changed = *spec, true
 	}

@@ -23,6 +23,9 @@ const MaxSpaceName = 63 - len(HostNamespacePrefix)
 type Space struct {
 	// Name of the space, a DNS label of at most [MaxSpaceName] bytes.
 	Name string
+	// Store identifies the space's data: another space of the same name has
+	// another. It is no secret.
+	Store string
 	// NodeKey is the secret under which the space's node pseudonyms are made.
 	// Without it a tenant could confirm a guessed node name by hashing it.
 	NodeKey []byte

@@ -119,7 +119,7 @@ func tenantContainer(t *rapid.T, spec *corev1.PodSpec, name string) corev1.Conta
 	}
 	if rapid.Bool().Draw(t, "resources") {
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
-		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), "example.com/gpu": resource.MustParse("1")}
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), "ephemeral-storage": resource.MustParse("1")}
 	}
 	if rapid.Bool().Draw(t, "security context") {
 		c.SecurityContext = &corev1.SecurityContext{

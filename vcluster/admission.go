@@ -19,6 +19,7 @@ import (
 // being repaired.
 var startsWith = map[schema.GroupResource]bool{
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:            true,
+	{Group: "networking.k8s.io", Resource: "ipaddresses"}:                 true,
 	{Group: "networking.k8s.io", Resource: "servicecidrs"}:                true,
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        true,
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: true,

@@ -9,11 +9,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/translate"
@@ -33,6 +35,9 @@ var _ admission.ValidationInterface = (*Guard)(nil)
 
 // Validate implements [admission.ValidationInterface].
 func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().Group == apiregistration.GroupName && !inside.Is(ctx) {
+		return guardAPIService(a)
+	}
 	if a.GetResource().Group != "" {
 		return nil
 	}
@@ -54,6 +59,22 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	default:
 		return nil
 	}
+}
+
+// guardAPIService keeps the built-in APIs the API server's own: handed to a
+// service that does not answer, they would keep the space from starting again,
+// and so from being repaired.
+func guardAPIService(a admission.Attributes) error {
+	v, ok := a.GetObject().(*apiregistration.APIService)
+	if !ok || v.Spec.Service == nil {
+		return nil
+	}
+	version := schema.GroupVersion{Group: v.Spec.Group, Version: v.Spec.Version}
+	if legacyscheme.Scheme.IsVersionRegistered(version) || apiextensions.Scheme.IsVersionRegistered(version) ||
+		v.Spec.Group == apiregistration.GroupName {
+		return admission.NewForbidden(a, fmt.Errorf("spec.service: %s is built in, and is served by the space itself", version))
+	}
+	return nil
 }
 
 func guardPod(a admission.Attributes) error {

@@ -5,7 +5,9 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -107,9 +109,9 @@ func refused(a admission.Attributes, err error) error {
 // cause is what an API error says of the field, or else its message's last
 // part, which names no object of the host's.
 func cause(err error) string {
-	status, ok := err.(apierrors.APIStatus)
-	if !ok || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		if apierrors.IsForbidden(err) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		if strings.Contains(err.Error(), "exceeded quota") {
 			return "its quota for services is used up"
 		}
 		return "its address or port is not available"
