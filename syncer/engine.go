@@ -36,6 +36,8 @@ type kind[T client.Object] struct {
 	down func(ctx context.Context, v T) (T, bool, error)
 	// push copies onto have what the tenant owns, and reports a difference.
 	push func(want, have T) bool
+	// anew, if set, reports a difference that only another host object mends.
+	anew func(want, have T) bool
 	// pull, if set, writes back to the space what the host owns, and says when
 	// it wants to be called again at the latest (0: on the next change).
 	pull func(ctx context.Context, v, host T) (time.Duration, error)
@@ -75,6 +77,9 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reco
 			return reconcile.Result{}, k.deleteHost(ctx, host)
 		}
 		return reconcile.Result{}, nil
+	}
+	if hosted && k.anew != nil && k.anew(want, host) {
+		return reconcile.Result{}, k.deleteHost(ctx, host) // its event brings us back
 	}
 	if !hosted {
 		host, err = k.create(ctx, v, want)

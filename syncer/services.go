@@ -26,6 +26,10 @@ func (s *Syncer) syncServices() error {
 			return s.space.Service(v), true, forbids(translate.CheckService(&v.Spec))
 		},
 		push: translate.PushService,
+		// Both sides show one address, and an address is for life.
+		anew: func(want, have *corev1.Service) bool {
+			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
+		},
 		pull: s.servicePull,
 	}, func(v *corev1.Service, enqueue func(Key)) {
 		// Whose endpoints these are depends on the service's selector.

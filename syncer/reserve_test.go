@@ -1,0 +1,214 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+func (b *bed) hostService(ctx context.Context, name string) (*corev1.Service, error) {
+	return b.host.CoreV1().Services(b.space.HostNamespace()).Get(ctx, b.space.HostName("default", name, translate.LimitLabel), metav1.GetOptions{})
+}
+
+// reserved reserves a service as admission does, and goes no further.
+func (b *bed) reserved(t *testing.T, name string) *corev1.Service {
+	t.Helper()
+	v := newService(name, "")
+	v.Namespace = "default"
+	host, err := b.reserve(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host
+}
+
+// S7: an address that was reserved for a service that never came is given back
+// after a minute; one whose service came, however late within it, is that
+// service's.
+func TestAReservationWaitsAMinuteForItsService(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "reserve")
+	now := testingclock.NewFakePassiveClock(time.Now())
+	b.clock = now
+	b.begin(nil)
+	lost, kept := b.reserved(t, "lost"), b.reserved(t, "kept")
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	// A life that finds them fresh leaves them alone; that it has looked at them
+	// is known from what it did with an older one.
+	now.SetTime(lost.CreationTimestamp.Add(50 * time.Second))
+	b.begin(nil)
+	if _, err := b.virtual.CoreV1().Services("default").Create(t.Context(), newService("kept", ""), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.play([]step{{"see the late service adopt its reservation", func(ctx context.Context) error {
+		host, err := b.hostService(ctx, "kept")
+		if err != nil {
+			return err
+		}
+		v, err := b.virtual.CoreV1().Services("default").Get(ctx, "kept", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if host.UID != kept.UID || v.Spec.ClusterIP != kept.Spec.ClusterIP {
+			t.Errorf("the service got %s, reserved was %s", v.Spec.ClusterIP, kept.Spec.ClusterIP)
+		}
+		if id, _ := translate.IdentityOf(host); id.UID != v.UID {
+			return fmt.Errorf("the host object is marked as %v", id)
+		}
+		return nil
+	}}})
+	if _, err := b.hostService(t.Context(), "lost"); err != nil {
+		t.Errorf("given back within the minute: %v", err)
+	}
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	now.SetTime(lost.CreationTimestamp.Add(61 * time.Second))
+	b.begin(nil)
+	b.play([]step{
+		{"see the other given back", func(ctx context.Context) error { return gone(b.hostService(ctx, "lost")) }},
+		{"come to rest", b.alike},
+	})
+}
+
+// What is on the host under a service's name decides what a reservation does.
+func TestAReservationMeetsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "reserve-meets")
+	// Without a syncer, which would tidy up.
+	hosts := b.host.CoreV1().Services(b.space.HostNamespace())
+	put := func(t *testing.T, name string, change func(*corev1.Service)) *corev1.Service {
+		t.Helper()
+		v := newService(name, "")
+		v.Namespace, v.UID = "default", "old"
+		host := b.space.Service(v)
+		if change != nil {
+			change(host)
+		}
+		host, err := hosts.Create(t.Context(), host, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return host
+	}
+	ask := func(name string, uid types.UID) (*corev1.Service, error) {
+		v := newService(name, "")
+		v.Namespace, v.UID = "default", uid
+		return b.reserve(t.Context(), v)
+	}
+	t.Run("one that is gone from the space: a new service gets its own", func(t *testing.T) {
+		old := put(t, "left", nil)
+		host, err := ask("left", "")
+		if err != nil || host.UID == old.UID || host.Spec.ClusterIP == "" {
+			t.Fatalf("got %v (%v)", host, err)
+		}
+		if id, _ := translate.IdentityOf(host); id.UID != "" {
+			t.Errorf("marked as %v, and is not anybody's yet", id)
+		}
+	})
+	t.Run("its own: an update changes it", func(t *testing.T) {
+		old := put(t, "own", nil)
+		host, err := ask("own", "old")
+		if err != nil || host.UID != old.UID || host.Spec.ClusterIP != old.Spec.ClusterIP {
+			t.Fatalf("got %v (%v)", host, err)
+		}
+	})
+	t.Run("another's, which came meanwhile: it is left alone", func(t *testing.T) {
+		old := put(t, "other", nil)
+		host, err := ask("other", "stale")
+		if host != nil || err != nil {
+			t.Fatalf("got %v (%v)", host, err)
+		}
+		if now, err := hosts.Get(t.Context(), old.Name, metav1.GetOptions{}); err != nil || now.ResourceVersion != old.ResourceVersion {
+			t.Errorf("it is %v (%v)", now, err)
+		}
+	})
+	t.Run("a reservation: the second gets the same", func(t *testing.T) {
+		first, second := b.reserved(t, "raced"), b.reserved(t, "raced")
+		if first.UID != second.UID || first.Spec.ClusterIP != second.Spec.ClusterIP {
+			t.Errorf("the first got %s, the second %s: one of them shows an address that is not its own", first.Spec.ClusterIP, second.Spec.ClusterIP)
+		}
+	})
+	t.Run("a foreign object: it is left alone", func(t *testing.T) {
+		old := put(t, "foreign", func(s *corev1.Service) {
+			s.Labels, s.Annotations, s.Spec.Selector = nil, nil, map[string]string{"app": "theirs"}
+		})
+		if host, err := ask("foreign", ""); err == nil {
+			t.Errorf("got %v", host)
+		}
+		if now, err := hosts.Get(t.Context(), old.Name, metav1.GetOptions{}); err != nil || now.ResourceVersion != old.ResourceVersion {
+			t.Errorf("it is %v (%v)", now, err)
+		}
+	})
+}
+
+// A tenant that replaces its services without naming what was allocated to
+// them, at the same time as others of the name come and go, sees the host's
+// addresses at every moment.
+func TestReplacedServicesKeepTheHostsAddresses(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "replace")
+	b.begin(nil)
+	services := b.virtual.CoreV1().Services("default")
+	v, err := services.Create(t.Context(), newService("web", ""), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, kind := range []corev1.ServiceType{corev1.ServiceTypeNodePort, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeNodePort} {
+		b.play([]step{{"come to rest", b.alike}, {"replace it", func(ctx context.Context) error {
+			current, err := services.Get(ctx, "web", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			next := newService("web", "")
+			next.ResourceVersion, next.Spec.Type = current.ResourceVersion, kind
+			next.Spec.Ports[0].Port = int32(80 + i)
+			if kind == corev1.ServiceTypeExternalName {
+				next.Spec.ExternalName, next.Spec.Selector = "example.com", nil
+			}
+			next, err = services.Update(ctx, next, metav1.UpdateOptions{})
+			if err == nil && next.UID != v.UID {
+				t.Errorf("a replacement has UID %s, want %s", next.UID, v.UID)
+			}
+			return err
+		}}})
+	}
+	b.play([]step{{"come to rest", b.alike}})
+
+	// By hand on the host, or by a race, the addresses came to differ.
+	b.play([]step{
+		{"give the host's another address", func(ctx context.Context) error {
+			host, err := b.hostService(ctx, "web")
+			if err != nil {
+				return err
+			}
+			if err := b.kill(); err != nil {
+				return err
+			}
+			if err := b.host.CoreV1().Services(host.Namespace).Delete(ctx, host.Name, metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			host.ObjectMeta = metav1.ObjectMeta{Name: host.Name, Namespace: host.Namespace, Labels: host.Labels, Annotations: host.Annotations}
+			host.Spec.ClusterIP, host.Spec.ClusterIPs = "", nil
+			_, err = b.host.CoreV1().Services(host.Namespace).Create(ctx, host, metav1.CreateOptions{})
+			b.begin(nil)
+			return err
+		}},
+		{"come to rest", b.alike},
+	})
+}
