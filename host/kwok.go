@@ -36,6 +36,9 @@ type kwok struct {
 // startKwok starts the controllers. They act on what they are fed, until stop
 // is called; ctx is for its values.
 func startKwok(ctx context.Context, client kubernetes.Interface, nodes []node, addresses *addresses) (*kwok, error) {
+	if err := warmExpressions(); err != nil {
+		return nil, err
+	}
 	nodeStages, err := nodeLifecycle()
 	if err != nil {
 		return nil, err
