@@ -1,0 +1,155 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Q1, Q3: what stands is left as it stands; a given quota is set, whoever
+// changed it; a wall that was torn down stands again.
+func TestBuildingTwiceChangesNothing(t *testing.T) {
+	c, ctx := startHost(t), t.Context()
+	space := translate.Space{Name: "again"}
+	build := func(t *testing.T, quota corev1.ResourceList) map[string]string {
+		t.Helper()
+		if err := tenancy.Build(ctx, c, space, quota); err != nil {
+			t.Fatal(err)
+		}
+		versions := map[string]string{}
+		for _, wall := range tenancy.Walls(space, quota) {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(wall), wall); err != nil {
+				t.Fatal(err)
+			}
+			// The quota's status is counted meanwhile.
+			if _, counted := wall.(*corev1.ResourceQuota); !counted {
+				versions[wall.GetObjectKind().GroupVersionKind().Kind+" "+wall.GetName()] = wall.GetResourceVersion()
+			}
+		}
+		return versions
+	}
+	pods := func(t *testing.T) int64 {
+		t.Helper()
+		quota := &corev1.ResourceQuota{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: space.HostNamespace(), Name: "berth"}, quota); err != nil {
+			t.Fatal(err)
+		}
+		hard := quota.Spec.Hard[corev1.ResourcePods]
+		return hard.Value()
+	}
+
+	first := build(t, nil)
+	if second := build(t, nil); !maps.Equal(first, second) {
+		t.Errorf("versions were %v and are %v", first, second)
+	}
+	for _, step := range []struct {
+		reason string
+		quota  corev1.ResourceList
+		want   int64
+	}{
+		{"a given quota replaces the default", corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}, 3},
+		{"none given leaves what there is", nil, 3},
+		{"another is another", corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")}, 5},
+	} {
+		build(t, step.quota)
+		if got := pods(t); got != step.want {
+			t.Errorf("%s: %d pods are allowed, want %d", step.reason, got, step.want)
+		}
+	}
+
+	at := metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth"}
+	for _, wall := range []client.Object{&networkingv1.NetworkPolicy{ObjectMeta: at}, &corev1.LimitRange{ObjectMeta: at}, &corev1.ResourceQuota{ObjectMeta: at}} {
+		if err := c.Delete(ctx, wall); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build(t, nil)
+	if got := pods(t); got != 200 {
+		t.Errorf("%d pods are allowed, want the default", got)
+	}
+}
+
+// T2, Q3: the host's authorizer itself lets the account do its work in its own
+// namespace, and nothing that would lead out of it or lower a wall.
+func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
+	c := startHost(t)
+	for _, name := range []string{"mine", "theirs"} {
+		if err := tenancy.Build(t.Context(), c, translate.Space{Name: name}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	may := func(t *testing.T, verb, group, resource, namespace string) bool {
+		t.Helper()
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:   "system:serviceaccount:berth-mine:" + syncer.ServiceAccount,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:berth-mine", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: "x",
+			},
+		}}
+		if err := c.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		return review.Status.Allowed
+	}
+	// The authorizer learns of roles from a watch.
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return may(t, "create", "", "pods", "berth-mine"), nil
+	})
+	if err != nil {
+		t.Fatal("the account may not create pods")
+	}
+	work := []string{"get", "create", "update", "delete"}
+	for _, resource := range []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"} {
+		for _, verb := range work {
+			if !may(t, verb, "", resource, "berth-mine") {
+				t.Errorf("may not %s %s", verb, resource)
+			}
+		}
+		for _, elsewhere := range []string{"berth-theirs", "kube-system", "default", ""} {
+			for _, verb := range slices.Concat(work, []string{"list", "watch", "patch"}) {
+				if may(t, verb, "", resource, elsewhere) {
+					t.Errorf("may %s %s in %q", verb, resource, elsewhere)
+				}
+			}
+		}
+	}
+	for _, denied := range []struct{ reason, verb, group, resource, namespace string }{
+		{"its walls", "update", "", "resourcequotas", "berth-mine"},
+		{"its walls", "delete", "", "limitranges", "berth-mine"},
+		{"its walls", "delete", "networking.k8s.io", "networkpolicies", "berth-mine"},
+		{"its walls", "update", "", "namespaces", "berth-mine"},
+		{"its rights", "update", "rbac.authorization.k8s.io", "roles", "berth-mine"},
+		{"its rights", "create", "rbac.authorization.k8s.io", "rolebindings", "berth-mine"},
+		{"another's rights", "impersonate", "", "serviceaccounts", "berth-mine"},
+		{"another's rights", "create", "", "serviceaccounts/token", "berth-mine"},
+		{"the scheduler's", "create", "", "pods/binding", "berth-mine"},
+		{"the kubelet's", "update", "", "pods/status", "berth-mine"},
+		{"what runs", "create", "", "pods/exec", "berth-mine"},
+		{"what it need not know", "list", "", "secrets", "berth-mine"},
+		{"nodes", "get", "", "nodes", ""},
+		{"volumes", "get", "", "persistentvolumes", ""},
+		{"classes", "create", "storage.k8s.io", "storageclasses", ""},
+	} {
+		if may(t, denied.verb, denied.group, denied.resource, denied.namespace) {
+			t.Errorf("%s: may %s %s", denied.reason, denied.verb, denied.resource)
+		}
+	}
+}
