@@ -34,7 +34,8 @@ func (s *Syncer) syncSecrets() error {
 			used, err := s.inUse(indexSecrets, v)
 			return s.space.Secret(v), used, err
 		},
-		push: translate.PushSecret,
+		push:    translate.PushSecret,
+		belongs: s.tokensOf,
 	}, nil)
 	return nil
 }

@@ -5,13 +5,16 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -47,6 +50,8 @@ type kind[T client.Object] struct {
 	// end, if set, takes over while v is being deleted; exists tells whether
 	// host is there.
 	end func(ctx context.Context, v, host T, exists bool) error
+	// belongs, if set, says whose work a host object is that has no identity.
+	belongs func(host T) (Key, bool)
 	// denied, if set, writes to v itself why the host does not take it.
 	denied func(ctx context.Context, v T, r refusal) error
 }
@@ -83,8 +88,8 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reco
 	}
 	if !hosted {
 		host, err = k.create(ctx, v, want)
-	} else if have := host.DeepCopyObject().(T); k.push(want, have) {
-		host, err = have, k.writer.Update(ctx, have)
+	} else {
+		host, err = k.update(ctx, v, want, host)
 	}
 	if err != nil {
 		return k.settle(ctx, key, v, err)
@@ -104,7 +109,7 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 			return host, err
 		}
 	}
-	err = k.writer.Create(ctx, want)
+	err = createOnHost(ctx, k.writer, want)
 	if !apierrors.IsAlreadyExists(err) {
 		return want, err
 	}
@@ -117,6 +122,26 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 		return host, fmt.Errorf("%w: the host already has another object under the name that %s would get; ask the platform's admins to remove it", errForeign, v.GetName())
 	}
 	return host, nil // the watch brings it
+}
+
+// update makes v's host object as wanted, if it is not. A reserved one becomes
+// v's: only while v is there, as the name may be in other hands by now. Who
+// reserves it again changes it, so that this comes late and fails.
+func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
+	have := host.DeepCopyObject().(T)
+	if !k.push(want, have) {
+		return host, nil
+	}
+	if id, _ := translate.IdentityOf(host); id.UID == "" {
+		current := k.fresh()
+		if err := k.virtualAPI.Get(ctx, client.ObjectKeyFromObject(v), current); err != nil {
+			return host, err
+		}
+		if current.GetUID() != v.GetUID() {
+			return host, apierrors.NewConflict(schema.GroupResource{Resource: k.name}, v.GetName(), errors.New("it is another one by now"))
+		}
+	}
+	return have, k.writer.Update(ctx, have)
 }
 
 // settle ends a reconcile that the host, or a rule of the space, did not let
@@ -185,4 +210,10 @@ func (k *kind[T]) virtualObject(key types.NamespacedName) (v T, exists bool) {
 func keyOf(name string, host client.Object) (key Key, ok bool) {
 	id, ok := translate.IdentityOf(host)
 	return Key{Kind: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
+}
+
+// createOnHost tries again at once when the host has a conflict: it is not over
+// the object, but over the quota, which others count up at the same time.
+func createOnHost(ctx context.Context, host client.Client, object client.Object) error {
+	return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return host.Create(ctx, object) })
 }

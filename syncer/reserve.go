@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -39,7 +40,7 @@ func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *cor
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
 	var reserved *corev1.Service
-	err = retry.OnError(retry.DefaultRetry, raced, func() (err error) {
+	err = retry.OnError(retry.DefaultBackoff, raced, func() (err error) {
 		reserved, err = reserveService(ctx, writer, space, v)
 		return err
 	})
@@ -61,7 +62,14 @@ func reserveService(ctx context.Context, writer client.Client, space translate.S
 	case !ours || id.Space != space.Name:
 		return nil, errForeign
 	case id.UID == v.UID || id.UID == "":
-		if translate.PushService(want, have) {
+		changed := translate.PushService(want, have)
+		if v.UID == "" {
+			// A write at any rate: the syncer may be about to mark it as that of
+			// an earlier one of the name, see kind.update.
+			metav1.SetMetaDataAnnotation(&have.ObjectMeta, annotationReserved, rand.Text())
+			changed = true
+		}
+		if changed {
 			err = writer.Update(ctx, have)
 		}
 		return have, err
@@ -74,6 +82,10 @@ func reserveService(ctx context.Context, writer client.Client, space translate.S
 		return nil, nil
 	}
 }
+
+// annotationReserved is on a host object that was reserved more than once, until
+// it is somebody's.
+const annotationReserved = translate.Domain + "/reserved"
 
 // wallsPatience is how long the host's authorizer may take to learn, from a
 // watch, that the space's account has its role.

@@ -117,7 +117,11 @@ func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
 		}
 	})
 	s.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
-		if key, ok := keyOf(k.name, obj); ok {
+		key, ok := keyOf(k.name, obj)
+		if host, is := obj.(T); !ok && is && k.belongs != nil {
+			key, ok = k.belongs(host)
+		}
+		if ok {
 			enqueue(key)
 		}
 	})

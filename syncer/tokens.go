@@ -52,14 +52,34 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		},
 		Data: data,
 	}
-	if !exists {
-		err = s.writer.Create(ctx, want)
-		if !apierrors.IsAlreadyExists(err) {
-			return refresh, err
-		}
+	// The name is never a tenant's, so that what is there is an older one of ours:
+	// that of a pod of the same name, which goes with it.
+	if exists {
+		err = s.writer.Update(ctx, want)
+	} else {
+		err = createOnHost(ctx, s.writer, want)
 	}
-	// The name is never a tenant's, so that what is there is an older one of ours.
-	return refresh, s.writer.Update(ctx, want)
+	switch { // the watch lags
+	case exists && apierrors.IsNotFound(err):
+		err = createOnHost(ctx, s.writer, want)
+	case !exists && apierrors.IsAlreadyExists(err):
+		err = s.writer.Update(ctx, want)
+	}
+	return refresh, err
+}
+
+// tokensOf is the key of the pod whose token secret this is: deleted by hand, it
+// is made again.
+func (s *Syncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
+	owner := metav1.GetControllerOf(secret)
+	if owner == nil || owner.Kind != "Pod" {
+		return key, false
+	}
+	host, ok := cached[*corev1.Pod](s.host, pods, secret.Namespace, owner.Name)
+	if !ok || host.UID != owner.UID {
+		return key, false
+	}
+	return keyOf(pods, host)
 }
 
 func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []translate.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
