@@ -34,7 +34,9 @@ func (b *bridge) Watch(ws etcdserverpb.Watch_WatchServer) error {
 	b.streams.Add(1)
 	b.mu.Unlock()
 	defer b.streams.Done()
-	return b.KVServerBridge.Watch(ws)
+	out := newOutbox(ws)
+	defer out.close()
+	return b.KVServerBridge.Watch(out)
 }
 
 // close waits for the streams, which their clients must have closed.
