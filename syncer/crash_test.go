@@ -85,7 +85,7 @@ func TestSyncerSurvivesADeathAtTheNthWrite(t *testing.T) {
 	const last = 120 // a scenario takes about as many writes
 	stride, lanes := 30, 4
 	if os.Getenv("BERTH_SWEEP") == "all" {
-		stride, lanes = 2, 10
+		stride, lanes = 1, 10
 	}
 	type point struct {
 		fate fate
