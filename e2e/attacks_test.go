@@ -39,7 +39,6 @@ func TestASpaceRefusesWhatReachesTheHost(t *testing.T) {
 		"the node's IPC":               {inSpec("hostIPC: true"), "hostIPC"},
 		"privilege":                    {inContainer("securityContext: {privileged: true}"), "privileged"},
 		"a capability":                 {inContainer("securityContext: {capabilities: {add: [SYS_ADMIN]}}"), "capabilities"},
-		"an unmasked /proc":            {inSpec("hostUsers: false, securityContext: {runAsUser: 1}, initContainers: [{name: i, image: i, securityContext: {procMount: Unmasked}}]"), "procMount"},
 		"an SELinux type":              {inSpec("securityContext: {seLinuxOptions: {type: spc_t}}"), "seLinuxOptions"},
 		"no seccomp":                   {inSpec("securityContext: {seccompProfile: {type: Unconfined}}"), "seccompProfile"},
 		"no AppArmor":                  {inContainer("securityContext: {appArmorProfile: {type: Unconfined}}"), "appArmorProfile"},
@@ -154,7 +153,7 @@ spec:
 	for _, says := range []struct{ kind, name, reason, field string }{
 		{"ReplicaSet", set, "FailedCreate", "hostPath"},
 		{"StatefulSet", "grab", "FailedCreate", "spec.volumeName"},
-		{"Pod", "generic", "ProvisioningFailed", "spec.selector"},
+		{"Pod", "generic", "FailedBinding", "spec.selector"},
 	} {
 		if e := demo.awaitEvent(t, ns, says.kind, says.name, says.reason); !strings.Contains(e.Message, says.field) {
 			t.Errorf("event about %s %s says %q, want it to name %s", says.kind, says.name, e.Message, says.field)

@@ -23,7 +23,7 @@ func newBerth(dir string) *berth { return &berth{dir: dir} }
 // start runs a `berth up` of the test's own until the test ends.
 func start(t *testing.T, args ...string) *berth {
 	t.Helper()
-	b := newBerth(t.TempDir())
+	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(b.end)
 	b.logIfFailed(t)
 	b.up(t, args...)

@@ -24,7 +24,7 @@ import (
 func TestUpSaysInOneLineWhatStandsInItsWay(t *testing.T) {
 	t.Parallel()
 	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer taken.Close()
+	t.Cleanup(func() { _ = taken.Close() })
 	closed := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestUpStopsOnSignalsAndGoesOnWhereItWas(t *testing.T) {
 // X3: nor is it held up, or hurt, in the midst of starting.
 func TestUpEndsQuicklyWhenInterruptedWhileItStarts(t *testing.T) {
 	t.Parallel()
-	b := newBerth(t.TempDir())
+	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(b.end)
 	b.logIfFailed(t)
 	for _, after := range []string{"Starting the embedded host", "The host is ready", "Walls of space demo stand"} {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/fieldpath"
@@ -277,8 +278,29 @@ func TestAGatedPodComesToTheHostWhenItsGatesAreGone(t *testing.T) {
 	demo.awaitRunning(t, ns, "gated")
 }
 
-// S1, S4: what Kubernetes lets change in a pod changes on the host, and a pod
-// that asks for more than the default limit runs as on a plain cluster.
+// S4, S8: a container without limits gets the default ones on the host, and no
+// less than it asks for.
+func TestAPodThatAsksForMoreThanTheDefaultLimitRuns(t *testing.T) {
+	t.Parallel()
+	b := sharedBerth(t)
+	demo, host := b.demo(t), b.host(t)
+	ns := demo.namespace(t, "asking")
+	demo.run(t, ns, newPod("modest"))
+	demo.run(t, ns, newPod("asking", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}
+	}))
+	for name, want := range map[string]string{"modest": "250m 512Mi", "asking": "500m 1Gi"} {
+		h := must(host.CoreV1().Pods(hostNamespace).Get(t.Context(), hostName(ns, name), metav1.GetOptions{}))(t)
+		limits := h.Spec.Containers[0].Resources.Limits
+		if got := limits.Cpu().String() + " " + limits.Memory().String(); got != want {
+			t.Errorf("limits of pod %s are %s on the host, want %s", name, got, want)
+		}
+	}
+}
+
+// S1, S4: what Kubernetes lets change in a pod changes on the host.
 func TestAPodsChangesFollowToTheHost(t *testing.T) {
 	t.Parallel()
 	b := sharedBerth(t)

@@ -83,7 +83,6 @@ func TestAHostObjectDeletedByHandIsMadeAgain(t *testing.T) {
 	if err := secrets.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: labelNamespace + "=" + ns}); err != nil {
 		t.Fatal(err)
 	}
-	demo.kubectl(t, "label", "pod", "reader", "look=again", "-n", ns)
 	if again := podToken(t, host, hostNamespace, hostName(ns, "reader")); again == "" || again == token {
 		t.Error("the pod has no new token")
 	}

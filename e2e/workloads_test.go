@@ -66,7 +66,7 @@ func TestAnAutoscalerAndADisruptionBudgetWork(t *testing.T) {
 	await(t, demo.PolicyV1().PodDisruptionBudgets(ns).Get, "web", func(b *policyv1.PodDisruptionBudget) error {
 		return expect("budget", fmt.Sprint(b.Status.CurrentHealthy, b.Status.DisruptionsAllowed, b.Status.ObservedGeneration), "2 0 1")
 	})
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[0].Name}}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[0].Name, Namespace: ns}}
 	if err := demo.PolicyV1().Evictions(ns).Evict(t.Context(), eviction); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("an eviction against the budget gets %v", err)
 	}

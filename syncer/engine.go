@@ -75,6 +75,10 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reco
 	}
 	want, wanted, err := k.down(ctx, v)
 	if err != nil {
+		if hosted && k.pull != nil { // what runs already is reported all the same
+			_, pullErr := k.pull(ctx, v, host)
+			err = errors.Join(err, pullErr)
+		}
 		return k.settle(ctx, key, v, err)
 	}
 	if !wanted {
@@ -185,7 +189,7 @@ func (k *kind[T]) deleteHost(ctx context.Context, host T) error {
 	if host.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := k.writer.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID())})
+	err := k.writer.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID()), ResourceVersion: ptr.To(host.GetResourceVersion())})
 	return err
 }
 

@@ -41,6 +41,8 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	if err != nil {
 		return 0, err
 	}
+	owner := metav1.NewControllerRef(host, corev1.SchemeGroupVersion.WithKind("Pod"))
+	owner.BlockOwnerDeletion = nil // where that is enforced, it takes a right to the pod's finalizers
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: s.space.HostNamespace(),
@@ -48,7 +50,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 				translate.LabelSpace: s.space.Name, translate.LabelNamespace: v.Namespace, translate.LabelManagedBy: translate.ManagedBy,
 			},
 			Annotations:     map[string]string{annotationRefresh: s.clock.Now().Add(refresh).UTC().Format(time.RFC3339)},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(host, corev1.SchemeGroupVersion.WithKind("Pod"))},
+			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Data: data,
 	}

@@ -53,8 +53,6 @@ type Config struct {
 	// Admission lists plugins that join upstream's default chain, in this
 	// order, after upstream's mutating plugins and before ResourceQuota.
 	Admission []Admission
-	// DisableAdmission names upstream plugins to leave out.
-	DisableAdmission []string
 	// Dial reaches what the API's objects name: webhooks, API services, pods
 	// and services by proxy, kubelets. Tenants choose the addresses, so it must
 	// refuse what they must not reach. Default: nothing can be reached.

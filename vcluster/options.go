@@ -126,12 +126,6 @@ func admit(o *kubeoptions.AdmissionOptions, c Config) error {
 	g := o.GenericAdmission
 	g.Decorators = append(admission.Decorators{webhookDecorator(c.Dial)}, g.Decorators...)
 	known := g.Plugins.Registered()
-	for _, name := range c.DisableAdmission {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("disable admission plugin %s: there is none of that name", name)
-		}
-	}
-	g.DisablePlugins = c.DisableAdmission
 	names := make([]string, 0, len(c.Admission))
 	for _, a := range c.Admission {
 		// Upstream ends the process when a name is registered twice.

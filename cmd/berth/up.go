@@ -38,7 +38,7 @@ of its current context.
 It runs until it is interrupted. Started again on the same --data-dir it goes on
 where it was.`,
 		Example: `  berth up
-  berth up --space team-a --data-dir /var/lib/berth --listen 0.0.0.0:7443
+  berth up --space team-a --data-dir /var/lib/berth --listen 127.0.0.1:8443
   berth up --host-kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

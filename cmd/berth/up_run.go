@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
+
+// startTimeout bounds the start of one space: one that cannot start must not
+// keep the others waiting.
+const startTimeout = 2 * time.Minute
 
 // stopTimeout bounds a clean stop; what is not done by then is done as after a
 // crash, at the next start.
@@ -58,7 +63,7 @@ func (u *up) run(ctx context.Context) (err error) {
 			undo(stop)
 		}
 	}()
-	for _, step := range []func(context.Context) error{u.lock, u.listen, u.startHost, u.startShard, u.startSpaces, u.serve} {
+	for _, step := range []func(context.Context) error{u.lock, u.listen, u.startHost, u.startShard, u.serve, u.startSpaces} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil // interrupted while starting
@@ -168,24 +173,42 @@ func (u *up) startSpaces(ctx context.Context) error {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	for _, name := range names {
-		space := translate.Space{Name: name}
-		if err := tenancy.Build(ctx, host, space, nil); err != nil {
+		err := u.startSpace(ctx, host, name)
+		if err != nil && (name == u.options.space || ctx.Err() != nil) {
 			return err
 		}
-		u.say("Walls of space %s stand: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
-		running, err := u.shard.StartSpace(ctx, name)
 		if err != nil {
-			return err
+			u.say("Space %s does not start; the others do: %v", name, err)
+			u.logger.Error(err, "start space", "space", name)
 		}
-		config, err := running.Kubeconfig("admin", []string{"system:masters"})
-		if err != nil {
-			return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
-		}
-		if err := pki.WriteFile(kubeconfigPath(u.options.dataDir, name), config); err != nil {
-			return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
-		}
-		u.say("Space %s is ready", name)
 	}
+	return nil
+}
+
+func (u *up) startSpace(ctx context.Context, host client.Client, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	store, err := pki.Secret(filepath.Join(u.options.dataDir, "spaces", name), "store.id")
+	if err != nil {
+		return fmt.Errorf("identify the store of space %s: %w", name, err)
+	}
+	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8])}
+	if err := tenancy.Build(ctx, host, space, nil); err != nil {
+		return err
+	}
+	u.say("Walls of space %s stand: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+	running, err := u.shard.StartSpace(ctx, name)
+	if err != nil {
+		return err
+	}
+	config, err := running.Kubeconfig("admin", []string{"system:masters"})
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
+	}
+	if err := pki.WriteFile(kubeconfigPath(u.options.dataDir, name), config); err != nil {
+		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
+	}
+	u.say("Space %s is ready", name)
 	return nil
 }
 
