@@ -6,15 +6,20 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -186,8 +191,82 @@ func TestASpaceIsStartedOnce(t *testing.T) {
 	}
 	stopSpace(t, s, "once")
 	stopSpace(t, s, "once") // of a space that does not run: nothing to do
+
+	// However many try at once.
+	var wg sync.WaitGroup
+	var started, refused atomic.Int32
+	for range 8 {
+		wg.Go(func() {
+			switch _, err := s.StartSpace(t.Context(), "once"); {
+			case err == nil:
+				started.Add(1)
+			case errors.Is(err, shard.ErrRunning):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if started.Load() != 1 || refused.Load() != 7 {
+		t.Errorf("of 8 starts at once %d succeeded and %d were refused", started.Load(), refused.Load())
+	}
+	for range 3 {
+		wg.Go(func() { stopSpace(t, s, "once") })
+	}
+	wg.Wait()
 	startSpace(t, s, "once")
 }
+
+// A host that cannot be read, or does not answer, is an error; what was begun
+// on it ends.
+func TestAShardDoesNotStartOnAHostThatItCannotRead(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		answer func(*http.Request) error
+	}{
+		"unreachable": {"nothing answers", func(*http.Request) error { return errors.New("no route to host") }},
+		"half there": {"it answers single reads, but no lists", func(r *http.Request) error {
+			if strings.HasPrefix(r.URL.Path, "/api/v1/") {
+				return errors.New("connection reset by peer")
+			}
+			return nil
+		}},
+		"hanging": {"it takes requests and never answers", func(r *http.Request) error {
+			if !strings.HasPrefix(r.URL.Path, "/api/v1/") {
+				return nil
+			}
+			<-r.Context().Done()
+			return r.Context().Err()
+		}},
+	}
+	ignored := goleak.IgnoreCurrent()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := config(t)
+			c.Host = rest.CopyConfig(c.Host)
+			c.Host.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(r *http.Request) (*http.Response, error) {
+					if err := test.answer(r); err != nil {
+						return nil, err
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if _, err := shard.Start(ctx, c); err == nil {
+				t.Errorf("%s: started", test.reason)
+			}
+		})
+	}
+	settled(t, ignored)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements [http.RoundTripper].
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // D1: a store damaged on disk is reported, never half-served; a space that
 // cannot start leaves nothing behind, and starts again once it is repaired.

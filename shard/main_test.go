@@ -5,7 +5,10 @@ package shard_test
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -52,6 +56,11 @@ type hostCluster struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := quiet(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	cluster, err := shared()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start the host of the tests:", err)
@@ -66,6 +75,17 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.RemoveAll(cluster.dir)
 	os.Exit(code)
+}
+
+// quiet keeps the logs of many API servers out of a test's output, but for -v.
+func quiet() error {
+	if testing.Verbose() {
+		return nil
+	}
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	klog.SetOutput(io.Discard)
+	return errors.Join(flags.Set("logtostderr", "false"), flags.Set("stderrthreshold", "FATAL"))
 }
 
 func theHost(t *testing.T) *hostCluster {

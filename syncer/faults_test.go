@@ -180,20 +180,25 @@ func TestSyncerCatchesUpWithAHostThatWasGone(t *testing.T) {
 	})
 }
 
-// A host watch that lags leads the syncer to no second host pod and to no
-// deletion of a pod that lives (S7).
-func TestALaggingHostWatchDoublesAndDeletesNothing(t *testing.T) {
+// A watch that lags, on either side, leads the syncer to no second host pod and
+// to no deletion of a pod that lives (S7).
+func TestALaggingWatchDoublesAndDeletesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "lags")
-	var watches streams
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
-		resp, err := send()
-		if err == nil && c.to == toHost && c.watches() {
-			resp = watches.through(resp, lag(700*time.Millisecond))
-		}
-		return resp, err
-	})
-	b.playScenario("", false)
+	for _, to := range []string{toHost, toSpace} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, "lags-"+to)
+			var watches streams
+			b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+				resp, err := send()
+				if err == nil && c.to == to && c.watches() {
+					resp = watches.through(resp, lag(700*time.Millisecond))
+				}
+				return resp, err
+			})
+			b.playScenario("", false)
+		})
+	}
 }
 
 // While the host's watch shows nothing at all, a pod that is deleted in the
