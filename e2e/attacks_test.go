@@ -179,9 +179,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 	pods := syncer.CoreV1().Pods(hostNamespace)
 
 	// It is the account that Berth itself writes with.
-	if _, err := pods.Create(t.Context(), newPod("by-account"), metav1.CreateOptions{}); err != nil {
-		t.Fatalf("the account makes no pod in its own namespace: %v", err)
-	}
+	byHand(t, pods.Create, newPod("by-account"))
 	if err := pods.Delete(t.Context(), "by-account", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
