@@ -98,7 +98,7 @@ func complaint(stdout, stderr string, code int, says []string) error {
 		}
 	}
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "berth: ") {
-		return errors.New("want one line that begins with berth:")
+		return errors.New("want one line that begins with the program's name")
 	}
 	for _, text := range says {
 		if !strings.Contains(lines[0], text) {

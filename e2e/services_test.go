@@ -112,9 +112,9 @@ func TestAServicesChangesFollowBothWays(t *testing.T) {
 	b := sharedBerth(t)
 	demo, host := b.demo(t), b.host(t)
 	ns := demo.namespace(t, "service-changes")
-	v := demo.serve(t, ns, newService("moving", selecting("web")))
+	demo.serve(t, ns, newService("moving", selecting("web")))
 	patch := `{"spec":{"type":"LoadBalancer","ports":[{"name":"http","port":80,"targetPort":9090}],"selector":{"app":"other"}}}`
-	v = must(demo.CoreV1().Services(ns).Patch(t.Context(), "moving", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+	v := must(demo.CoreV1().Services(ns).Patch(t.Context(), "moving", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 	h := await(t, host.CoreV1().Services(hostNamespace).Get, hostName(ns, "moving"), func(h *corev1.Service) error {
 		return errors.Join(
 			expect("type", h.Spec.Type, corev1.ServiceTypeLoadBalancer), expect("target port", h.Spec.Ports[0].TargetPort.IntValue(), 9090),

@@ -172,9 +172,9 @@ func (b *bed) begin(r rule) *life {
 	return l
 }
 
-func (b *bed) run(make func(*life) rule) (*life, error) {
+func (b *bed) run(ruled func(*life) rule) (*life, error) {
 	l := newLife()
-	l.wire.obey(make(l))
+	l.wire.obey(ruled(l))
 	var err error
 	if l.host, err = syncer.NewHost(l.wire.config(toHost, b.cluster.Config())); err != nil {
 		return nil, err
