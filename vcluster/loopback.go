@@ -63,7 +63,7 @@ func (l *loopback) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer cancel()
 		defer unhook()
 		defer closeBody(req)
-		defer w.finish(req.Context())
+		defer w.finish()
 		l.gate.serve(w, serverRequest(ctx, req))
 	}()
 	select {
@@ -169,9 +169,8 @@ func (w *pipeWriter) SetWriteDeadline(time.Time) error { return w.writer.CloseWi
 
 // finish ends the response. It recovers the handler's panic, which is how an
 // API server aborts a response: the client sees an error, as it would see a
-// broken connection. So it does when ctx, the client's own, has ended: the
-// handler may have left off in the middle for that. It must be deferred.
-func (w *pipeWriter) finish(ctx context.Context) {
+// broken connection. It must be deferred.
+func (w *pipeWriter) finish() {
 	if p := recover(); p != nil {
 		err := fmt.Errorf("API server aborted the response: %v", p)
 		w.start(0, err)
@@ -179,7 +178,7 @@ func (w *pipeWriter) finish(ctx context.Context) {
 		return
 	}
 	w.start(http.StatusOK, nil)
-	_ = w.writer.CloseWithError(context.Cause(ctx)) // nil is the end of a whole response
+	_ = w.writer.Close()
 }
 
 // abandon tells the handler that nobody reads any more.
