@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -91,6 +92,11 @@ func nodesOfPods(t *testing.T, space, host *cluster, name string) map[string]str
 func checkApart(t *testing.T, a, b, host *cluster) {
 	for _, space := range []*cluster{a, b} {
 		space.run(t, "default", newPod("twin", func(p *corev1.Pod) { p.Labels = map[string]string{"twin": "yes"} }))
+		space.serve(t, "default", newService("twin", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"twin": "yes"} }))
+	}
+	for space, name := range map[*cluster]string{a: "a", b: "b"} {
+		pod := must(space.CoreV1().Pods("default").Get(t.Context(), "twin", metav1.GetOptions{}))(t)
+		host.awaitEndpoints(t, "berth-"+name, name+"--default--twin", []string{pod.Status.PodIP})
 	}
 	a.namespace(t, "only-in-a")
 	a.run(t, "only-in-a", newPod("only-in-a"))
@@ -124,10 +130,10 @@ func checkApart(t *testing.T, a, b, host *cluster) {
 	}
 }
 
-// checkCredentials takes a's certificate and a's tokens to b and to the host (T2).
+// checkCredentials takes a's certificate and the token of a pod of a's to b and to the host (T2).
 func checkCredentials(t *testing.T, berth *berth, a, b *cluster) {
-	token := a.kubectl(t, "create", "token", "default")
 	host := berth.host(t)
+	token := podToken(t, host, "berth-a", "a--default--twin")
 	for name, other := range map[string]*cluster{"b": b, "the host": host} {
 		for credential, config := range map[string]*rest.Config{
 			"certificate": withServer(a.config, other.config.Host),
@@ -160,7 +166,7 @@ func withServer(config *rest.Config, server string) *rest.Config {
 // withToken is config with no other credential than token.
 func withToken(config *rest.Config, token string) *rest.Config {
 	c := rest.AnonymousClientConfig(config)
-	c.BearerToken = strings.TrimSpace(token)
+	c.BearerToken = token
 	return c
 }
 
@@ -183,6 +189,18 @@ spec:
           spec: {type: object, required: [FIELD], properties: {FIELD: {type: string}}}
 `
 
+// awaitCRD is `kubectl wait`, which fails on a CRD that has no conditions yet.
+func (c *cluster) awaitCRD(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, func() error {
+		out, err := c.tryKubectl(t, "", "wait", "--for=condition=Established", "crd/"+name, "--timeout=60s")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
 // checkCRDs holds that a CRD is a tenant's own (T2, C1).
 func checkCRDs(t *testing.T, a, b *cluster) {
 	ship := func(field string) string {
@@ -190,7 +208,7 @@ func checkCRDs(t *testing.T, a, b *cluster) {
 	}
 	for space, field := range map[*cluster]string{a: "sails", b: "oars"} {
 		space.apply(t, strings.ReplaceAll(crd, "FIELD", field))
-		space.kubectl(t, "wait", "--for=condition=Established", "crd/ships.example.com", "--timeout=60s")
+		space.awaitCRD(t, "ships.example.com")
 	}
 	for space, field := range map[*cluster]string{a: "sails", b: "oars"} {
 		eventually(t, func() error {

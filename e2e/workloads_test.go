@@ -109,7 +109,7 @@ func TestATenantsOwnResourcesWork(t *testing.T) {
 	demo := b.demo(t)
 	ns := demo.namespace(t, "own-resources")
 	demo.apply(t, strings.ReplaceAll(crd, "FIELD", "sails"))
-	demo.kubectl(t, "wait", "--for=condition=Established", "crd/ships.example.com", "--timeout=60s")
+	demo.awaitCRD(t, "ships.example.com")
 	const ship = "{apiVersion: example.com/v1, kind: Ship, metadata: {name: argo}, spec: {sails: white}}"
 	eventually(t, func() error {
 		_, err := demo.tryKubectl(t, ship, "apply", "-n", ns, "-f", "-")
