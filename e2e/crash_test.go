@@ -250,8 +250,8 @@ func (c *churn) scale(ctx context.Context) error {
 // checkEmptied takes everything down and looks for what is left on the host.
 func checkEmptied(t *testing.T, demo, host *cluster) {
 	t.Helper()
-	demo.kubectl(t, "delete", "deployments,statefulsets,pods", "--all", "--grace-period=1")
-	demo.kubectl(t, "delete", "pvc,configmaps,secrets", "--all")
+	demo.kubectl(t, "delete", "deployments,statefulsets,pods", "--all", "--grace-period=1", "--wait=false")
+	demo.kubectl(t, "delete", "pvc,configmaps,secrets", "--all", "--wait=false")
 	services := must(demo.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{}))(t)
 	for _, s := range services.Items {
 		if s.Name != "kubernetes" {
