@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/tenancy"
@@ -44,6 +45,9 @@ type up struct {
 	logger   klog.Logger
 	started  time.Time
 
+	// commands are what the control socket serves; steps add theirs.
+	commands *http.ServeMux
+
 	ca       *pki.CA
 	listener net.Listener
 	host     hostCluster
@@ -63,7 +67,7 @@ func (u *up) run(ctx context.Context) (err error) {
 			undo(stop)
 		}
 	}()
-	for _, step := range []func(context.Context) error{u.lock, u.listen, u.startHost, u.startShard, u.serve, u.startSpaces} {
+	for _, step := range []func(context.Context) error{u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.startSpaces} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil // interrupted while starting
@@ -105,6 +109,17 @@ func (u *up) lock(context.Context) error {
 		return fmt.Errorf("lock data directory: %w", err)
 	}
 	u.onStop(func(context.Context) { _ = file.Close() })
+	return nil
+}
+
+// serveCommands opens the socket by which other commands reach this one.
+func (u *up) serveCommands(context.Context) error {
+	u.commands = http.NewServeMux()
+	server, err := control.Serve(filepath.Join(u.options.dataDir, control.Name), u.commands, u.logger)
+	if err != nil {
+		return err
+	}
+	u.onStop(server.Stop)
 	return nil
 }
 

@@ -1,0 +1,30 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// maxAddress is how long the path of a unix socket may be, on every system.
+const maxAddress = 103
+
+// shorten returns an address of the socket at path that is short enough for the
+// kernel. It is good until release is called.
+func shorten(path string) (address string, release func(), err error) {
+	if len(path) <= maxAddress {
+		return path, func() {}, nil
+	}
+	if runtime.GOOS != "linux" {
+		return "", nil, fmt.Errorf("its path has %d bytes, and may have %d; choose a data directory with a shorter path", len(path), maxAddress)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { _ = dir.Close() }, nil
+}

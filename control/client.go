@@ -1,0 +1,92 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// host stands where a URL wants one.
+const host = "http://berth"
+
+// Client asks the berth that runs on a data directory. It may be used
+// concurrently.
+type Client struct {
+	dir  string
+	http *http.Client
+}
+
+// NewClient returns a client of the berth that runs on dir, or will.
+func NewClient(dir string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		address, release, err := shorten(filepath.Join(dir, Name))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return (&net.Dialer{}).DialContext(ctx, "unix", address)
+	}
+	return &Client{dir: dir, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Do sends a request without a body and decodes the answer into out, unless that
+// is nil. What the server refuses is an [apierrors.APIStatus].
+func (c *Client) Do(ctx context.Context, method, path string, out any) error {
+	body, err := c.Open(ctx, method, path)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(body).Decode(out); err != nil {
+		return fmt.Errorf("read the answer of berth: %w", err)
+	}
+	return nil
+}
+
+// Open sends a request without a body and returns the answer as it comes. The
+// caller closes it.
+func (c *Client) Open(ctx context.Context, method, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, host+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask berth: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("no berth runs on %s; start one with: berth up --data-dir %[1]s", c.dir)
+	case err != nil:
+		return nil, fmt.Errorf("ask berth: %w", err)
+	case resp.StatusCode < http.StatusBadRequest:
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	return nil, refusal(resp)
+}
+
+func refusal(resp *http.Response) error {
+	const limit = 64 << 10
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	if err != nil {
+		return fmt.Errorf("read the refusal of berth: %w", err)
+	}
+	var status metav1.Status
+	if json.Unmarshal(data, &status) != nil || status.Message == "" {
+		return fmt.Errorf("ask berth: %s", resp.Status)
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
