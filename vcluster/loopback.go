@@ -63,7 +63,7 @@ func (l *loopback) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer cancel()
 		defer unhook()
 		defer closeBody(req)
-		defer w.finish()
+		defer w.finish(req.Context())
 		l.gate.serve(w, serverRequest(ctx, req))
 	}()
 	select {
@@ -169,8 +169,9 @@ func (w *pipeWriter) SetWriteDeadline(time.Time) error { return w.writer.CloseWi
 
 // finish ends the response. It recovers the handler's panic, which is how an
 // API server aborts a response: the client sees an error, as it would see a
-// broken connection. It must be deferred.
-func (w *pipeWriter) finish() {
+// broken connection. So it does when ctx, the client's own, has ended: the
+// handler may have left off in the middle for that. It must be deferred.
+func (w *pipeWriter) finish(ctx context.Context) {
 	if p := recover(); p != nil {
 		err := fmt.Errorf("API server aborted the response: %v", p)
 		w.start(0, err)
@@ -178,7 +179,7 @@ func (w *pipeWriter) finish() {
 		return
 	}
 	w.start(http.StatusOK, nil)
-	_ = w.writer.Close()
+	_ = w.writer.CloseWithError(context.Cause(ctx)) // nil is the end of a whole response
 }
 
 // abandon tells the handler that nobody reads any more.

@@ -104,6 +104,37 @@ func TestLoopbackStreamsAndEndsWithItsReader(t *testing.T) {
 	}
 }
 
+// A handler leaves off when its client cancels, and its response ends: it must
+// not read as whole, however late the loopback itself hears of the end. A list
+// that was cut between two items would be taken for all there is.
+func TestACancelledResponseNeverReadsAsWhole(t *testing.T) {
+	base, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	resp, err := call(deafContext{base}, t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "first")
+		<-r.Context().Done()
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 5)
+	if _, err := io.ReadFull(resp.body, first); err != nil || string(first) != "first" {
+		t.Errorf("%q, %v", first, err)
+	}
+	cancel()
+	if rest, err := io.ReadAll(resp.body); !errors.Is(err, context.Canceled) {
+		t.Errorf("the response ends after %q with error %v", rest, err)
+	}
+}
+
+// deafContext ends as its parent does, but calls none of the functions that
+// [context.AfterFunc] gives it: it stands for a scheduler that runs them late.
+type deafContext struct{ context.Context }
+
+func (deafContext) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+
+func (c deafContext) Value(key any) any { return nil } // or else the parent is asked behind its back
+
 func TestLoopbackWritesFailWhenNobodyReads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
