@@ -5,124 +5,178 @@ package pki
 
 import (
 	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
+	"sync"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/clock"
 )
 
-const (
-	caLifetime = 10 * 365 * 24 * time.Hour
-	// backdate allows for clocks that differ a little.
-	backdate = 5 * time.Minute
-)
-
-// CA is a certificate authority. Its methods may be called concurrently.
+// CA is a certificate authority. It renews itself when it is used.
+// Its methods may be called concurrently, also of several CAs on one directory.
 type CA struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+	dir, name string
+	clock     clock.PassiveClock
+
+	mu sync.Mutex
+	authority
+}
+
+// authority is what the files of a CA say. ca.crt holds all that is trusted,
+// ca.key the key that signs, and ca-next.key, while there is one, the key that
+// will. Which certificate goes with a key, the keys tell.
+type authority struct {
+	key, nextKey *ecdsa.PrivateKey
+	cert, next   *x509.Certificate
+	trusted      []*x509.Certificate // cert and next among them
+	roots        *x509.CertPool
+	pem          []byte
 }
 
 // OpenCA loads the authority that is kept in dir, or makes one there whose
 // common name is name. An authority that is there but can't be read, or whose
 // key is missing, is an error: making a new one would disown every certificate
 // in use.
-func OpenCA(dir, name string) (*CA, error) {
-	certPath, keyPath := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	ca, err := loadCA(certPath, keyPath)
-	if err == nil {
-		return ca, nil
+func OpenCA(dir, name string) (*CA, error) { return OpenCAWithClock(dir, name, clock.RealClock{}) }
+
+// OpenCAWithClock is OpenCA by another clock than the wall's.
+func OpenCAWithClock(dir, name string, clock clock.PassiveClock) (*CA, error) {
+	ca := &CA{dir: dir, name: name, clock: clock}
+	err := ca.load()
+	if errors.Is(err, errNoCA) {
+		err = ca.make()
 	}
-	if !errors.Is(err, errNoCA) {
-		return nil, fmt.Errorf("load certificate authority: %w", err)
-	}
-	if err := makeDir(dir); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	ca, err = newCA(name)
-	if err != nil {
-		return nil, fmt.Errorf("make certificate authority: %w", err)
-	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(ca.key)
-	if err != nil {
-		return nil, fmt.Errorf("encode key of certificate authority: %w", err)
-	}
-	// The key first: a crash between the two leaves a key alone, which the
-	// next start replaces. A certificate alone would be an error for good.
-	if err := WriteFile(keyPath, keyPEM); err != nil {
-		return nil, fmt.Errorf("write key of certificate authority: %w", err)
-	}
-	if err := WriteFile(certPath, ca.pem); err != nil {
-		return nil, fmt.Errorf("write certificate authority: %w", err)
+	if err := ca.Check(); err != nil {
+		return nil, err
 	}
 	return ca, nil
 }
 
-// PEM returns the authority's certificate.
-func (ca *CA) PEM() []byte { return append([]byte(nil), ca.pem...) }
+// Exists tells whether an authority is kept in dir.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "ca.crt"))
+	return err == nil
+}
+
+// PEM returns the certificates of the authority that are to be trusted: more
+// than one while an old one gives way to a new one.
+func (ca *CA) PEM() []byte {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	_ = ca.renew() // what is trusted stays so, and Check tells
+	return slices.Clone(ca.pem)
+}
+
+// Verify returns how certificates are verified that the authority issued.
+func (ca *CA) Verify(usage ...x509.ExtKeyUsage) x509.VerifyOptions {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	_ = ca.renew()
+	return x509.VerifyOptions{Roots: ca.roots, KeyUsages: usage, CurrentTime: ca.clock.Now()}
+}
+
+// Check tells what keeps the authority from renewing itself, nil if nothing
+// does.
+func (ca *CA) Check() error {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return ca.renew()
+}
+
+// make makes the first authority of a directory.
+func (ca *CA) make() error {
+	if err := makeDir(ca.dir); err != nil {
+		return err
+	}
+	key, cert, err := newAuthority(ca.name, ca.clock.Now())
+	if err != nil {
+		return fmt.Errorf("make certificate authority: %w", err)
+	}
+	// The key first: a crash between the two leaves a key alone, which the
+	// next start replaces. A certificate alone would be an error for good.
+	if err := ca.write("ca.key", key, []*x509.Certificate{cert}); err != nil {
+		return err
+	}
+	return ca.load()
+}
+
+// write writes a key and then the certificates that are trusted.
+func (ca *CA) write(keyFile string, key *ecdsa.PrivateKey, trusted []*x509.Certificate) error {
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return fmt.Errorf("encode key of certificate authority: %w", err)
+	}
+	if err := WriteFile(filepath.Join(ca.dir, keyFile), keyPEM); err != nil {
+		return fmt.Errorf("write key of certificate authority: %w", err)
+	}
+	return ca.writeTrusted(trusted)
+}
+
+func (ca *CA) writeTrusted(trusted []*x509.Certificate) error {
+	bundle, err := certutil.EncodeCertificates(trusted...)
+	if err != nil {
+		return fmt.Errorf("encode certificate authority: %w", err)
+	}
+	if err := WriteFile(filepath.Join(ca.dir, "ca.crt"), bundle); err != nil {
+		return fmt.Errorf("write certificate authority: %w", err)
+	}
+	return nil
+}
 
 var errNoCA = errors.New("no certificate authority")
 
-func loadCA(certPath, keyPath string) (*CA, error) {
-	data, err := os.ReadFile(certPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoCA
-	}
+// load reads the files anew.
+func (ca *CA) load() error {
+	a, err := loadAuthority(ca.dir)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("load certificate authority: %w", err)
 	}
-	certs, err := certutil.ParseCertsPEM(data)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", certPath, err)
-	}
-	key, err := readKey(keyPath)
-	if err != nil {
-		return nil, err
-	}
-	if len(certs) != 1 || !certs[0].IsCA || !key.PublicKey.Equal(certs[0].PublicKey) {
-		return nil, fmt.Errorf("%s is not the certificate of the authority whose key is %s", certPath, keyPath)
-	}
-	return &CA{cert: certs[0], key: key, pem: data}, nil
+	ca.authority = a
+	return nil
 }
 
-func newCA(name string) (*CA, error) {
-	key, err := newKey()
+func loadAuthority(dir string) (a authority, err error) {
+	path := filepath.Join(dir, "ca.crt")
+	if a.pem, err = os.ReadFile(path); errors.Is(err, fs.ErrNotExist) {
+		return a, errNoCA
+	}
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
+	if a.trusted, err = certutil.ParseCertsPEM(a.pem); err != nil {
+		return a, fmt.Errorf("parse %s: %w", path, err)
 	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(caLifetime),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		MaxPathLenZero:        true,
+	if a.key, err = readKey(filepath.Join(dir, "ca.key")); err != nil {
+		return a, err
 	}
-	cert, pem, err := sign(template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
+	if a.nextKey, err = readKey(filepath.Join(dir, "ca-next.key")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return a, err
 	}
-	return &CA{cert: cert, key: key, pem: pem}, nil
-}
-
-// newSerial returns a random serial number of 127 bits, as RFC 5280 asks for.
-func newSerial() (*big.Int, error) {
-	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	a.roots = x509.NewCertPool()
+	for _, c := range a.trusted {
+		if !c.IsCA {
+			return a, fmt.Errorf("%s holds the certificate of %s, which is no authority", path, c.Subject.CommonName)
+		}
+		a.roots.AddCert(c)
+		switch {
+		case a.key.PublicKey.Equal(c.PublicKey):
+			a.cert = c
+		case a.nextKey != nil && a.nextKey.PublicKey.Equal(c.PublicKey):
+			a.next = c
+		}
+	}
+	if a.cert == nil {
+		return a, fmt.Errorf("%s lacks the certificate of the authority whose key is %s", path, filepath.Join(dir, "ca.key"))
+	}
+	return a, nil
 }

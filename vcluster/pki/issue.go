@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"time"
 
@@ -20,8 +21,12 @@ import (
 )
 
 const (
+	// clientLifetime is long, as a kubeconfig that was handed out is renewed by
+	// hand: it has at least half of it before it.
 	clientLifetime = 365 * 24 * time.Hour
-	serverLifetime = 365 * 24 * time.Hour
+	serverLifetime = 90 * 24 * time.Hour
+	// backdate allows for clocks that differ a little.
+	backdate = 5 * time.Minute
 )
 
 // Pair is a certificate and its key, both PEM.
@@ -44,9 +49,8 @@ func (ca *CA) Client(user string, groups []string) (Pair, error) {
 	if user == "" {
 		return Pair{}, errors.New("issue client certificate: user is empty")
 	}
-	p, err := ca.issue(&x509.Certificate{
+	p, err := ca.issue(clientLifetime, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
-		NotAfter:    time.Now().Add(clientLifetime),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
@@ -56,14 +60,13 @@ func (ca *CA) Client(user string, groups []string) (Pair, error) {
 }
 
 // Server issues a certificate for hosts, which are DNS names or IP addresses.
-// It is valid for a year.
+// It is valid for 90 days: see [CA.Serving] for one that does not end.
 func (ca *CA) Server(hosts ...string) (Pair, error) {
 	if len(hosts) == 0 {
 		return Pair{}, errors.New("issue server certificate: no host")
 	}
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: hosts[0]},
-		NotAfter:    time.Now().Add(serverLifetime),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, h := range hosts {
@@ -73,14 +76,14 @@ func (ca *CA) Server(hosts ...string) (Pair, error) {
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	p, err := ca.issue(template)
+	p, err := ca.issue(serverLifetime, template)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue server certificate for %s: %w", hosts[0], err)
 	}
 	return p, nil
 }
 
-func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
+func (ca *CA) issue(lifetime time.Duration, template *x509.Certificate) (Pair, error) {
 	key, err := newKey()
 	if err != nil {
 		return Pair{}, err
@@ -88,13 +91,20 @@ func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
 	if template.SerialNumber, err = newSerial(); err != nil {
 		return Pair{}, err
 	}
-	template.NotBefore = time.Now().Add(-backdate)
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	err = ca.renew()
+	now := ca.clock.Now()
+	if err != nil && now.After(ca.cert.NotAfter) {
+		return Pair{}, err
+	}
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)
 	if template.NotAfter.After(ca.cert.NotAfter) {
 		template.NotAfter = ca.cert.NotAfter
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
-	_, certPEM, err := sign(template, ca.cert, &key.PublicKey, ca.key)
+	certPEM, _, err := sign(template, ca.cert, &key.PublicKey, ca.key)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -105,7 +115,36 @@ func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
 	return Pair{Cert: certPEM, Key: keyPEM}, nil
 }
 
-func sign(template, parent *x509.Certificate, pub *ecdsa.PublicKey, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) {
+// newAuthority makes a key and the certificate that it signs for itself.
+func newAuthority(name string, now time.Time) (*ecdsa.PrivateKey, *x509.Certificate, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(caLifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	_, cert, err := sign(template, template, &key.PublicKey, key)
+	return key, cert, err
+}
+
+// newSerial returns a random serial number of 127 bits, as RFC 5280 asks for.
+func newSerial() (*big.Int, error) {
+	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+}
+
+func sign(template, parent *x509.Certificate, pub *ecdsa.PublicKey, key *ecdsa.PrivateKey) ([]byte, *x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, pub, key)
 	if err != nil {
 		return nil, nil, err
@@ -114,5 +153,5 @@ func sign(template, parent *x509.Certificate, pub *ecdsa.PublicKey, key *ecdsa.P
 	if err != nil {
 		return nil, nil, err
 	}
-	return cert, pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), cert, nil
 }

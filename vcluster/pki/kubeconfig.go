@@ -4,11 +4,20 @@
 package pki
 
 import (
+	"bytes"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
 )
+
+// clientRenewal is when a kubeconfig's certificate is renewed, as a fraction of
+// its life: who copies the file has the rest.
+const clientRenewal = 0.5
 
 // Kubeconfig returns a kubeconfig file that refers to no other file. Cluster is
 // the name that its cluster and context bear; server is the API's URL, and
@@ -24,4 +33,35 @@ func Kubeconfig(cluster, server string, serverCA []byte, user string, client Pai
 		return nil, fmt.Errorf("encode kubeconfig of %s: %w", cluster, err)
 	}
 	return data, nil
+}
+
+// RenewKubeconfig returns a kubeconfig that [Kubeconfig] made, for the same user
+// and groups, with a certificate that clients issues if its own is past half of
+// its life, or of an authority that is not trusted, and with serverCA. What it
+// returns is old itself if that is as it should be.
+func RenewKubeconfig(old []byte, clients *CA, serverCA []byte) ([]byte, error) {
+	c, err := clientcmd.Load(old)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	context := c.Contexts[c.CurrentContext]
+	if context == nil || c.Clusters[context.Cluster] == nil || c.AuthInfos[context.AuthInfo] == nil {
+		return nil, errors.New("read kubeconfig: it has no current context; remove the file and start berth again")
+	}
+	cluster, user := c.Clusters[context.Cluster], c.AuthInfos[context.AuthInfo]
+	certs, err := certutil.ParseCertsPEM(user.ClientCertificateData)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of %s in kubeconfig: %w", context.AuthInfo, err)
+	}
+	client := Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}
+	verify := clients.Verify(x509.ExtKeyUsageClientAuth)
+	_, untrusted := certs[0].Verify(verify)
+	if untrusted != nil || !verify.CurrentTime.Before(after(clientRenewal, certs[0])) {
+		if client, err = clients.Client(certs[0].Subject.CommonName, slices.Clone(certs[0].Subject.Organization)); err != nil {
+			return nil, err
+		}
+	} else if bytes.Equal(cluster.CertificateAuthorityData, serverCA) {
+		return old, nil
+	}
+	return Kubeconfig(context.Cluster, cluster.Server, serverCA, context.AuthInfo, client)
 }

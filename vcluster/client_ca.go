@@ -1,0 +1,29 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"crypto/x509"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// clientCA lets an API server ask, for each client, whom the space's authority
+// trusts at that moment.
+type clientCA struct{ ca *pki.CA }
+
+var _ dynamiccertificates.CAContentProvider = clientCA{}
+
+func (clientCA) Name() string { return "client-ca" }
+
+// AddListener does nothing: who publishes the authority looks again each minute.
+func (clientCA) AddListener(dynamiccertificates.Listener) {}
+
+func (c clientCA) CurrentCABundleContent() []byte { return c.ca.PEM() }
+
+func (c clientCA) VerifyOptions() (x509.VerifyOptions, bool) {
+	return c.ca.Verify(x509.ExtKeyUsageClientAuth), true
+}

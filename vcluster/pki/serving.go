@@ -1,0 +1,63 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/tls"
+	"fmt"
+	"sync"
+)
+
+// servingRenewal is when a serving certificate is renewed, as a fraction of its
+// life: a month before its end.
+const servingRenewal = 2.0 / 3
+
+// Serving is a server's certificate, renewed in time by the handshakes that use
+// it. Its methods may be called concurrently.
+type Serving struct {
+	ca    *CA
+	hosts []string
+
+	mu      sync.Mutex
+	current *tls.Certificate
+}
+
+// Serving issues a certificate for hosts, which are DNS names or IP addresses.
+func (ca *CA) Serving(hosts ...string) (*Serving, error) {
+	s := &Serving{ca: ca, hosts: hosts}
+	return s, s.Check()
+}
+
+// Get is for [tls.Config.GetCertificate].
+func (s *Serving) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.renew(); err != nil && (s.current == nil || s.ca.clock.Now().After(s.current.Leaf.NotAfter)) {
+		return nil, err
+	}
+	return s.current, nil
+}
+
+// Check renews the certificate if it is time, and tells what keeps it from that.
+func (s *Serving) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renew()
+}
+
+func (s *Serving) renew() error {
+	if s.current != nil && s.ca.clock.Now().Before(after(servingRenewal, s.current.Leaf)) {
+		return nil
+	}
+	pair, err := s.ca.Server(s.hosts...)
+	if err != nil {
+		return err
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		return fmt.Errorf("use server certificate: %w", err)
+	}
+	s.current = &certificate
+	return nil
+}
