@@ -41,13 +41,9 @@ func (p *port) url(space string) string {
 
 // serve serves the spaces that lookup finds. The server that it returns owns the listener.
 func (p *port) serve(lookup func(space string) http.Handler) (*gateway.Server, error) {
-	pair, err := p.ca.Server("127.0.0.1")
+	certificate, err := p.ca.Serving("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := pair.TLS()
-	if err != nil {
-		return nil, err
-	}
-	return gateway.Serve(p.listener, certificate, &gateway.Router{Lookup: lookup}, klog.Background()), nil
+	return gateway.Serve(p.listener, certificate.Get, &gateway.Router{Lookup: lookup}, klog.Background()), nil
 }

@@ -35,10 +35,14 @@ type Server struct {
 	err  error
 }
 
+// Certificate returns the certificate to serve with. It is asked at each
+// handshake, so that a renewed one is used at once; connections that stand go on.
+type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
 // Serve begins to serve handler on listener with certificate. Clients are asked
 // for a certificate, which is not verified here: each space's API server trusts
 // another authority.
-func Serve(listener net.Listener, certificate tls.Certificate, handler http.Handler, logger logr.Logger) *Server {
+func Serve(listener net.Listener, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	s := &Server{
 		http: &http.Server{
 			Handler:           handler,
@@ -48,9 +52,9 @@ func Serve(listener net.Listener, certificate tls.Certificate, handler http.Hand
 			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug),
 			TLSConfig: &tls.Config{
-				MinVersion:   tls.VersionTLS12,
-				Certificates: []tls.Certificate{certificate},
-				ClientAuth:   tls.RequestClientCert,
+				MinVersion:     tls.VersionTLS12,
+				GetCertificate: certificate,
+				ClientAuth:     tls.RequestClientCert,
 			},
 		},
 		done: make(chan struct{}),

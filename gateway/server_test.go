@@ -29,11 +29,7 @@ func serve(t *testing.T, handler http.Handler) (s *gateway.Server, address strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Server("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := pair.TLS()
+	certificate, err := ca.Serving("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +37,7 @@ func serve(t *testing.T, handler http.Handler) (s *gateway.Server, address strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = gateway.Serve(listener, certificate, handler, logr.Discard())
+	s = gateway.Serve(listener, certificate.Get, handler, logr.Discard())
 	return s, "https://" + listener.Addr().String(), func(clientCA string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(ca.PEM())

@@ -19,8 +19,7 @@ var _ dynamiccertificates.CAContentProvider = clientCA{}
 
 func (clientCA) Name() string { return "client-ca" }
 
-// AddListener does nothing: who publishes the authority looks again each minute.
-func (clientCA) AddListener(dynamiccertificates.Listener) {}
+func (c clientCA) AddListener(l dynamiccertificates.Listener) { c.ca.OnRenewal(l.Enqueue) }
 
 func (c clientCA) CurrentCABundleContent() []byte { return c.ca.PEM() }
 

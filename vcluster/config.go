@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -57,6 +58,8 @@ type Config struct {
 	// and services by proxy, kubelets. Tenants choose the addresses, so it must
 	// refuse what they must not reach. Default: nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Clock tells when certificates end. Default: the wall clock.
+	Clock clock.PassiveClock
 	// Logger is given to whatever logs contextually. Default: klog's own.
 	Logger klog.Logger
 }
@@ -113,6 +116,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Dial == nil {
 		c.Dial = refuseDial
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
 	}
 	if c.Logger.GetSink() == nil {
 		c.Logger = klog.Background().WithValues("space", c.Name)

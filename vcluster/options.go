@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
@@ -36,7 +35,7 @@ type credentials struct {
 
 func openCredentials(c Config) (credentials, error) {
 	dir := filepath.Join(c.Dir, "pki")
-	ca, err := pki.OpenCA(dir, "berth-space-"+c.Name)
+	ca, err := pki.OpenCAWithClock(dir, "berth-space-"+c.Name, c.Clock)
 	if err != nil {
 		return credentials{}, err
 	}
@@ -82,9 +81,7 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 	o.Etcd.SkipHealthEndpoints = true
 	store.configure(&o.Etcd.StorageConfig, c.Name)
 
-	if err := authenticate(o, c, id); err != nil {
-		return options.CompletedOptions{}, err
-	}
+	authenticate(o, c, id)
 	o.Authorization.Modes = []string{"RBAC"}
 	if err := admit(o.Admission, c); err != nil {
 		return options.CompletedOptions{}, err
@@ -101,23 +98,18 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 // space's service-account tokens, and anonymous requests, which RBAC gives next
 // to nothing. Everything else that upstream offers is off, request headers
 // above all (A6).
-func authenticate(o *options.ServerRunOptions, c Config, id credentials) error {
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", id.ca.PEM())
-	if err != nil {
-		return fmt.Errorf("use certificate authority: %w", err)
-	}
+func authenticate(o *options.ServerRunOptions, c Config, id credentials) {
 	a := kubeoptions.NewBuiltInAuthenticationOptions().
 		WithAnonymous().
 		WithClientCert().
 		WithServiceAccounts().
 		WithRequestHeader() // upstream reads it even if it is off, which it is without a CA
-	a.ClientCert.CAContentProvider = clientCA
+	a.ClientCert.CAContentProvider = clientCA{id.ca}
 	a.ServiceAccounts.Issuers = []string{issuer}
 	a.ServiceAccounts.KeyFiles = []string{id.serviceAccountKey}
 	a.ServiceAccounts.JWKSURI = strings.TrimSuffix(c.Endpoint, "/") + "/openid/v1/jwks"
 	o.Authentication = a
 	o.ServiceAccountSigningKeyFile = id.serviceAccountKey
-	return nil
 }
 
 // admit adds Berth's plugins to upstream's, before ResourceQuota, which must

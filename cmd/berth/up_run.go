@@ -228,15 +228,11 @@ func (u *up) startSpace(ctx context.Context, host client.Client, name string) er
 }
 
 func (u *up) serve(context.Context) error {
-	pair, err := u.ca.Server(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...)
+	certificate, err := u.ca.Serving(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...)
 	if err != nil {
 		return err
 	}
-	certificate, err := pair.TLS()
-	if err != nil {
-		return err
-	}
-	u.server = gateway.Serve(u.listener, certificate, &gateway.Router{Lookup: u.lookup}, u.logger)
+	u.server = gateway.Serve(u.listener, certificate.Get, &gateway.Router{Lookup: u.lookup}, u.logger)
 	u.onStop(u.server.Stop)
 	return nil
 }

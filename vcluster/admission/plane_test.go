@@ -116,15 +116,11 @@ func startSpace(t *testing.T) *space {
 			t.Error(err)
 		}
 	})
-	pair, err := ca.Server("127.0.0.1")
+	certificate, err := ca.Serving("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := pair.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := gateway.Serve(listener, certificate, plane.Handler(), klog.Background())
+	server := gateway.Serve(listener, certificate.Get, plane.Handler(), klog.Background())
 	t.Cleanup(func() { server.Stop(context.WithoutCancel(t.Context())) })
 	kubeconfig, err := plane.ClientKubeconfig("admin", []string{"system:masters"})
 	if err != nil {

@@ -4,6 +4,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"errors"
@@ -27,6 +28,7 @@ type CA struct {
 
 	mu sync.Mutex
 	authority
+	listeners []func()
 }
 
 // authority is what the files of a CA say. ca.crt holds all that is trusted,
@@ -85,6 +87,14 @@ func (ca *CA) Verify(usage ...x509.ExtKeyUsage) x509.VerifyOptions {
 	return x509.VerifyOptions{Roots: ca.roots, KeyUsages: usage, CurrentTime: ca.clock.Now()}
 }
 
+// OnRenewal has f called whenever other certificates are to be trusted than
+// before. It must return at once, and not call the authority.
+func (ca *CA) OnRenewal(f func()) {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	ca.listeners = append(ca.listeners, f)
+}
+
 // Check tells what keeps the authority from renewing itself, nil if nothing
 // does.
 func (ca *CA) Check() error {
@@ -141,7 +151,13 @@ func (ca *CA) load() error {
 	if err != nil {
 		return fmt.Errorf("load certificate authority: %w", err)
 	}
+	renewed := !bytes.Equal(a.pem, ca.pem)
 	ca.authority = a
+	for _, f := range ca.listeners {
+		if renewed {
+			f()
+		}
+	}
 	return nil
 }
 

@@ -1,0 +1,59 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// X4: a space that is awake for decades knows the clients that its authority
+// issued last, and no others, whichever authority that is by then.
+func TestASpaceRenewsItsAuthorityWhileItRuns(t *testing.T) {
+	door := openFrontDoor(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	c := door.config(t, "decades")
+	c.Clock = clock
+	p := door.start(t, c)
+	before := clientset(t, admin(t, p))
+	list := func(step string, want func(error) bool) {
+		t.Helper()
+		if _, err := before.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !want(err) {
+			t.Errorf("%s: %v", step, err)
+		}
+	}
+	works := func(err error) bool { return err == nil }
+	list("it is new", works)
+	begin := clock.Now()
+	const half = 365 * 24 * time.Hour / 2
+	for halves := 1; halves < 50; halves++ {
+		clock.SetTime(begin.Add(time.Duration(halves)*half + time.Hour))
+		if halves == 2 {
+			list("its certificate has ended", apierrors.IsUnauthorized)
+		} else {
+			list("its certificate is half a year old", works)
+		}
+		if halves != 1 {
+			before = clientset(t, admin(t, p))
+			list("it was renewed", works)
+		}
+	}
+	// Upstream publishes what is trusted to API servers that extend this one.
+	eventually(t, func() error {
+		m, err := clientset(t, p.Loopback()).CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if n := strings.Count(m.Data["client-ca-file"], "BEGIN CERTIFICATE"); n < 2 {
+			return fmt.Errorf("%d authorities are published", n)
+		}
+		return nil
+	})
+}
