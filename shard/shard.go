@@ -13,32 +13,18 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-
 	"github.com/berth-dev/berth/syncer"
 )
 
 var (
-	// ErrRunning says that a space was started twice. It counts as running
-	// until its stop has ended.
-	ErrRunning = errors.New("space is already running")
-	// ErrStopped says that the shard takes no more spaces.
-	ErrStopped = errors.New("shard is stopped")
+	// ErrTaken says that a space has a place already. It has one until its stop
+	// has ended.
+	ErrTaken = errors.New("space has a place already")
+	// ErrUnknown says that a space has no place here.
+	ErrUnknown = errors.New("there is no such space here")
+	// ErrStopped says that the space, or the whole shard, is being stopped.
+	ErrStopped = errors.New("it is being stopped")
 )
-
-// Config says where a shard's spaces live.
-type Config struct {
-	// Dir holds a directory for each space, named for it.
-	Dir string
-	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
-	Host *rest.Config
-	// Endpoint is the URL of a space's API, for its kubeconfigs.
-	Endpoint func(space string) string
-	// ServingCA is the PEM bundle that verifies the endpoints.
-	ServingCA []byte
-	Logger    klog.Logger
-}
 
 // Shard runs spaces. It is safe for concurrent use.
 type Shard struct {
@@ -46,17 +32,20 @@ type Shard struct {
 	host         *syncer.Host
 	serviceRange string
 
-	mu      sync.RWMutex
-	places  map[string]*place
-	stopped bool
-}
+	// life ends with Stop; work is all that runs in the background.
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+	poke chan struct{} // has the keeper look again
 
-// place is a space's in the shard, from the beginning of its start to the end
-// of its stop: while it is taken, nobody else opens the space's store.
-type place struct {
-	abort   context.CancelFunc // ends the start
-	started chan struct{}      // closed when the start has ended, well or not
-	space   *Space             // nil until it has started well
+	mu       sync.Mutex
+	places   map[string]*place
+	queue    []*place // to be started, in this order
+	later    []*place // to be started when nobody waits for another
+	awake    int      // starting, running or stopping
+	starting int
+	leaving  int // dozing or stopping
+	stopped  bool
 }
 
 // Start connects to the host and returns when its watches have caught up. ctx
@@ -73,103 +62,121 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	if err := host.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
-	return &Shard{config: c, host: host, serviceRange: cidr, places: map[string]*place{}}, nil
+	s := &Shard{
+		config: c.complete(), host: host, serviceRange: cidr,
+		poke: make(chan struct{}, 1), places: map[string]*place{},
+	}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.work.Go(s.keep)
+	return s, nil
 }
 
-// StartSpace starts a space whose walls stand on the host, and returns when it
-// serves and syncs. ctx bounds the start only. On error nothing of it runs.
-func (s *Shard) StartSpace(ctx context.Context, name string) (*Space, error) {
-	ctx, abort := context.WithCancel(ctx)
-	defer abort()
-	p := &place{abort: abort, started: make(chan struct{})}
-	if err := s.take(name, p); err != nil {
-		return nil, fmt.Errorf("start space %s: %w", name, err)
-	}
-	space, err := s.startSpace(ctx, name)
-
+// Add gives a space a place, asleep. Nothing of it runs until it is wanted: by
+// a request, Wake or Visit.
+func (s *Shard) Add(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer close(p.started)
-	if err != nil {
-		delete(s.places, name)
-		return nil, fmt.Errorf("start space %s: %w", name, err)
+	switch {
+	case s.stopped:
+		return fmt.Errorf("add space %s: %w", name, ErrStopped)
+	case s.places[name] != nil:
+		return fmt.Errorf("add space %s: %w", name, ErrTaken)
 	}
-	p.space = space
-	return space, nil
-}
-
-func (s *Shard) take(name string, p *place) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return ErrStopped
-	}
-	if s.places[name] != nil {
-		return ErrRunning
-	}
-	s.places[name] = p
+	now := s.config.Clock.Now()
+	s.places[name] = &place{name: name, since: now, readySince: now}
 	return nil
 }
 
-// Space is a running space, nil if it does not run here.
+// StartSpace adds a space and wakes it. ctx bounds the start only. On error the
+// space has no place, and nothing of it runs.
+func (s *Shard) StartSpace(ctx context.Context, name string) (*Space, error) {
+	if err := s.Add(name); err != nil {
+		return nil, err
+	}
+	if err := s.Wake(ctx, name); err != nil {
+		return nil, errors.Join(err, s.StopSpace(context.WithoutCancel(ctx), name))
+	}
+	if space := s.Space(name); space != nil {
+		return space, nil
+	}
+	return nil, fmt.Errorf("start space %s: %w", name, ErrStopped)
+}
+
+// Space is a space that is awake; nil if it is not.
 func (s *Shard) Space(name string) *Space {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p := s.places[name]; p != nil {
 		return p.space
 	}
 	return nil
 }
 
-// Names of the spaces that run, start or stop here, sorted.
+// Names of the spaces that have a place here, sorted.
 func (s *Shard) Names() []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.places))
 }
 
-// Handler serves a space's API, nil if it does not run here.
+// Handler serves a space's API, and wakes the space for it; nil if the space has
+// no place here.
 func (s *Shard) Handler(name string) http.Handler {
-	if space := s.Space(name); space != nil {
-		return space.plane.Handler()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.places[name]; p != nil {
+		return &door{shard: s, place: p}
 	}
 	return nil
 }
 
-// StopSpace stops a space, or ends its start, and waits for it; its host objects
-// run on. When ctx ends first it returns an error, and the stop goes on.
+// StopSpace stops a space, or ends its start, waits for it, and takes its place
+// away; its host objects run on. When ctx ends first it returns an error, and
+// the stop goes on.
 func (s *Shard) StopSpace(ctx context.Context, name string) error {
-	s.mu.RLock()
-	p := s.places[name]
-	s.mu.RUnlock()
-	if p == nil {
-		return nil
-	}
-	p.abort()
-	select {
-	case <-p.started:
-	case <-ctx.Done():
-		return fmt.Errorf("stop space %s in its start: %w", name, context.Cause(ctx))
-	}
-	if p.space == nil {
-		return nil
-	}
-	p.space.requestStop()
-	select {
-	case <-p.space.done:
-	case <-ctx.Done():
-		return fmt.Errorf("stop space %s: %w", name, context.Cause(ctx))
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.places[name] == p {
-		delete(s.places, name)
+	p := s.places[name]
+	if p == nil {
+		s.mu.Unlock()
+		return nil
 	}
-	return p.space.stopErr
+	p.removed = true
+	switch p.state {
+	case asleep:
+		s.drop(p)
+	case queued:
+		s.unqueue(p)
+		s.drop(p)
+	case starting:
+		p.abort()
+	case running:
+		s.halt(p)
+	case stopping:
+	}
+	for s.places[name] == p {
+		turn := p.next()
+		s.mu.Unlock()
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return fmt.Errorf("stop space %s: %w", name, context.Cause(ctx))
+		}
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	return p.stopErr
+}
+
+// drop takes the place of a space that does not run away.
+func (s *Shard) drop(p *place) {
+	p.release()
+	p.resolve(ErrStopped)
+	delete(s.places, p.name)
+	p.turned()
 }
 
 // Stop stops all spaces, those that are starting too, then the watches on the
-// host. No space can be started afterwards.
+// host. No space can be added or woken afterwards.
 func (s *Shard) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true
@@ -181,6 +188,17 @@ func (s *Shard) Stop(ctx context.Context) error {
 		wg.Go(func() { errs[i] = s.StopSpace(ctx, name) })
 	}
 	wg.Wait()
+	s.end()
+	rest := make(chan struct{})
+	go func() {
+		defer close(rest)
+		s.work.Wait()
+	}()
+	select {
+	case <-rest:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("stop shard: %w", context.Cause(ctx)))
+	}
 	s.host.Stop()
 	return errors.Join(errs...)
 }

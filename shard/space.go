@@ -6,12 +6,16 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
@@ -23,7 +27,8 @@ import (
 // Space is a running space: a control plane and a syncer. When one of them ends
 // by itself, so does the other.
 type Space struct {
-	plane *vcluster.ControlPlane
+	plane  *vcluster.ControlPlane
+	syncer syncing
 
 	requestStop func()
 	stopping    chan struct{} // closed by requestStop
@@ -55,7 +60,22 @@ func (s *Space) Err() error {
 	}
 }
 
-func (s *Shard) startSpace(ctx context.Context, name string) (*Space, error) {
+// startSpace starts a space whose walls stand on the host, or makes them if it
+// is not prepared. On error nothing of it runs.
+func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
+	err = guard("start", func() error {
+		if !prepared && s.config.Prepare != nil {
+			if err := s.config.Prepare(ctx, name); err != nil {
+				return err
+			}
+		}
+		space, err = s.open(ctx, name)
+		return err
+	})
+	return space, err
+}
+
+func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	key, err := pki.Secret(s.dir(name), "node.key")
 	if err != nil {
 		return nil, err
@@ -88,15 +108,19 @@ func (s *Shard) startSpace(ctx context.Context, name string) (*Space, error) {
 		_ = plane.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	running := newSpace(plane)
-	go running.supervise(syncing.Run)
-	return running, nil
+	return newSpace(plane, syncing), nil
 }
 
-func newSpace(plane *vcluster.ControlPlane) *Space {
+// syncing is a syncer, as far as a space has to do with it.
+type syncing interface {
+	Run(context.Context) error
+}
+
+func newSpace(plane *vcluster.ControlPlane, syncer syncing) *Space {
 	stopping := make(chan struct{})
 	return &Space{
 		plane:       plane,
+		syncer:      syncer,
 		requestStop: sync.OnceFunc(func() { close(stopping) }),
 		stopping:    stopping,
 		done:        make(chan struct{}),
@@ -105,23 +129,52 @@ func newSpace(plane *vcluster.ControlPlane) *Space {
 
 // supervise runs the syncer until the space is to stop or one half of it ends,
 // and stops both: the syncer before the control plane that it reads.
-func (s *Space) supervise(syncSpace func(context.Context) error) {
+func (s *Space) supervise() {
 	defer close(s.done)
 	run, end := context.WithCancel(context.Background())
 	defer end()
 	synced := make(chan error, 1)
-	go func() { synced <- syncSpace(run) }()
+	go func() { synced <- guard("sync", func() error { return s.syncer.Run(run) }) }()
 	select {
 	case <-s.stopping:
 		end()
 		s.stopErr = <-synced
 	case <-s.plane.Done():
 		end()
-		s.err = errors.Join(errors.New("the space's control plane has ended"), s.plane.Err(), <-synced)
+		s.err = fmt.Errorf("its control plane has ended: %w", cause(s.plane.Err(), <-synced))
 	case err := <-synced:
-		s.err = errors.Join(errors.New("the space's syncer has ended"), err)
+		s.err = fmt.Errorf("its syncer has ended: %w", cause(err))
 	}
 	s.stopErr = errors.Join(s.stopErr, s.plane.Stop(context.Background()))
+}
+
+// cause joins errors, of which there may be none.
+func cause(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return errors.New("without an error")
+}
+
+// rest asks a space whether it may sleep, and until when: zero if for ever.
+func (s *Space) rest(ctx context.Context) (until time.Time, err error) {
+	err = guard("ask", func() error {
+		until, err = s.nextTimer(ctx)
+		return err
+	})
+	return until, err
+}
+
+// guard makes an error of a panic: one space's must not end the others. The
+// stack goes to the log.
+func guard(what string, do func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			klog.Background().Error(nil, "Panic", "in", what, "cause", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s: panic: %v", what, cause)
+		}
+	}()
+	return do()
 }
 
 func (s *Shard) admission(space translate.Space) []vcluster.Admission {

@@ -33,8 +33,8 @@ func startPlane(t *testing.T) *vcluster.ControlPlane {
 
 // A space without a syncer would take in pods that never run: it must not go on.
 func TestASpaceEndsWhenItsSyncerDoes(t *testing.T) {
-	space := newSpace(startPlane(t))
-	go space.supervise(func(context.Context) error { return errors.New("out of order") })
+	space := newSpace(startPlane(t), syncFunc(func(context.Context) error { return errors.New("out of order") }))
+	go space.supervise()
 	<-space.Done()
 	if err := space.Err(); err == nil || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("the space ended by %v", err)
@@ -47,13 +47,13 @@ func TestASpaceEndsWhenItsSyncerDoes(t *testing.T) {
 }
 
 func TestASyncerEndsWhenItsSpaceDoes(t *testing.T) {
-	space := newSpace(startPlane(t))
 	ended := make(chan struct{})
-	go space.supervise(func(ctx context.Context) error {
+	space := newSpace(startPlane(t), syncFunc(func(ctx context.Context) error {
 		defer close(ended)
 		<-ctx.Done()
 		return nil
-	})
+	}))
+	go space.supervise()
 	if err := space.plane.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -63,3 +63,18 @@ func TestASyncerEndsWhenItsSpaceDoes(t *testing.T) {
 		t.Error("no reason is given")
 	}
 }
+
+// A panic in one space ends that space, and no other.
+func TestASpaceEndsWhenItsSyncerPanics(t *testing.T) {
+	space := newSpace(startPlane(t), syncFunc(func(context.Context) error { panic("out of mind") }))
+	go space.supervise()
+	<-space.Done()
+	if err := space.Err(); err == nil || !strings.Contains(err.Error(), "out of mind") {
+		t.Errorf("the space ended by %v", err)
+	}
+}
+
+type syncFunc func(context.Context) error
+
+// Run implements syncing.
+func (f syncFunc) Run(ctx context.Context) error { return f(ctx) }

@@ -76,7 +76,6 @@ func (u *up) run(ctx context.Context) (err error) {
 		}
 	}
 	u.explain()
-	space := u.shard.Space(u.options.space)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -84,8 +83,6 @@ func (u *up) run(ctx context.Context) (err error) {
 		return u.server.Err()
 	case <-u.host.Done():
 		return fmt.Errorf("host cluster ended: %w", u.host.Err())
-	case <-space.Done():
-		return fmt.Errorf("space %s ended (see %s): %w", u.options.space, filepath.Join(u.options.dataDir, logFile), space.Err())
 	}
 }
 

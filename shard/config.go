@@ -1,0 +1,102 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Config says where a shard's spaces live, and when they sleep.
+type Config struct {
+	// Dir holds a directory for each space, named for it.
+	Dir string
+	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
+	Host *rest.Config
+	// Endpoint is the URL of a space's API, for its kubeconfigs.
+	Endpoint func(space string) string
+	// ServingCA is the PEM bundle that verifies the endpoints.
+	ServingCA []byte
+	// Prepare, if set, makes on the host what a space stands on. It is called
+	// before a space's first start here, and again after a start that failed.
+	Prepare func(ctx context.Context, space string) error
+
+	// IdleAfter is how long a space must have had no request from outside
+	// before it is put to sleep. Never if zero.
+	IdleAfter time.Duration
+	// SpacesMax bounds the spaces that are awake at once. At the bound, the one
+	// that was idle longest makes room. No bound if zero.
+	SpacesMax int
+	// StartsMax bounds the spaces that start at once. Default: the number of
+	// processors, at least 2.
+	StartsMax int
+	// WakeTimeout is how long a request is held until its space is awake.
+	// Default: a minute.
+	WakeTimeout time.Duration
+
+	Clock  clock.Clock // the wall clock if nil
+	Logger klog.Logger
+}
+
+const (
+	defaultWakeTimeout = time.Minute
+	// startTimeout bounds one start, so that one that hangs gives its turn back.
+	startTimeout = 2 * time.Minute
+
+	// settleTime is how long a space stays awake at least: its controllers and
+	// its syncer have to see what there is to do before they can be asked
+	// whether there is anything.
+	settleTime = 10 * time.Second
+	// recheck is the pause before a space that could not sleep is asked again.
+	recheck = 5 * time.Second
+	// inUse is how long after its last request a space counts as in use: even
+	// where places are scarce it is left alone, so that nobody can keep others'
+	// spaces starting and stopping.
+	inUse = 10 * time.Second
+	// leastNap is the shortest sleep that is worth a start.
+	leastNap = time.Minute
+	// lead is how long before its timer a space is woken: about a start.
+	lead = 2 * time.Second
+
+	firstRetry = time.Second // after a failure; doubled with each further one
+	lastRetry  = 5 * time.Minute
+
+	// maxHeld bounds the requests that wait for one space.
+	maxHeld = 200
+)
+
+func (c Config) complete() Config {
+	if c.StartsMax <= 0 {
+		c.StartsMax = max(2, runtime.GOMAXPROCS(0))
+	}
+	if c.WakeTimeout <= 0 {
+		c.WakeTimeout = defaultWakeTimeout
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	return c
+}
+
+// within is d, or less where spaces are to sleep sooner than that.
+func (c Config) within(d time.Duration) time.Duration {
+	if c.IdleAfter > 0 {
+		return min(d, c.IdleAfter)
+	}
+	return d
+}
+
+// nap is the shortest sleep that is worth a start. Where places are scarce but
+// idle spaces are not put to sleep, it need only be longer than a start.
+func (c Config) nap() time.Duration {
+	if c.IdleAfter > 0 {
+		return min(leastNap, c.IdleAfter)
+	}
+	return settleTime
+}

@@ -1,0 +1,109 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import "time"
+
+const (
+	// longestLook is how long the keeper looks away at most, so that it notices
+	// when the wall clock jumps.
+	longestLook = time.Minute
+	// scarceLook is the same while spaces wait for a place.
+	scarceLook = time.Second
+)
+
+// look has the keeper look at all places soon. It may be called from anywhere,
+// with any lock.
+func (s *Shard) look() {
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+// keep does what is due in all places, until the shard stops: one goroutine and
+// one timer, however many spaces sleep.
+func (s *Shard) keep() {
+	for {
+		now := s.config.Clock.Now()
+		next := s.due(now)
+		timer := s.config.Clock.NewTimer(next.Sub(now))
+		select {
+		case <-s.life.Done():
+		case <-s.poke:
+		case <-timer.C():
+		}
+		timer.Stop()
+		if s.life.Err() != nil {
+			return
+		}
+	}
+}
+
+// due does what is due now, and returns when something may be due next.
+func (s *Shard) due(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := now.Add(longestLook)
+	for _, p := range s.places {
+		at := s.dueIn(p, now)
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	if len(s.queue)+len(s.later) > 0 {
+		s.dispatch()
+		if scarce := now.Add(scarceLook); scarce.Before(next) {
+			next = scarce
+		}
+	}
+	return next
+}
+
+// dueIn does what is due in a place, and returns when to look at it again; zero
+// if a change of its state will tell.
+func (s *Shard) dueIn(p *place, now time.Time) time.Time {
+	switch p.state {
+	case asleep:
+		if p.failure == nil && p.changed.Load() {
+			s.need(p)
+			return time.Time{}
+		}
+		at := s.wakesAt(p)
+		if at.IsZero() || at.After(now) {
+			return at
+		}
+		s.need(p)
+	case stopping:
+		if p.changed.Load() {
+			s.need(p) // once it has stopped
+		}
+	case running:
+		if s.config.IdleAfter <= 0 || p.dozing {
+			return time.Time{}
+		}
+		if p.requests > 0 {
+			return now.Add(s.config.IdleAfter)
+		}
+		at := s.idleAt(p, s.config.IdleAfter)
+		if at.After(now) {
+			return at
+		}
+		s.work.Go(func() { _ = s.doze(s.life, p, false) })
+	case queued, starting:
+	}
+	return time.Time{}
+}
+
+// wakesAt is when a sleeping space is to be woken by itself, zero if never.
+func (s *Shard) wakesAt(p *place) time.Time {
+	switch {
+	case p.failure != nil:
+		return p.retry
+	case p.timer.IsZero():
+		return time.Time{}
+	default:
+		return p.timer.Add(-lead)
+	}
+}

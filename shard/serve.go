@@ -1,0 +1,146 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// door is where requests from outside come in to a space. Those that bear a
+// credential of the space count: they keep it awake while they last, watches and
+// exec too, and are held until it has woken. Others are let through to a space
+// that is awake, which will know what to do with them, and wake none.
+type door struct {
+	shard *Shard
+	place *place
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	counts := d.shard.bears(d.place, r)
+	space, refuse := d.enter(r, counts)
+	if refuse != nil {
+		refuse.write(w)
+		return
+	}
+	if counts {
+		defer d.leave()
+	}
+	space.plane.Handler().ServeHTTP(w, r)
+}
+
+// enter returns the space once it is awake. If the request counts, leave must
+// follow.
+func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
+	s, p := d.shard, d.place
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.state == running {
+		d.begin(counts)
+		return p.space, nil
+	}
+	if !counts {
+		return nil, unauthorized()
+	}
+	if p.held >= maxHeld {
+		return nil, tooMany(p.name)
+	}
+	p.held++
+	defer func() { p.held-- }()
+	timeout := s.config.Clock.NewTimer(s.config.WakeTimeout)
+	defer timeout.Stop()
+	for p.state != running {
+		if now := s.config.Clock.Now(); p.state == asleep && p.failure != nil && p.retry.After(now) {
+			return nil, unavailable(p.name, "cannot be started", p.retry.Sub(now))
+		}
+		wake := s.want(p)
+		s.mu.Unlock()
+		var late bool
+		select {
+		case <-wake.done:
+		case <-timeout.C():
+			late = true
+		case <-r.Context().Done():
+			late = true
+		}
+		s.mu.Lock()
+		switch {
+		case late && p.state == queued:
+			return nil, unavailable(p.name, "is asleep, and has to wait until others are", firstRetry)
+		case late:
+			return nil, unavailable(p.name, "is waking up", firstRetry)
+		case wake.err != nil:
+			return nil, unavailable(p.name, "cannot be started", max(firstRetry, p.retry.Sub(s.config.Clock.Now())))
+		}
+	}
+	d.begin(true)
+	return p.space, nil
+}
+
+func (d *door) begin(counts bool) {
+	if counts {
+		d.place.requests++
+		d.place.lastRequest = d.shard.config.Clock.Now()
+	}
+}
+
+func (d *door) leave() {
+	d.shard.mu.Lock()
+	defer d.shard.mu.Unlock()
+	d.place.requests--
+	if d.place.state == running {
+		d.place.lastRequest = d.shard.config.Clock.Now()
+	}
+}
+
+// refusal is an answer of the shard itself, as an API server would give it. It
+// tells a tenant nothing of what went wrong on the platform's side: that is in
+// the space's conditions.
+type refusal struct {
+	code    int32
+	reason  metav1.StatusReason
+	message string
+	after   time.Duration // when to try again; 0 if that is of no use
+}
+
+func unauthorized() *refusal {
+	return &refusal{code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, message: "Unauthorized"}
+}
+
+func tooMany(space string) *refusal {
+	return &refusal{
+		code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests, after: firstRetry,
+		message: fmt.Sprintf("space %s is waking up, and %d requests wait for it already; try again later", space, maxHeld),
+	}
+}
+
+func unavailable(space, why string, after time.Duration) *refusal {
+	return &refusal{
+		code: http.StatusServiceUnavailable, reason: metav1.StatusReasonServiceUnavailable, after: after,
+		message: fmt.Sprintf("space %s %s; try again later, or ask the platform's administrator (`berth spaces` tells more)", space, why),
+	}
+}
+
+func (f *refusal) write(w http.ResponseWriter) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: f.code, Reason: f.reason, Message: f.message,
+	}
+	if f.after > 0 {
+		seconds := int32(math.Ceil(f.after.Seconds()))
+		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+		status.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(int(f.code))
+	_ = json.NewEncoder(w).Encode(status)
+}

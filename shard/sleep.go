@@ -1,0 +1,173 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// restTimeout bounds the questions to a space before it sleeps.
+const restTimeout = 15 * time.Second
+
+var (
+	errBusy  = errors.New("its controllers or its syncer have work under way")
+	errInUse = errors.New("it is in use")
+	errSoon  = errors.New("it has something to do soon")
+)
+
+// Sleep puts a space to sleep as soon as nothing is under way in it, whoever
+// uses it: requests under way end. When ctx ends first it returns why the space
+// does not sleep.
+func (s *Shard) Sleep(ctx context.Context, name string) error {
+	var busy error
+	for {
+		s.mu.Lock()
+		p := s.places[name]
+		if p == nil {
+			s.mu.Unlock()
+			return fmt.Errorf("put space %s to sleep: %w", name, ErrUnknown)
+		}
+		if p.state == queued && p.wake == nil { // for nobody
+			s.unqueue(p)
+			p.set(asleep, s.config.Clock.Now())
+		}
+		state, turn := p.state, p.next()
+		s.mu.Unlock()
+		if state == asleep {
+			return nil
+		}
+		var again <-chan time.Time
+		if state == running {
+			if busy = s.doze(ctx, p, true); busy == nil {
+				return s.halted(ctx, p)
+			}
+			again = s.config.Clock.After(time.Second)
+		}
+		select {
+		case <-turn:
+		case <-again:
+		case <-ctx.Done():
+			if busy == nil {
+				busy = context.Cause(ctx)
+			}
+			return fmt.Errorf("put space %s to sleep: %w", name, busy)
+		}
+	}
+}
+
+// doze stops a running space if nothing is under way in it and, unless it is
+// forced, nobody uses it. It returns why it does not. Its host objects are
+// watched from before it is asked, so that no change is missed (T8).
+func (s *Shard) doze(ctx context.Context, p *place, forced bool) error {
+	s.mu.Lock()
+	if p.state != running || p.dozing {
+		s.mu.Unlock()
+		return errBusy
+	}
+	space, asked := p.space, s.config.Clock.Now()
+	p.dozing = true
+	p.changed.Store(false)
+	s.leaving++
+	s.mu.Unlock()
+
+	unwatch := s.watchHost(p)
+	ctx, cancel := context.WithTimeout(ctx, restTimeout)
+	timer, err := space.rest(ctx)
+	cancel()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.dozing = false
+	s.leaving--
+	now := s.config.Clock.Now()
+	wait := now.Add(s.config.within(recheck))
+	switch {
+	case p.state != running || p.space != space:
+		err = errBusy
+	case err != nil:
+	case p.changed.Load():
+		err = errBusy
+	case !forced && (p.requests > 0 || p.lastRequest.After(asked)):
+		err = errInUse
+	case !forced && !timer.IsZero() && timer.Before(now.Add(s.config.nap())):
+		err = errSoon
+		if timer.After(wait) {
+			wait = timer
+		}
+	}
+	if err != nil {
+		unwatch()
+		p.busyUntil = wait
+		s.look()
+		return err
+	}
+	p.timer, p.unwatch = timer, unwatch
+	s.halt(p)
+	return nil
+}
+
+// halted waits until a stop has ended.
+func (s *Shard) halted(ctx context.Context, p *place) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p.state == stopping {
+		turn := p.next()
+		s.mu.Unlock()
+		select {
+		case <-turn:
+			s.mu.Lock()
+		case <-ctx.Done():
+			s.mu.Lock()
+			return fmt.Errorf("put space %s to sleep: %w", p.name, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// watchHost notes when a host object of the space changes.
+func (s *Shard) watchHost(p *place) (stop func()) {
+	return s.onChange(p.name, func() {
+		p.changed.Store(true)
+		s.look()
+	})
+}
+
+// idleAt is when a space will have been idle long enough, if nothing happens:
+// d after its last request, and some moments after it woke.
+func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
+	at := p.since.Add(s.config.within(settleTime))
+	if idle := p.lastRequest.Add(d); idle.After(at) {
+		at = idle
+	}
+	if p.busyUntil.After(at) {
+		at = p.busyUntil
+	}
+	return at
+}
+
+// makeRoom puts to sleep what was idle longest, for those that are queued.
+func (s *Shard) makeRoom() {
+	wanted := min(len(s.queue)+len(s.later), s.config.StartsMax-s.starting) - s.leaving
+	if wanted <= 0 {
+		return
+	}
+	now := s.config.Clock.Now()
+	var idle []*place
+	for _, p := range s.places {
+		if p.state == running && !p.dozing && p.requests == 0 && !s.idleAt(p, inUse).After(now) {
+			idle = append(idle, p)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *place) int {
+		return cmp.Or(a.lastRequest.Compare(b.lastRequest), a.since.Compare(b.since))
+	})
+	for _, p := range idle[:min(wanted, len(idle))] {
+		s.work.Go(func() { _ = s.doze(s.life, p, false) })
+	}
+}

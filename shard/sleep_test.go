@@ -1,0 +1,371 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/shard"
+)
+
+// idle is after how long without requests the spaces of these tests sleep.
+const idle = 15 * time.Minute
+
+// sleepy is a shard whose spaces sleep, and whose clock stands until it is moved.
+type sleepy struct {
+	*shard.Shard
+	clock  *clocktesting.FakeClock
+	server *httptest.Server
+	config shard.Config
+}
+
+func startSleepy(t *testing.T, change ...func(*shard.Config)) *sleepy {
+	t.Helper()
+	c := config(t)
+	s := &sleepy{clock: clocktesting.NewFakeClock(time.Now())}
+	c.Clock, c.IdleAfter = s.clock, idle
+	for _, f := range change {
+		f(&c)
+	}
+	s.config = c
+	s.Shard = start(t, c)
+	t.Cleanup(func() { stop(t, s.Shard) })
+	// Like the gateway.
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		http.StripPrefix("/"+name, s.Handler(name)).ServeHTTP(w, r)
+	}))
+	s.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	s.server.EnableHTTP2 = true
+	s.server.StartTLS()
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// admin is what the space's admin has, at the test's server.
+func (s *sleepy) admin(t *testing.T, space *shard.Space, name string) *rest.Config {
+	t.Helper()
+	kubeconfig, err := space.Kubeconfig("admin", []string{"system:masters"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.at(c, name)
+}
+
+func (s *sleepy) at(c *rest.Config, name string) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.Host = s.server.URL + "/" + name
+	c.CAData, c.Insecure = nil, true
+	return c
+}
+
+func (s *sleepy) is(t *testing.T, name, reason string, status metav1.ConditionStatus) {
+	t.Helper()
+	eventually(t, name+" is "+reason, func(context.Context) error {
+		got, ok := s.Status(name)
+		if !ok {
+			return errors.New("has no place")
+		}
+		if ready := meta.FindStatusCondition(got.Conditions, shard.ConditionReady); ready.Reason != reason || ready.Status != status {
+			return fmt.Errorf("is %s, Ready=%s: %s", ready.Reason, ready.Status, ready.Message)
+		}
+		return nil
+	})
+}
+
+// falls moves the clock until the space sleeps.
+func (s *sleepy) falls(t *testing.T, name string) {
+	t.Helper()
+	s.clock.Step(idle)
+	eventually(t, name+" falls asleep", func(context.Context) error {
+		got, _ := s.Status(name)
+		if reason := got.Conditions[0].Reason; reason != shard.ReasonAsleep {
+			s.clock.Step(5 * time.Second) // it may be busy for now
+			return fmt.Errorf("is %s", reason)
+		}
+		return nil
+	})
+}
+
+// T8: asleep, nothing of it runs; a request wakes it, and is held, not refused.
+func TestASpaceSleepsWhenIdleAndWakesForARequest(t *testing.T) {
+	s := startSleepy(t)
+	client := clientset(t, s.admin(t, startSpace(t, s.Shard, "nap"), "nap"))
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "kept"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.is(t, "nap", shard.ReasonRunning, metav1.ConditionTrue)
+	s.falls(t, "nap")
+	s.is(t, "nap", shard.ReasonAsleep, metav1.ConditionTrue)
+	if s.Space("nap") != nil {
+		t.Error("the space runs")
+	}
+
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s.is(t, "nap", shard.ReasonRunning, metav1.ConditionTrue)
+}
+
+// T8: what counts as use is a request from outside, for as long as it lasts.
+func TestAWatchFromOutsideKeepsASpaceAwake(t *testing.T) {
+	s := startSleepy(t)
+	space := startSpace(t, s.Shard, "watched")
+	inside, err := clientset(t, space.Loopback()).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Stop()
+	watch, err := clientset(t, s.admin(t, space, "watched")).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		s.clock.Step(idle)
+		if status, _ := s.Status("watched"); status.Requests != 1 || s.Space("watched") == nil {
+			t.Fatalf("with a watch under way the space is %+v", status)
+		}
+	}
+	watch.Stop()
+	eventually(t, "watch ends", func(context.Context) error {
+		if status, _ := s.Status("watched"); status.Requests > 0 {
+			return errors.New("it is under way")
+		}
+		return nil
+	})
+	s.falls(t, "watched")
+}
+
+// Strangers cannot wake a space, nor keep it awake.
+func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
+	s := startSleepy(t)
+	space := startSpace(t, s.Shard, "mine")
+	admin := s.admin(t, space, "mine")
+	token := tokenOf(t, clientset(t, space.Loopback()))
+	other := startSpace(t, s.Shard, "other")
+	foreign := s.admin(t, other, "mine")
+	foreignToken := tokenOf(t, clientset(t, other.Loopback()))
+	with := func(token string) *rest.Config {
+		c := rest.AnonymousClientConfig(admin)
+		c.BearerToken = token
+		return c
+	}
+	strangers := map[string]*rest.Config{
+		"nobody":             with(""),
+		"another's cert":     foreign,
+		"another's token":    with(foreignToken),
+		"no token":           with("knock knock"),
+		"a token made up":    with(token[:len(token)-8] + "AAAAAAAA"),
+		"a very long token":  with(strings.Repeat("A", 40<<10)),
+		"a token unsigned":   with("eyJhbGciOiJub25lIn0.eyJpc3MiOiJrdWJlIn0."),
+		"a token of one dot": with("."),
+	}
+	for name, c := range strangers {
+		if err := readOnce(t, c); name != "nobody" && !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s: awake, the space answers %v", name, err)
+		}
+	}
+	if status, _ := s.Status("mine"); status.LastRequest.After(s.clock.Now()) {
+		t.Error("a stranger's request counts")
+	}
+	s.falls(t, "mine")
+	for name, c := range strangers {
+		if err := readOnce(t, c); !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s: asleep, the space answers %v, want Unauthorized", name, err)
+		}
+		if status, _ := s.Status("mine"); status.Conditions[0].Reason != shard.ReasonAsleep {
+			t.Fatalf("%s woke the space", name)
+		}
+	}
+	for name, c := range map[string]*rest.Config{"certificate": admin, "token": with(token)} {
+		if err := readOnce(t, c); err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.is(t, "mine", shard.ReasonRunning, metav1.ConditionTrue)
+		s.falls(t, "mine")
+	}
+}
+
+// readOnce reads a space, without what a client would try again.
+func readOnce(t *testing.T, c *rest.Config) error {
+	t.Helper()
+	return clientset(t, c).CoreV1().RESTClient().Get().Resource("pods").Namespace("default").MaxRetries(0).Do(t.Context()).Error()
+}
+
+// T7, D1: a space that cannot run says why, costs little, and comes back by
+// itself once it can; the others serve.
+func TestABrokenSpaceSaysWhyAndIsTriedAgain(t *testing.T) {
+	s := startSleepy(t)
+	broken := s.admin(t, startSpace(t, s.Shard, "broken"), "broken")
+	whole := s.admin(t, startSpace(t, s.Shard, "whole"), "whole")
+	s.falls(t, "broken")
+	path := filepath.Join(s.config.Dir, "broken", "store.db")
+	store, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("not a store"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = readOnce(t, broken)
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsServiceUnavailable(err) || status.ErrStatus.Details.RetryAfterSeconds < 1 {
+		t.Errorf("a space that cannot start answers %#v", err)
+	}
+	if strings.Contains(err.Error(), s.config.Dir) {
+		t.Errorf("the tenant learns of the platform's files: %v", err)
+	}
+	s.is(t, "broken", shard.ReasonFailed, metav1.ConditionFalse)
+	got, _ := s.Status("broken")
+	if message := got.Conditions[0].Message; !strings.Contains(message, path) {
+		t.Errorf("the condition says %q, want what is wrong with %s", message, path)
+	}
+	if got.NextWake == nil || !got.NextWake.After(s.clock.Now()) {
+		t.Errorf("it is tried again at %v", got.NextWake)
+	}
+	if err := readOnce(t, whole); err != nil {
+		t.Errorf("the other space: %v", err)
+	}
+	if err := os.WriteFile(path, store, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(10 * time.Minute)
+	s.is(t, "broken", shard.ReasonRunning, metav1.ConditionTrue)
+}
+
+// At the bound the space that was idle longest makes room; one in use never does.
+func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
+	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.WakeTimeout = 2, 30*time.Second })
+	clients := map[string]kubernetes.Interface{}
+	for _, name := range []string{"first", "second"} {
+		clients[name] = clientset(t, s.admin(t, startSpace(t, s.Shard, name), name))
+		s.clock.Step(time.Second)
+	}
+	build(t, "third")
+	if err := s.Add("third"); err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan error, 1)
+	go func() { woken <- s.Wake(t.Context(), "third") }()
+	s.is(t, "third", shard.ReasonStarting, metav1.ConditionFalse)
+	for _, name := range []string{"first", "second"} {
+		s.is(t, name, shard.ReasonRunning, metav1.ConditionTrue) // in use until some moments ago
+	}
+	eventually(t, "third wakes", func(context.Context) error {
+		select {
+		case err := <-woken:
+			return err
+		default:
+			s.clock.Step(5 * time.Second)
+			return errors.New("not yet")
+		}
+	})
+	s.is(t, "first", shard.ReasonAsleep, metav1.ConditionTrue)
+	s.is(t, "second", shard.ReasonRunning, metav1.ConditionTrue)
+
+	// All in use: the next waits, and is told so.
+	for _, space := range []kubernetes.Interface{clients["second"], clientset(t, s.admin(t, s.Space("third"), "third"))} {
+		watch, err := space.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watch.Stop()
+	}
+	refused := make(chan error, 1)
+	go func() {
+		refused <- clients["first"].CoreV1().RESTClient().Get().Resource("pods").MaxRetries(0).Do(t.Context()).Error()
+	}()
+	eventually(t, "refusal", func(context.Context) error {
+		select {
+		case err := <-refused:
+			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "has to wait") {
+				t.Errorf("with all places in use the answer is %v", err)
+			}
+			return nil
+		default:
+			s.clock.Step(time.Second)
+			return errors.New("held")
+		}
+	})
+}
+
+// A space that was registered costs nothing until it is wanted.
+func TestAnAddedSpaceSleeps(t *testing.T) {
+	s := startSleepy(t)
+	for i := range 1000 {
+		if err := s.Add(fmt.Sprintf("added-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Add("added-1"); !errors.Is(err, shard.ErrTaken) {
+		t.Errorf("added twice: %v", err)
+	}
+	s.is(t, "added-1", shard.ReasonAsleep, metav1.ConditionUnknown)
+	if list := s.List(); len(list) != 1000 || list[999].Name != "added-999" {
+		t.Errorf("the shard lists %d spaces", len(list))
+	}
+	build(t, "added-7")
+	if err := s.Wake(t.Context(), "added-7"); err != nil {
+		t.Fatal(err)
+	}
+	s.is(t, "added-7", shard.ReasonRunning, metav1.ConditionTrue)
+	if err := s.Sleep(t.Context(), "added-7"); err != nil {
+		t.Fatal(err)
+	}
+	s.is(t, "added-7", shard.ReasonAsleep, metav1.ConditionTrue)
+	if err := s.Wake(t.Context(), "not-added"); !errors.Is(err, shard.ErrUnknown) {
+		t.Errorf("waking what is not there: %v", err)
+	}
+	stopSpace(t, s.Shard, "added-7")
+	if _, ok := s.Status("added-7"); ok {
+		t.Error("a stopped space has a place")
+	}
+}
+
+func tokenOf(t *testing.T, client kubernetes.Interface) string {
+	t.Helper()
+	var token string
+	eventually(t, "token", func(ctx context.Context) error {
+		request, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200)}}, metav1.CreateOptions{})
+		if err == nil {
+			token = request.Status.Token
+		}
+		return err
+	})
+	return token
+}

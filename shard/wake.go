@@ -1,0 +1,230 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Wake wakes a space, or tries one that failed again, and returns when it serves
+// and syncs. When ctx ends first it returns an error, and the wake goes on.
+func (s *Shard) Wake(ctx context.Context, name string) error {
+	s.mu.Lock()
+	p := s.places[name]
+	if p == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("wake space %s: %w", name, ErrUnknown)
+	}
+	w := s.want(p)
+	s.mu.Unlock()
+	select {
+	case <-w.done:
+		if w.err != nil {
+			return fmt.Errorf("wake space %s: %w", name, w.err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wake space %s: %w", name, context.Cause(ctx))
+	}
+}
+
+// Visit has a space woken once for itself, when nobody waits for another: so its
+// timers become known and its host objects are mended. It does not wait.
+func (s *Shard) Visit(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.places[name]; p != nil && p.state == asleep && !p.removed && !s.stopped {
+		p.later = true
+		s.enqueue(p)
+	}
+}
+
+// want has a space started for somebody outside who waits.
+func (s *Shard) want(p *place) *wake {
+	p.touched = true
+	if p.state == running {
+		p.lastRequest = s.config.Clock.Now()
+	}
+	if p.state == queued && p.later && p.wake == nil {
+		s.unqueue(p)
+		p.state = asleep
+		p.later = false
+	}
+	return s.need(p)
+}
+
+// need has a space started in its turn, once for all who want it.
+func (s *Shard) need(p *place) *wake {
+	switch {
+	case s.stopped || p.removed:
+		return endedWake(ErrStopped)
+	case p.state == running:
+		return endedWake(nil)
+	case p.wake == nil:
+		p.wake = newWake()
+	}
+	w := p.wake
+	if p.state == asleep {
+		s.enqueue(p)
+	}
+	return w
+}
+
+// enqueue queues a space that sleeps. There is one entry a space, however many
+// want it, and the first come is the first served: who knocks on many doors
+// waits longer, not the others.
+func (s *Shard) enqueue(p *place) {
+	p.set(queued, s.config.Clock.Now())
+	if p.later {
+		s.later = append(s.later, p)
+	} else {
+		s.queue = append(s.queue, p)
+	}
+	s.dispatch()
+}
+
+func (s *Shard) unqueue(p *place) {
+	is := func(o *place) bool { return o == p }
+	s.queue = slices.DeleteFunc(s.queue, is)
+	s.later = slices.DeleteFunc(s.later, is)
+}
+
+// dispatch starts what is queued, as far as the bounds allow. It is called
+// whenever something is queued or has ended.
+func (s *Shard) dispatch() {
+	for s.starting < s.config.StartsMax && len(s.queue)+len(s.later) > 0 && !s.stopped {
+		if s.config.SpacesMax > 0 && s.awake >= s.config.SpacesMax {
+			s.makeRoom()
+			return
+		}
+		from := &s.queue
+		if len(s.queue) == 0 {
+			from = &s.later
+		}
+		p := (*from)[0]
+		*from = slices.Delete(*from, 0, 1)
+		s.begin(p)
+	}
+}
+
+func (s *Shard) begin(p *place) {
+	p.set(starting, s.config.Clock.Now())
+	p.later = false
+	p.changed.Store(false)
+	p.release()
+	s.awake++
+	s.starting++
+	ctx, abort := context.WithTimeout(s.life, startTimeout)
+	p.abort = abort
+	prepared := p.prepared
+	s.work.Go(func() {
+		defer abort()
+		space, err := s.startSpace(ctx, p.name, prepared)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.starting--
+		p.abort = nil
+		if err != nil {
+			s.awake--
+			s.fail(p, err)
+			s.settle(p)
+		} else {
+			s.run(p, space)
+		}
+		s.dispatch()
+		s.look()
+	})
+}
+
+// run makes a started space the place's.
+func (s *Shard) run(p *place, space *Space) {
+	now := s.config.Clock.Now()
+	p.space, p.prepared, p.started, p.failure, p.keys = space, true, true, nil, nil
+	p.lastRequest = time.Time{}
+	if p.touched {
+		p.lastRequest = now
+	}
+	p.touched, p.busyUntil = false, time.Time{}
+	p.set(running, now)
+	p.resolve(nil)
+	s.work.Go(func() {
+		space.supervise()
+		s.ended(p)
+	})
+	if p.removed {
+		s.halt(p)
+	}
+}
+
+// halt stops a running space; ended comes next.
+func (s *Shard) halt(p *place) {
+	p.set(stopping, s.config.Clock.Now())
+	s.leaving++
+	p.space.requestStop()
+}
+
+// ended says that a space has stopped, by halt or by itself.
+func (s *Shard) ended(p *place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	space := p.space
+	p.space, p.keys = nil, nil
+	p.stopErr = space.stopErr
+	s.awake--
+	if p.state == stopping {
+		s.leaving--
+	}
+	if space.err != nil {
+		s.fail(p, space.err)
+	} else {
+		p.failures = 0
+		p.set(asleep, s.config.Clock.Now())
+	}
+	s.settle(p)
+	s.dispatch()
+	s.look()
+}
+
+// settle is what follows once nothing of a space runs any more.
+func (s *Shard) settle(p *place) {
+	switch {
+	case p.removed:
+		s.drop(p)
+	case p.wake != nil && !s.stopped:
+		s.enqueue(p)
+	}
+}
+
+// fail notes why a space does not run, and when it is tried again: later each
+// time, so that a broken space does not eat the processor.
+func (s *Shard) fail(p *place, err error) {
+	now := s.config.Clock.Now()
+	if p.state == running && now.Sub(p.since) > lastRetry {
+		p.failures = 0
+	}
+	p.failures++
+	p.failure = err
+	p.prepared = false
+	p.retry = now.Add(backoff(p.failures))
+	p.set(asleep, now)
+	p.resolve(err)
+	if p.removed {
+		return // it was told to
+	}
+	s.config.Logger.Error(err, "Space does not run", "space", p.name, "failures", p.failures, "retry", p.retry)
+}
+
+// backoff is the pause after so many failures in a row.
+func backoff(failures int) time.Duration {
+	pause := firstRetry
+	for range failures - 1 {
+		if pause *= 2; pause >= lastRetry {
+			return lastRetry
+		}
+	}
+	return pause
+}
