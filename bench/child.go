@@ -6,102 +6,148 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"log/slog"
+	"io"
+	"net/rpc"
 	"os"
 	"os/exec"
-	"syscall"
 	"time"
-
-	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/bench/internal/probe"
 )
 
-// childVariable names the task of a child process, one of the keys of tasks. It is unset in the parent.
+// childVariable names the side that a child process is. It is unset in the parent.
 const childVariable = "BERTH_BENCH_CHILD"
 
 // childStopTime is how long a child may take to end once it is told to.
 const childStopTime = 30 * time.Second
 
-// settings are the command's flags. A child is given the same.
-type settings struct {
-	Further int
-	Pods    int
-	Host    string // path of a kubeconfig
-	probe.Timing
+// child is a process that runs one side. It is this program, started again, so that neither side is part of the other's
+// figures, nor the clients of any. It ends with the parent: its standard input does.
+type child struct {
+	side      string
+	cmd       *exec.Cmd
+	dir       string
+	rpc       *rpc.Client
+	complaint *tail         // to be read once ended is closed
+	ended     chan struct{} // closed when the process has ended
 }
 
-func (s settings) args() []string {
-	return []string{
-		fmt.Sprintf("-further=%d", s.Further),
-		fmt.Sprintf("-pods=%d", s.Pods),
-		fmt.Sprintf("-host-kubeconfig=%s", s.Host),
-		fmt.Sprintf("-settle=%s", s.Settle),
-		fmt.Sprintf("-watch=%s", s.Watch),
-	}
-}
-
-// inChild runs a task in a fresh process, in an empty working directory, and decodes what it printed into result.
-func inChild(ctx context.Context, task string, s settings, result any) error {
+// startChild starts a side. host is the kubeconfig of the host cluster, for the side that has one.
+func startChild(ctx context.Context, side string, host []byte) (_ *child, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	// Made here and not by the child, because upstream ends the process when a server is stopped in mid-start.
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
-		return fmt.Errorf("make a place for data: %w", err)
+		return nil, fmt.Errorf("make a place for data: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	cmd := exec.CommandContext(ctx, self, s.args()...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), childVariable+"="+task)
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = childStopTime
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return fmt.Errorf("measure %s: %w", task, context.Cause(ctx))
-	}
+	c := &child{side: side, dir: dir, complaint: &tail{}, ended: make(chan struct{}), cmd: exec.CommandContext(ctx, self)}
+	c.cmd.Dir = dir
+	c.cmd.Env = append(os.Environ(), childVariable+"="+side)
+	c.cmd.Stderr = c.complaint
+	in, err := c.cmd.StdinPipe()
 	if err != nil {
-		return fmt.Errorf("measure %s: %w: %s", task, err, bytes.TrimSpace(complaint.Bytes()))
+		return nil, fmt.Errorf("start %s: %w", side, err)
 	}
-	if err := json.Unmarshal(out, result); err != nil {
-		return fmt.Errorf("read figures of %s: %w", task, err)
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", side, err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", side, err)
+	}
+	c.rpc = rpc.NewClient(pipe{out, in})
+	go func() {
+		defer close(c.ended)
+		_ = c.cmd.Wait() // what it complained about says more
+	}()
+	if err := c.call(ctx, "Open", host, new(struct{})); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+// call calls a method of the child's [Agent].
+func (c *child) call(ctx context.Context, method string, args, reply any) error {
+	call := c.rpc.Go("Agent."+method, args, reply, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %s: %w", c.side, method, context.Cause(ctx))
+	}
+	var answer rpc.ServerError
+	switch {
+	case call.Error == nil:
+		return nil
+	case errors.As(call.Error, &answer):
+		return fmt.Errorf("%s: %s: %w", c.side, method, call.Error)
+	default:
+		<-c.ended
+		return fmt.Errorf("%s: %s: its process has ended: %s", c.side, method, c.complaint)
+	}
+}
+
+// start starts a control plane and returns when it answers and a client has written to it, with the seconds that took.
+func (c *child) start(ctx context.Context, name string) (*plane, float64, error) {
+	begin := time.Now()
+	var kubeconfig []byte
+	if err := c.call(ctx, "Start", name, &kubeconfig); err != nil {
+		return nil, 0, err
+	}
+	p, err := newPlane(c, name, kubeconfig)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := p.firstWrite(ctx); err != nil {
+		return nil, 0, err
+	}
+	return p, time.Since(begin).Seconds(), nil
+}
+
+// rest waits until the child is steady, at most for limit, and measures it.
+func (c *child) rest(ctx context.Context, limit time.Duration) (f probe.Footprint, err error) {
+	err = c.call(ctx, "Rest", limit, &f)
+	return f, err
+}
+
+// stop ends the child and waits for it. How well it ended matters to nobody: its data is thrown away.
+func (c *child) stop() error {
+	_ = c.rpc.Close()
+	select {
+	case <-c.ended:
+	case <-time.After(childStopTime):
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return fmt.Errorf("remove the data of %s: %w", c.side, err)
 	}
 	return nil
 }
 
-// runChild runs a task in this process and prints its result for the parent. State goes below the working directory.
-func runChild(ctx context.Context, task string, s settings) error {
-	// What the servers log would drown the table; a failure reaches the parent as an error.
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	dir, err := os.Getwd()
-	if err != nil {
-		return fmt.Errorf("find the place for data: %w", err)
-	}
-	if task == hostTask {
-		return serveHost(ctx, dir, os.Stdout)
-	}
-	result, err := perform(ctx, task, s, dir)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(result)
+// pipe is a child's standard output and input.
+type pipe struct {
+	io.ReadCloser
+	in io.WriteCloser
 }
 
-func perform(ctx context.Context, task string, s settings, dir string) (any, error) {
-	switch task {
-	case stockTask:
-		return measureControlPlanes(ctx, s, dir, startStock)
-	case berthTask:
-		return measureSpaces(ctx, s, dir)
-	case podsTask:
-		return measurePods(ctx, s, dir)
-	default:
-		return nil, fmt.Errorf("unknown task %q", task)
+func (p pipe) Write(b []byte) (int, error) { return p.in.Write(b) }
+func (p pipe) Close() error                { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
+
+// tail keeps the end of what a child complained about.
+type tail struct{ end []byte }
+
+func (t *tail) Write(b []byte) (int, error) {
+	const most = 4 << 10
+	t.end = append(t.end, b...)
+	if len(t.end) > most {
+		t.end = append(t.end[:0], t.end[len(t.end)-most:]...)
 	}
+	return len(b), nil
 }
+
+func (t *tail) String() string { return string(bytes.TrimSpace(t.end)) }

@@ -4,18 +4,20 @@
 // Command bench measures Berth beside stock Kubernetes in the same run and prints a table.
 //
 // Each side is measured in a process of its own, which is this binary started again, so that neither disturbs the other's
-// figures. With BENCH_JSON=file the figures are also written there. It needs Linux, and nothing else installed.
+// figures; the clients are in the first process. With BENCH_JSON=file the figures are also written there. It needs Linux, and
+// nothing else installed. How and why each figure is measured is in docs/benchmarks.md.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/berth-dev/berth/bench/internal/report"
 )
@@ -31,36 +33,44 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s := settings{}
-	flag.IntVar(&s.Further, "further", 4, "how many control planes to start after the first, in the same process")
-	flag.IntVar(&s.Pods, "pods", 200, "how many pods to create each way, through a space and directly")
-	flag.StringVar(&s.Host, "host-kubeconfig", "", "kubeconfig of the host cluster; an embedded one is started in a process of its own if empty")
-	flag.DurationVar(&s.Settle, "settle", 20*time.Second, "how long to leave a process alone before measuring it at rest")
-	flag.DurationVar(&s.Watch, "watch", 20*time.Second, "how long to average idle CPU over")
-	flag.Parse()
-	if s.Further < 1 {
-		return fmt.Errorf("-further is %d: the slope needs at least 1", s.Further)
+	if side := os.Getenv(childVariable); side != "" {
+		return runChild(ctx, side)
 	}
-	if s.Pods < 1 {
-		return fmt.Errorf("-pods is %d: want at least 1", s.Pods)
-	}
-	if task := os.Getenv(childVariable); task != "" {
-		return runChild(ctx, task, s)
-	}
-	var r report.Report
-	err := withHost(ctx, s, func(s settings) error {
-		if err := compareControlPlanes(ctx, s, &r); err != nil {
-			return err
-		}
-		return comparePods(ctx, s, &r)
-	})
-	if err != nil {
+	b := &bench{started: time.Now()}
+	if err := b.settings.flags().Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	if err := r.WriteTable(os.Stdout); err != nil {
-		return fmt.Errorf("print table: %w", err)
+	if err := b.check(); err != nil {
+		return err
 	}
-	return keep(&r)
+	b.noteLoad("at the start")
+	err := b.measure(ctx)
+	b.noteLoad("at the end")
+	// What was measured until something failed is shown too.
+	return errors.Join(err, b.report.WriteTable(os.Stdout), keep(&b.report))
+}
+
+// bench is one run.
+type bench struct {
+	settings
+	report  report.Report
+	started time.Time
+}
+
+// say tells whoever waits what is being done.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%4.0fs] %s\n", time.Since(b.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// noteLoad notes what else the machine does: figures of a busy machine say little.
+func (b *bench) noteLoad(when string) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return
+	}
+	if load, err := fs.LoadAvg(); err == nil {
+		b.report.Note("load average of the machine %s: %.1f", when, load.Load1)
+	}
 }
 
 // keep writes the figures to the file that BENCH_JSON names, if it does.

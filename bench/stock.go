@@ -30,23 +30,21 @@ const (
 
 // startStock starts an upstream API server the way its own command does: stock options, TLS on a loopback port, and an etcd
 // of its own with stock options. It runs no controllers, which a space does.
-func startStock(ctx context.Context, dir string) (*controlPlane, error) {
+func startStock(ctx context.Context, dir string) (_ *rest.Config, stop func(context.Context) error, err error) {
 	etcd, err := startEtcd(ctx, filepath.Join(dir, "etcd"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p, err := startStockServer(dir, "http://"+etcd.Clients[0].Addr().String())
+	config, stopServer, err := startStockServer(dir, "http://"+etcd.Clients[0].Addr().String())
 	if err != nil {
 		etcd.Close()
-		return nil, fmt.Errorf("start stock API server: %w", err)
+		return nil, nil, fmt.Errorf("start stock API server: %w", err)
 	}
-	stopServer := p.stop
-	p.stop = func(ctx context.Context) error {
+	return config, func(ctx context.Context) error {
 		err := stopServer(ctx)
 		etcd.Close()
 		return err
-	}
-	return p, nil
+	}, nil
 }
 
 func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
@@ -72,20 +70,20 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	return nil, fmt.Errorf("start etcd: %w", err)
 }
 
-func startStockServer(dir, etcd string) (*controlPlane, error) {
+func startStockServer(dir, etcd string) (_ *rest.Config, stop func(context.Context) error, err error) {
 	o, err := stockOptions(dir, etcd)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	client, run, err := assembleStock(ctx, o)
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, nil, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	return &controlPlane{client: client, stop: func(ctx context.Context) error {
+	return client, func(ctx context.Context) error {
 		cancel()
 		select {
 		case err := <-ended:
@@ -96,7 +94,7 @@ func startStockServer(dir, etcd string) (*controlPlane, error) {
 		case <-ctx.Done():
 			return fmt.Errorf("stop stock API server: %w", context.Cause(ctx))
 		}
-	}}, nil
+	}, nil
 }
 
 // stockOptions are upstream's defaults with the values that have none.

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe reads what this process costs: memory, goroutines and CPU. It works on Linux only.
+// Package probe reads what this process costs: memory, goroutines, files and CPU. It works on Linux only.
 //
 // The bench command's children call it on themselves, so that no measuring process is part of the figure.
 package probe
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"syscall"
 	"time"
 
@@ -19,63 +20,86 @@ import (
 
 // Footprint is what a process at rest costs.
 type Footprint struct {
-	// RSSMiB is the resident set in MiB, after a garbage collection has given free memory back to the system.
+	// RSSMiB is the resident set in MiB.
 	RSSMiB float64
+	// FreedRSSMiB is the resident set in MiB after all free memory has been given back to the system by force.
+	FreedRSSMiB float64
+	// HeapMiB is what the last garbage collection found alive, in MiB.
+	HeapMiB float64
 	// Goroutines counts all of the process's goroutines.
 	Goroutines float64
-	// CPUCores is the user and system time used per second of wall time.
-	CPUCores float64
-}
-
-// Timing says how long Rest waits and watches.
-type Timing struct {
-	// Settle is how long a process is left alone before it counts as at rest: hooks and first syncs run in it.
-	Settle time.Duration
-	// Watch is how long CPU use is averaged over.
-	Watch time.Duration
-}
-
-// Rest lets the process come to rest and measures it. It returns early, with an error, if ctx ends.
-func Rest(ctx context.Context, timing Timing) (Footprint, error) {
-	if err := wait(ctx, timing.Settle); err != nil {
-		return Footprint{}, err
-	}
-	cores, err := cpuOver(ctx, timing.Watch)
-	if err != nil {
-		return Footprint{}, err
-	}
-	// Twice: what finalizers release in the first collection is free only after the second.
-	runtime.GC()
-	debug.FreeOSMemory()
-	rss, err := rssMiB()
-	if err != nil {
-		return Footprint{}, err
-	}
-	return Footprint{RSSMiB: rss, Goroutines: float64(runtime.NumGoroutine()), CPUCores: cores}, nil
+	// Files counts the process's open file descriptors.
+	Files float64
+	// Steady says that the process had come to rest when it was measured.
+	Steady bool
 }
 
 // Minus returns the difference of two footprints, split over n.
 func (f Footprint) Minus(before Footprint, n int) Footprint {
+	each := func(after, before float64) float64 { return (after - before) / float64(n) }
 	return Footprint{
-		RSSMiB:     (f.RSSMiB - before.RSSMiB) / float64(n),
-		Goroutines: (f.Goroutines - before.Goroutines) / float64(n),
-		CPUCores:   (f.CPUCores - before.CPUCores) / float64(n),
+		RSSMiB:      each(f.RSSMiB, before.RSSMiB),
+		FreedRSSMiB: each(f.FreedRSSMiB, before.FreedRSSMiB),
+		HeapMiB:     each(f.HeapMiB, before.HeapMiB),
+		Goroutines:  each(f.Goroutines, before.Goroutines),
+		Files:       each(f.Files, before.Files),
+		Steady:      f.Steady && before.Steady,
 	}
 }
 
-func rssMiB() (float64, error) {
+// Rest waits until the process is at rest, at most for limit, and measures it. It returns early, with an error, if ctx ends.
+func Rest(ctx context.Context, limit time.Duration) (f Footprint, err error) {
+	steady, err := settle(ctx, limit)
+	if err != nil {
+		return Footprint{}, err
+	}
+	if f, err = Now(); err != nil {
+		return Footprint{}, err
+	}
+	f.Steady = steady
+	debug.FreeOSMemory()
+	f.FreedRSSMiB, _, err = resident()
+	return f, err
+}
+
+// Now measures the process as it is, all but FreedRSSMiB.
+func Now() (Footprint, error) {
+	rss, files, err := resident()
+	if err != nil {
+		return Footprint{}, err
+	}
+	collect()
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return Footprint{
+		RSSMiB: rss, HeapMiB: float64(live[0].Value.Uint64()) / (1 << 20),
+		Goroutines: float64(runtime.NumGoroutine()), Files: float64(files),
+	}, nil
+}
+
+// collect frees what is garbage. Twice: what finalizers and pools release in the first collection is free only after the second.
+func collect() {
+	runtime.GC()
+	runtime.GC()
+}
+
+func resident() (rssMiB float64, files int, err error) {
 	self, err := procfs.Self()
 	if err != nil {
-		return 0, fmt.Errorf("open this process in procfs: %w", err)
+		return 0, 0, fmt.Errorf("open this process in procfs: %w", err)
 	}
 	status, err := self.NewStatus()
 	if err != nil {
-		return 0, fmt.Errorf("read this process's status: %w", err)
+		return 0, 0, fmt.Errorf("read this process's status: %w", err)
 	}
-	return float64(status.VmRSS) / (1 << 20), nil
+	if files, err = self.FileDescriptorsLen(); err != nil {
+		return 0, 0, fmt.Errorf("count this process's files: %w", err)
+	}
+	return float64(status.VmRSS) / (1 << 20), files, nil
 }
 
-func cpuOver(ctx context.Context, d time.Duration) (float64, error) {
+// CPU returns the user and system time used per second of wall time, over d.
+func CPU(ctx context.Context, d time.Duration) (cores float64, err error) {
 	start := time.Now()
 	before, err := cpuTime()
 	if err != nil {

@@ -6,50 +6,66 @@ package probe
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-func TestRestSeesMemoryThatIsHeldAndNotWhatWasFreed(t *testing.T) {
-	timing := Timing{Watch: 10 * time.Millisecond}
+func TestAFootprintSeesMemoryThatIsHeldAndNotWhatWasFreed(t *testing.T) {
 	const mib = 64
-	before, err := Rest(t.Context(), timing)
-	if err != nil {
-		t.Fatal(err)
+	before := now(t)
+	during := holding(t, mib)
+	debug.FreeOSMemory()
+	after := now(t)
+	for what, more := range map[string]float64{"RSS": during.Minus(before, 1).RSSMiB, "heap": during.Minus(before, 1).HeapMiB} {
+		if more < 0.9*mib {
+			t.Errorf("holding %d MiB added %.1f MiB of %s", mib, more, what)
+		}
 	}
-	during, err := restHolding(t, timing, mib)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := Rest(t.Context(), timing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if more := during.Minus(before, 1).RSSMiB; more < 0.9*mib {
-		t.Errorf("holding %d MiB added %.1f MiB", mib, more)
-	}
-	if more := after.Minus(before, 1).RSSMiB; more > 0.5*mib {
-		t.Errorf("%.1f MiB are still counted after %d MiB were freed", more, mib)
+	for what, more := range map[string]float64{"RSS": after.Minus(before, 1).RSSMiB, "heap": after.Minus(before, 1).HeapMiB} {
+		if more > 0.5*mib {
+			t.Errorf("%.1f MiB of %s are still counted after %d MiB were freed", more, what, mib)
+		}
 	}
 }
 
-func restHolding(t *testing.T, timing Timing, mib int) (Footprint, error) {
+func holding(t *testing.T, mib int) Footprint {
 	held := make([]byte, mib<<20)
 	for i := 0; i < len(held); i += 4096 {
 		held[i] = 1
 	}
 	defer runtime.KeepAlive(held)
-	return Rest(t.Context(), timing)
+	return now(t)
 }
 
-func TestRestSeesABusyCPUAndGoroutines(t *testing.T) {
-	timing := Timing{Watch: 200 * time.Millisecond}
-	idle, err := Rest(t.Context(), timing)
+func now(t *testing.T) Footprint {
+	t.Helper()
+	f, err := Now()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+func TestAFootprintCountsGoroutinesAndFiles(t *testing.T) {
+	before := now(t)
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { <-stop }()
+	if more := now(t).Minus(before, 1); more.Goroutines != 1 || more.Files != 1 {
+		t.Errorf("a goroutine and a file added %v goroutines and %v files", more.Goroutines, more.Files)
+	}
+}
+
+func TestCPUSeesABusyLoop(t *testing.T) {
 	var stop atomic.Bool
 	done := make(chan struct{})
 	go func() {
@@ -58,22 +74,57 @@ func TestRestSeesABusyCPUAndGoroutines(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
-	busy, err := Rest(t.Context(), timing)
+	busy, err := CPU(t.Context(), 200*time.Millisecond)
 	stop.Store(true)
 	<-done
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A machine shared with other work gives a busy loop less than a core; an idle process would show next to nothing.
-	if more := busy.Minus(idle, 1); more.CPUCores < 0.1 || more.Goroutines != 1 {
-		t.Errorf("one busy goroutine added %.3f cores and %v goroutines", more.CPUCores, more.Goroutines)
+	if busy < 0.1 {
+		t.Errorf("a busy loop used %.3f cores", busy)
+	}
+}
+
+func TestAProcessThatNeverComesToRestIsMeasuredWhenTimeIsUp(t *testing.T) {
+	f, err := Rest(t.Context(), settlePoll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Steady || f.RSSMiB == 0 || f.FreedRSSMiB == 0 {
+		t.Errorf("after one look: steady: %t, RSS %v MiB, freed %v MiB", f.Steady, f.RSSMiB, f.FreedRSSMiB)
+	}
+}
+
+func TestSteadyIsWhatHasNotMovedForTheWholeWindow(t *testing.T) {
+	flat := make([]float64, settleWindow)
+	for i := range flat {
+		flat[i] = 1000
+	}
+	for name, c := range map[string]struct {
+		values []float64
+		want   bool
+	}{
+		"nothing seen yet":                 {nil, false},
+		"too few looks":                    {flat[1:], false},
+		"flat":                             {flat, true},
+		"flat after it moved":              {append([]float64{1}, flat...), true},
+		"a little more at the end":         {append(flat[:settleWindow:settleWindow], 1004), true},
+		"more at the end than is measured": {append(flat[:settleWindow:settleWindow], 1010), false},
+		"none of it":                       {make([]float64, settleWindow), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isSteady(c.values); got != c.want {
+				t.Errorf("isSteady(%v) = %t, want %t", c.values, got, c.want)
+			}
+		})
 	}
 }
 
 func TestRestEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Rest(ctx, Timing{Settle: time.Hour}); !errors.Is(err, context.Canceled) {
+	if _, err := Rest(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("Rest of a cancelled context = %v, want it to end at once", err)
 	}
 }

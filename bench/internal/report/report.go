@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 )
 
-// Measure is one figure of Berth and the same figure of its peer. Less is better in all of them.
+// Measure is one figure of Berth and the same figure of its peer, which is stock Kubernetes or direct use of the host.
 type Measure struct {
 	Berth float64 `json:"berth"`
 	Stock float64 `json:"stock"`
@@ -26,28 +26,54 @@ type Measure struct {
 type Report struct {
 	names    []string
 	measures map[string]Measure
+	targets  map[string]Target
+	notes    []string
 }
 
 // Add appends a measure, or replaces the one of that name.
-func (r *Report) Add(name, unit string, berth, stock float64) {
+func (r *Report) Add(name, unit string, berth, stock float64, target Target) {
 	if r.measures == nil {
-		r.measures = map[string]Measure{}
+		r.measures, r.targets = map[string]Measure{}, map[string]Target{}
 	}
 	if _, known := r.measures[name]; !known {
 		r.names = append(r.names, name)
 	}
 	r.measures[name] = Measure{Berth: round(berth), Stock: round(stock), Unit: unit}
+	r.targets[name] = target
 }
 
-// WriteTable prints a line a measure, with Berth's share of its peer.
+// Note appends a line that is printed below the table.
+func (r *Report) Note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// Missed names the measures that did not reach their targets.
+func (r *Report) Missed() (names []string) {
+	for _, name := range r.names {
+		if !r.targets[name].Reached(r.measures[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// WriteTable prints a line a measure, with Berth's share of its peer and whether that is enough, and then the notes.
 func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "measure\tberth\tstock\tunit\tberth/stock\t")
+	fmt.Fprintln(t, "measure\tberth\tstock\tunit\tberth/stock\ttarget\tverdict\t")
 	for _, name := range r.names {
-		m := r.measures[name]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", name, figure(m.Berth), figure(m.Stock), m.Unit, share(m))
+		m, target := r.measures[name], r.targets[name]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, figure(m.Berth), figure(m.Stock), m.Unit, share(m), target.text, target.verdict(m))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, note := range r.notes {
+		if _, err := fmt.Fprintln(w, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteJSON writes one object: {"<measure>": {"berth": x, "stock": y, "unit": "…"}}.

@@ -6,6 +6,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,8 +14,9 @@ import (
 
 func TestTheJSONIsOneObjectOfMeasures(t *testing.T) {
 	var r Report
-	r.Add("rss_further_mib", "MiB", 15.96412, 131.2)
-	r.Add("create_s", "s", 0.4, 2)
+	r.Add("rss_further_mib", "MiB", 15.96412, 131.2, AtMost(16))
+	r.Add("create_s", "s", 0.4, 2, Target{})
+	r.Note("told to people only")
 	var out bytes.Buffer
 	if err := r.WriteJSON(&out); err != nil {
 		t.Fatal(err)
@@ -45,17 +47,21 @@ func TestAReportOfNothingIsStillAnObject(t *testing.T) {
 
 func TestTheTableKeepsTheOrderAndShowsTheShare(t *testing.T) {
 	var r Report
-	r.Add("create_s", "s", 1, 2)
-	r.Add("create_s", "s", 0.5, 2)
-	r.Add("idle_cpu_cores_further", "cores", 0.001, 0)
+	r.Add("create_s", "s", 1, 2, AtMostShare(0.25))
+	r.Add("create_s", "s", 0.5, 2, AtMostShare(0.25))
+	r.Add("rss_awake_mib", "MiB", 8, 130, AtMost(16))
+	r.Note("median of %d", 3)
+	r.Add("idle_cpu_cores_further", "cores", 0.001, 0, Target{})
 	var out bytes.Buffer
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
 	want := "" +
-		"                 measure  berth  stock   unit  berth/stock\n" +
-		"                create_s    0.5      2      s         25 %\n" +
-		"  idle_cpu_cores_further  0.001      0  cores            -\n"
+		"                 measure  berth  stock   unit  berth/stock  target  verdict\n" +
+		"                create_s    0.5      2      s         25 %  ≤ 25 %  reached\n" +
+		"           rss_awake_mib      8    130    MiB          6 %    ≤ 16  reached\n" +
+		"  idle_cpu_cores_further  0.001      0  cores            -                -\n" +
+		"median of 3\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
@@ -79,5 +85,40 @@ func TestPercentileIsAValueThatWasMeasured(t *testing.T) {
 				t.Errorf("Percentile(%v, %v) = %v, want %v", c.values, c.p, got, c.want)
 			}
 		})
+	}
+}
+
+func TestATargetIsReachedUpToItsLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		target       Target
+		good, better float64
+		bad          float64
+	}{
+		"a value of its own":             {AtMost(16), 16, 1, 16.1},
+		"a share of what the peer needs": {AtMostShare(0.25), 25, 1, 25.1},
+		"a share of what the peer does":  {AtLeastShare(0.8), 80, 200, 79.9},
+		"little more than the peer":      {AtMostMore(3), 103, 90, 103.1},
+		"nothing":                        {Target{}, 0, 1000, math.NaN()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, value := range []float64{c.good, c.better} {
+				if !c.target.Reached(Measure{Berth: value, Stock: 100}) {
+					t.Errorf("%v beside 100 does not reach %q", value, c.target.text)
+				}
+			}
+			if !math.IsNaN(c.bad) && c.target.Reached(Measure{Berth: c.bad, Stock: 100}) {
+				t.Errorf("%v beside 100 reaches %q", c.bad, c.target.text)
+			}
+		})
+	}
+}
+
+func TestWhatMissedItsTargetIsNamed(t *testing.T) {
+	var r Report
+	r.Add("good", "s", 1, 2, AtMost(1))
+	r.Add("bad", "s", 2, 2, AtMost(1))
+	r.Add("free", "s", 2, 2, Target{})
+	if diff := cmp.Diff([]string{"bad"}, r.Missed()); diff != "" {
+		t.Errorf("missed (-want +got):\n%s", diff)
 	}
 }

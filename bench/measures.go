@@ -1,0 +1,169 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/bench/internal/report"
+)
+
+// group is a few measures that are taken together.
+type group struct {
+	name     string
+	measures []string // those that the project's goals name
+	run      func(context.Context, *bench, *sides) error
+}
+
+func groups() []group {
+	return []group{
+		{"writes", []string{"writes_per_s", "write_errors"}, measureWrites},
+		{"pods", []string{"pod_to_host_ms_p50", "pod_to_host_ms_p99"}, measurePods},
+		{"burst", []string{"burst_pods_per_s"}, measureBurst},
+		{"watch", []string{"watch_p99_s"}, measureWatch},
+		{"list", []string{"list_5000_s"}, measureList},
+		{"awake", []string{"rss_awake_mib", "create_s", "create_s_p99", "idle_cpu_cores_100"}, measureAwake},
+	}
+}
+
+// wanted tells whether -only asks for the group.
+func (g group) wanted(only string) bool {
+	if only == "" {
+		return true
+	}
+	for want := range strings.SplitSeq(only, ",") {
+		if slices.ContainsFunc(append(g.measures, g.name), func(name string) bool { return strings.HasPrefix(name, want) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// measure takes what -only asks for. A group that fails does not keep the others from being measured.
+func (b *bench) measure(ctx context.Context) error {
+	var errs []error
+	for _, g := range groups() {
+		if !g.wanted(b.only) || ctx.Err() != nil {
+			continue
+		}
+		b.say("measuring %s: %s", g.name, strings.Join(g.measures, ", "))
+		if err := b.inFreshSides(ctx, g); err != nil {
+			errs = append(errs, fmt.Errorf("measure %s: %w", g.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sides are the processes of a group, each started when it is first asked for.
+type sides struct {
+	bench   *bench
+	running map[string]*child
+	host    []byte // kubeconfig of the host cluster, once it is there
+}
+
+// inFreshSides gives each group processes of its own: what one leaves behind is not part of the next one's figures.
+func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
+	s := &sides{bench: b, running: map[string]*child{}}
+	defer func() {
+		for _, name := range []string{berthSide, stockSide, hostSide} {
+			err = errors.Join(err, s.end(name))
+		}
+	}()
+	return g.run(ctx, b, s)
+}
+
+// end ends a side's process, if it runs.
+func (s *sides) end(name string) error {
+	c := s.running[name]
+	delete(s.running, name)
+	if c == nil {
+		return nil
+	}
+	return c.stop()
+}
+
+// get returns the process of a side.
+func (s *sides) get(ctx context.Context, name string) (*child, error) {
+	if c := s.running[name]; c != nil {
+		return c, nil
+	}
+	if name == berthSide {
+		if err := s.findHost(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c, err := startChild(ctx, name, s.host)
+	if err != nil {
+		return nil, err
+	}
+	s.running[name] = c
+	return c, nil
+}
+
+func (s *sides) findHost(ctx context.Context) (err error) {
+	if s.bench.settings.host != "" {
+		if s.host, err = os.ReadFile(s.bench.settings.host); err != nil {
+			return fmt.Errorf("-host-kubeconfig: %w", err)
+		}
+		return nil
+	}
+	c, err := s.get(ctx, hostSide)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, "Start", "", &s.host)
+}
+
+// hostPlane is the host cluster as a client of it sees it. It is there once the berth side is.
+func (s *sides) hostPlane() (*plane, error) { return newPlane(s.running[hostSide], "host", s.host) }
+
+// both starts a space and a stock control plane for a measure.
+func (s *sides) both(ctx context.Context, name string) (berth, stock *plane, err error) {
+	for _, side := range []struct {
+		name string
+		to   **plane
+	}{{berthSide, &berth}, {stockSide, &stock}} {
+		c, err := s.get(ctx, side.name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if *side.to, _, err = c.start(ctx, name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return berth, stock, nil
+}
+
+// pair holds what repeats of a measure gave on either side.
+type pair struct{ berth, stock []float64 }
+
+// inTurn repeats a measure on both sides, one after the other, so that whatever else the machine does meets both alike.
+func (b *bench) inTurn(name string, berth, stock func(repeat int) (float64, error)) (p pair, err error) {
+	for i := range b.repeats {
+		for _, side := range []struct {
+			f  func(int) (float64, error)
+			to *[]float64
+		}{{stock, &p.stock}, {berth, &p.berth}} {
+			value, err := side.f(i)
+			if err != nil {
+				return pair{}, err
+			}
+			*side.to = append(*side.to, value)
+		}
+		b.say("%s: berth %.4g, stock %.4g", name, p.berth[i], p.stock[i])
+	}
+	return p, nil
+}
+
+// add adds the medians of a pair, and notes how far the repeats were apart.
+func (b *bench) add(name, unit string, p pair, target report.Target) {
+	b.report.Add(name, unit, report.Percentile(p.berth, 50), report.Percentile(p.stock, 50), target)
+	b.report.Note("%s: median of %d; berth %.4g to %.4g, stock %.4g to %.4g", name, len(p.berth),
+		slices.Min(p.berth), slices.Max(p.berth), slices.Min(p.stock), slices.Max(p.stock))
+}

@@ -1,0 +1,80 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"time"
+)
+
+// settings are the command's flags.
+type settings struct {
+	only     string
+	host     string // path of a kubeconfig
+	profiles string // directory
+	keepJSON string
+
+	repeats int
+
+	spaces      int
+	idleSpaces  int
+	stockSpaces int
+	asleep      int
+	wakes       int
+	settle      time.Duration
+	idle        time.Duration
+
+	writers  int
+	writeFor time.Duration
+	pods     int
+	burst    int
+	bursters int
+	list     int
+	rate     int
+	watchers int
+	watchFor time.Duration
+}
+
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("bench", flag.ExitOnError)
+	f.StringVar(&s.only, "only", "", "measure only these: `NAMES` of measures or of their groups, by their beginning, with commas between")
+	f.StringVar(&s.host, "host-kubeconfig", "", "kubeconfig `FILE` of the host cluster; an embedded one is started in a process of its own if empty")
+	f.StringVar(&s.profiles, "profiles", "", "`DIR` to keep the profiles in, for go tool pprof")
+	f.IntVar(&s.repeats, "repeats", 3, "how often to measure rates, in turn with the peer; the median counts")
+	f.IntVar(&s.spaces, "spaces", 50, "how many awake spaces the slope is taken over")
+	f.IntVar(&s.idleSpaces, "idle-spaces", 100, "how many awake spaces are idle when CPU is measured, at least -spaces")
+	f.IntVar(&s.stockSpaces, "stock-spaces", 4, "how many stock API servers their slope is taken over")
+	f.IntVar(&s.asleep, "asleep", 1000, "how many sleeping spaces the slope is taken over; each was awake once")
+	f.IntVar(&s.wakes, "wakes", 50, "how many times to wake a space")
+	f.DurationVar(&s.settle, "settle", 90*time.Second, "how long at most to wait until a process at rest is steady")
+	f.DurationVar(&s.idle, "idle", time.Minute, "how long to average idle CPU over")
+	f.IntVar(&s.writers, "writers", 50, "how many clients write at once")
+	f.DurationVar(&s.writeFor, "write-for", 6*time.Second, "how long they write in each repeat")
+	f.IntVar(&s.pods, "pods", 200, "how many pods to create one by one each way, through a space and directly")
+	f.IntVar(&s.burst, "burst", 300, "how many pods to create at once each way")
+	f.IntVar(&s.bursters, "burst-clients", 10, "how many clients create them")
+	f.IntVar(&s.list, "list", 5000, "how many pods to list")
+	f.IntVar(&s.rate, "watch-rate", 200, "writes a second while watch latency is measured")
+	f.IntVar(&s.watchers, "watchers", 10, "how many watches are open then")
+	f.DurationVar(&s.watchFor, "watch-for", 15*time.Second, "how long watch latency is measured")
+	return f
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
+	for name, n := range map[string]int{
+		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes,
+		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
+		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers,
+	} {
+		if n < 1 {
+			return fmt.Errorf("%s is %d: want at least 1", name, n)
+		}
+	}
+	if s.idleSpaces < s.spaces {
+		return fmt.Errorf("-idle-spaces is %d: want at least -spaces, %d", s.idleSpaces, s.spaces)
+	}
+	return nil
+}
