@@ -6,6 +6,7 @@ package vcluster
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+
+	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
 // chain is an API server that is built and not yet run: the aggregator, which
@@ -27,6 +30,8 @@ type chain struct {
 	server    *aggregatorapiserver.APIAggregator
 	informers *ownedInformers
 	admission *latch
+	// space is what the shared handlers need of this one.
+	space *builtin.Space
 }
 
 func newChain(
@@ -73,35 +78,58 @@ func newChain(
 	// variable. A stopped space must not live on there.
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
 
-	// Shared, by assemble. Extensions were copied before.
+	shared, err := builtinAPI()
+	if err != nil {
+		return nil, fmt.Errorf("build shared APIs: %w", err)
+	}
+	// The shared ones are served. Extensions were copied before.
 	generic.SkipOpenAPIInstallation = true
-	server, crds, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete())
+	server, crds, own, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
 	hooks.watch(server.GenericAPIServer, crds)
-	return &chain{server: server, informers: factory, admission: admission}, nil
+	space := &builtin.Space{
+		Admission:     generic.AdmissionControl,
+		Authorizer:    generic.Authorization.Authorizer,
+		RuleResolver:  generic.RuleResolver,
+		Authenticator: generic.Authentication.Authenticator,
+		Loopback:      loopback.Transport,
+		NewStorage:    store.open,
+		Own:           own.get,
+	}
+	return &chain{server: server, informers: factory, admission: admission, space: space}, nil
 }
 
-// assemble is upstream's CreateServerChain, and keeps an eye on CRDs.
+// handler serves the whole API.
+func (c *chain) handler() http.Handler {
+	next := c.server.GenericAPIServer.Handler
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(r.Context(), c.space)))
+	})
+}
+
+// assemble is upstream's CreateServerChain, but that the built-in APIs are
+// shared, and with an eye on CRDs.
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
-) (*aggregatorapiserver.APIAggregator, *watchedCRDs, error) {
+	shared *sharedAPI,
+) (*aggregatorapiserver.APIAggregator, *watchedCRDs, *registries, error) {
 	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	coreServer, err := core.New(extensionsServer.GenericAPIServer)
+	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	sharedOpenAPI().serve(coreServer.ControlPlane.GenericAPIServer, core.ControlPlane.Generic.Config)
+	shared.serveOpenAPI(coreServer)
 	crds := watchCRDs(extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	server, err := controlplaneapiserver.CreateAggregatorServer(
-		aggregator, coreServer.ControlPlane.GenericAPIServer, crds, true, apiPriorities())
+		aggregator, shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses), crds, true, apiPriorities())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return server, crds, nil
+	return server, crds, own, nil
 }

@@ -98,7 +98,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.chain, err = newChain(p.stopping, p.config, o, p.client, p.store, p.gate, p.hooks); err != nil {
 		return err
 	}
-	p.gate.open(p.chain.server.GenericAPIServer.Handler)
+	p.gate.open(p.chain.handler())
 	// Even if ctx has ended: work queues that are made with the server end only
 	// with a server that ran.
 	if p.run, err = runServer(p.chain.server); err != nil {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"net/http"
 
-	"go.opentelemetry.io/otel/trace/noop"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/filters"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -24,23 +24,41 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 )
 
+// commonConfig is what is the same in all control planes.
+func commonConfig(
+	run *genericoptions.ServerRunOptions, enabled *genericoptions.APIEnablementOptions,
+) (*genericapiserver.Config, error) {
+	c := genericapiserver.NewConfig(legacyscheme.Codecs)
+	c.MergedResourceConfig = resourceConfig()
+	if err := run.ApplyTo(c); err != nil {
+		return nil, err
+	}
+	c.EffectiveVersion = reportedVersion{c.EffectiveVersion}
+	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: newIdleListener(), DisableHTTP2: true}
+	c.DisabledPostStartHooks.Insert(replacedHooks...)
+	// What they serve is about the process, thus about every space in it.
+	c.EnableMetrics = false
+	if err := enabled.ApplyTo(c, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
+		return nil, err
+	}
+	describe(c)
+	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"),
+		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
+	)
+	return c, nil
+}
+
 // genericConfig is what BuildGenericConfig of upstream's control plane returns,
 // assembled without a port, a certificate, a connection to etcd, or audit.
 func genericConfig(
 	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate,
 ) (*genericapiserver.Config, *ownedInformers, *serverstorage.DefaultStorageFactory, error) {
-	c := genericapiserver.NewConfig(legacyscheme.Codecs)
-	c.MergedResourceConfig = resourceConfig()
-	if err := o.GenericServerRunOptions.ApplyTo(c); err != nil {
+	c, err := commonConfig(o.GenericServerRunOptions, o.APIEnablement)
+	if err != nil {
 		return nil, nil, nil, err
 	}
-	c.EffectiveVersion = reportedVersion{c.EffectiveVersion}
-	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: newIdleListener(), DisableHTTP2: true}
 	c.LoopbackClientConfig = loopback
-	c.DisabledPostStartHooks.Insert(replacedHooks...)
-	// What they serve is about the process, thus about every space in it.
-	c.EnableMetrics = false
-
 	client, err := kubernetes.NewForConfig(loopback)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make loopback client: %w", err)
@@ -49,20 +67,11 @@ func genericConfig(
 	if err := o.Features.ApplyTo(c, client, factory); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := o.APIEnablement.ApplyTo(c, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
-		return nil, nil, nil, err
-	}
-	describe(c)
-	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(
-		sets.NewString("watch", "proxy"),
-		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
-	)
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		return genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c)
 	}
 
-	o.Etcd.StorageConfig.Transport.TracerProvider = noop.NewTracerProvider()
-	storage, err := storageFactory(c, o)
+	storage, err := storageFactory(c, o.Etcd)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -90,11 +99,11 @@ func resourceConfig() *serverstorage.ResourceConfig {
 	return c
 }
 
-func storageFactory(c *genericapiserver.Config, o options.CompletedOptions) (*serverstorage.DefaultStorageFactory, error) {
+func storageFactory(c *genericapiserver.Config, o *genericoptions.EtcdOptions) (*serverstorage.DefaultStorageFactory, error) {
 	f := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(c.EffectiveVersion)
 	f.APIResourceConfig = c.MergedResourceConfig
 	f.DefaultResourceEncoding.SetEffectiveVersion(c.EffectiveVersion)
-	storage, err := f.Complete(o.Etcd).New()
+	storage, err := f.Complete(o).New()
 	if err != nil {
 		return nil, fmt.Errorf("set up storage: %w", err)
 	}

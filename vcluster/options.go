@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
@@ -51,36 +52,17 @@ func openCredentials(c Config) (credentials, error) {
 	return credentials{ca: ca, serviceAccountKey: key, servingCA: serving}, nil
 }
 
-// newOptions returns what the flags of kube-apiserver would say.
+// newOptions returns the options of c's API server: upstream's defaults, but for
+// what follows.
 func newOptions(ctx context.Context, c Config, id credentials, store *sharedStore) (options.CompletedOptions, error) {
-	o := options.NewServerRunOptions()
-
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {
 		return options.CompletedOptions{}, err
 	}
-	// Left alone, upstream looks at this machine's interfaces and name (N1).
-	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	o := commonOptions()
 	o.GenericServerRunOptions.ExternalHost = endpoint.Host
-	o.GenericServerRunOptions.ShutdownDelayDuration = 0
-	// No port is bound, and no certificate made for it.
-	o.SecureServing.BindPort = 0
-	o.SecureServing.Listener = nil
-	o.EndpointReconcilerType = string(reconcilers.NoneEndpointReconcilerType)
 	o.ServiceClusterIPRanges = c.ServiceCIDR
-	// Process-wide, and the first wins. A space refuses by admission (M4).
-	o.AllowPrivileged = true
-	o.EnableLogsHandler = false
-
-	o.Features.EnableProfiling = false
-	o.Features.EnableContentionProfiling = false
-	// The gateway limits requests, across a process's spaces.
-	o.Features.EnablePriorityAndFairness = false
-
-	o.Etcd.EnableWatchCache = false
-	o.Etcd.SkipHealthEndpoints = true
 	store.configure(&o.Etcd.StorageConfig, c.Name)
-
 	authenticate(o, c, id)
 	o.Authorization.Modes = []string{"RBAC"}
 	if err := admit(o.Admission, c); err != nil {
@@ -92,6 +74,38 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 		return options.CompletedOptions{}, fmt.Errorf("complete API server options: %w", err)
 	}
 	return completed, nil
+}
+
+// commonOptions are those that are the same for all API servers.
+func commonOptions() *options.ServerRunOptions {
+	o := options.NewServerRunOptions()
+	// Left alone, upstream looks at this machine's interfaces and name (N1).
+	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	o.GenericServerRunOptions.ExternalHost = "space.invalid"
+	o.GenericServerRunOptions.ShutdownDelayDuration = 0
+	// No port is bound, and no certificate made for it.
+	o.SecureServing.BindPort = 0
+	o.SecureServing.Listener = nil
+	o.EndpointReconcilerType = string(reconcilers.NoneEndpointReconcilerType)
+	// Process-wide, and the first wins. A space refuses by admission (M4).
+	o.AllowPrivileged = true
+	o.EnableLogsHandler = false
+
+	o.Features.EnableProfiling = false
+	o.Features.EnableContentionProfiling = false
+	// The gateway limits requests, across a process's spaces.
+	o.Features.EnablePriorityAndFairness = false
+
+	o.Etcd.EnableWatchCache = false
+	o.Etcd.SkipHealthEndpoints = true
+	storage := &o.Etcd.StorageConfig
+	storage.Transport.TracerProvider = noop.NewTracerProvider()
+	// A store has one compactor, for all resources.
+	storage.CompactionInterval = 0
+	// Polling for metrics that nobody scrapes would keep an idle space busy.
+	storage.CountMetricPollPeriod = 0
+	storage.DBMetricPollInterval = 0
+	return o
 }
 
 // authenticate lets in client certificates of the space's authority, the

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -71,11 +70,6 @@ func (s *sharedStore) configure(c *storagebackend.Config, space string) {
 			return s.store.DialContext(ctx, network, address)
 		}, nil
 	}
-	// The compactor above does it, once.
-	c.CompactionInterval = 0
-	// Polling for metrics that nobody scrapes would keep an idle space busy.
-	c.CountMetricPollPeriod = 0
-	c.DBMetricPollInterval = 0
 }
 
 // getter makes next's resources use the shared client.
@@ -107,15 +101,25 @@ func (s *sharedStore) decorate(
 	_ storage.IndexerFuncs,
 	_ *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
+	store, err := s.open(c, resourcePrefix, newFunc, newListFunc)
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, func() {}, nil
+}
+
+// open opens the storage of a resource. It holds nothing that is to be closed.
+func (s *sharedStore) open(
+	c *storagebackend.ConfigForResource, resourcePrefix string, newFunc, newListFunc func() runtime.Object,
+) (storage.Interface, error) {
 	versioner := storage.APIObjectVersioner{}
 	store, err := etcd3.New(s.client, s.compactor, c.Codec, newFunc, newListFunc, c.Prefix, resourcePrefix,
 		c.GroupResource, identity.NewEncryptCheckTransformer(), c.LeaseManagerConfig,
 		etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up storage of %s: %w", c.GroupResource, err)
+		return nil, fmt.Errorf("set up storage of %s: %w", c.GroupResource, err)
 	}
-	// Upstream destroys a storage once for each subresource.
-	return store, sync.OnceFunc(store.Close), nil
+	return store, nil
 }
 
 // healthCheck tells whether the store answers.

@@ -1,0 +1,117 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package builtin
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+const (
+	legacyPrefix = genericapiserver.DefaultLegacyAPIPrefix
+	groupPrefix  = genericapiserver.APIGroupPrefix
+)
+
+// Install has the space's server s, of the built-in APIs, tell discovery of
+// them. addresses are what it tells clients of old. The result serves the APIs
+// and all that s serves; the next server of the chain delegates to it.
+func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.Addresses) genericapiserver.DelegationTarget {
+	for _, g := range a.discovery.groups {
+		s.DiscoveryGroupManager.AddGroup(g)
+	}
+	for _, v := range a.discovery.versions {
+		s.AggregatedDiscoveryGroupManager.AddGroupVersion(v.group, v.version)
+	}
+	legacy := discovery.NewLegacyRootAPIHandler(addresses, s.Serializer, legacyPrefix)
+	manager := a.server.AggregatedLegacyDiscoveryGroupManager
+	s.Handler.GoRestfulContainer.Add(
+		aggregated.WrapAggregatedDiscoveryToHandler(legacy, manager, manager).GenerateWebService(legacyPrefix, metav1.APIVersions{}))
+	return target{s, a}
+}
+
+// target is a space's server with the shared handlers.
+type target struct {
+	*genericapiserver.GenericAPIServer
+	api *API
+}
+
+// ListedPaths are those that upstream's server would list, which is also how the
+// aggregator knows which APIs there are.
+func (t target) ListedPaths() []string {
+	paths := append(t.GenericAPIServer.ListedPaths(), t.api.paths()...)
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+func (t target) UnprotectedHandler() http.Handler {
+	next := t.GenericAPIServer.UnprotectedHandler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if t.api.serves(r.URL.Path) {
+			t.api.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// paths are those of groups and versions.
+func (a *API) paths() []string {
+	var paths []string
+	for _, ws := range a.server.Handler.GoRestfulContainer.RegisteredWebServices() {
+		paths = append(paths, ws.RootPath())
+	}
+	return paths
+}
+
+// serves tells whether a path is of a built-in group. Those of a version that
+// the group does not have are, too: upstream looks no further.
+func (a *API) serves(path string) bool {
+	if rest, ok := strings.CutPrefix(path, groupPrefix+"/"); ok {
+		group, _, _ := strings.Cut(rest, "/")
+		return a.discovery.has(group)
+	}
+	rest, ok := strings.CutPrefix(path, legacyPrefix+"/v1")
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// recorder takes down what upstream's installation of the APIs tells discovery,
+// so that each server can be told.
+type recorder struct {
+	aggregated.ResourceManager // nothing else is asked of it
+
+	groups   []metav1.APIGroup
+	versions []groupVersion
+}
+
+type groupVersion struct {
+	group   string
+	version apidiscoveryv2.APIVersionDiscovery
+}
+
+func (r *recorder) has(group string) bool {
+	return slices.ContainsFunc(r.groups, func(g metav1.APIGroup) bool { return g.Name == group })
+}
+
+func (r *recorder) WithSource(aggregated.Source) aggregated.ResourceManager { return r }
+
+func (r *recorder) AddGroupVersion(group string, version apidiscoveryv2.APIVersionDiscovery) {
+	r.versions = append(r.versions, groupVersion{group, version})
+}
+
+// groupRecorder takes down the groups of discovery that is not aggregated.
+type groupRecorder struct {
+	discovery.GroupManager
+	recorder *recorder
+}
+
+func (g groupRecorder) AddGroup(group metav1.APIGroup) {
+	g.recorder.groups = append(g.recorder.groups, group)
+}

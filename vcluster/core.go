@@ -1,0 +1,133 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	"k8s.io/kubernetes/pkg/controlplane/controller/defaultservicecidr"
+	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
+
+	"github.com/berth-dev/berth/vcluster/builtin"
+)
+
+// kubernetesServicePort is the port of the Service default/kubernetes.
+const kubernetesServicePort = 443
+
+// newCore is upstream's New of c without the built-in APIs' handlers, which are
+// shared. Of the registries it makes only those that must be the space's own.
+func newCore(
+	c controlplane.CompletedConfig, next genericapiserver.DelegationTarget,
+) (*genericapiserver.GenericAPIServer, *registries, error) {
+	control, err := c.ControlPlane.New(controlplaneapiserver.KubeAPIServer, next)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := control.GenericAPIServer
+	client, err := kubernetes.NewForConfig(c.ControlPlane.Generic.LoopbackClientConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	providers, err := c.StorageProviders(client)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := newRegistries(providers, c.ControlPlane.APIResourceConfigSource, c.ControlPlane.Generic.RESTOptionsGetter)
+	server.RegisterDestroyFunc(own.destroy)
+	for _, p := range providers {
+		if hooked, ok := p.(genericapiserver.PostStartHookProvider); ok {
+			name, hook, err := hooked.PostStartHook()
+			if err != nil {
+				return nil, nil, fmt.Errorf("build hook: %w", err)
+			}
+			if err := server.AddPostStartHook(name, hook); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	service := kubernetesservice.New(kubernetesservice.Config{
+		PublicIP:           c.ControlPlane.Generic.PublicAddress,
+		EndpointReconciler: c.EndpointReconcilerConfig.Reconciler,
+		EndpointInterval:   c.EndpointReconcilerConfig.Interval,
+		ServiceIP:          c.APIServerServiceIP,
+		ServicePort:        c.APIServerServicePort,
+		PublicServicePort:  kubernetesServicePort,
+	}, client, c.ControlPlane.VersionedInformers.Core().V1().Services())
+	cidr := defaultservicecidr.NewController(c.ServiceIPRange, c.SecondaryServiceIPRange, client)
+	return server, own, errors.Join(
+		server.AddPostStartHook("bootstrap-controller", func(hook genericapiserver.PostStartHookContext) error {
+			service.Start(hook.Done())
+			return nil
+		}),
+		server.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
+			service.Stop()
+			return nil
+		}),
+		server.AddPostStartHook("start-kubernetes-service-cidr-controller", func(hook genericapiserver.PostStartHookContext) error {
+			cidr.Start(hook) // returns when the range is there, without which services get no address
+			return nil
+		}),
+	)
+}
+
+// registries are a space's own: see [builtin.Space]. Those of a group are made
+// when one is first used.
+type registries struct {
+	groups map[string]func() (map[schema.GroupVersionResource]rest.Storage, error)
+}
+
+func newRegistries(
+	providers []controlplaneapiserver.RESTStorageProvider, enabled serverstorage.APIResourceConfigSource, options generic.RESTOptionsGetter,
+) *registries {
+	r := &registries{groups: map[string]func() (map[schema.GroupVersionResource]rest.Storage, error){}}
+	for _, p := range providers {
+		r.groups[p.GroupName()] = sync.OnceValues(func() (map[schema.GroupVersionResource]rest.Storage, error) {
+			info, err := p.NewRESTStorage(enabled, options)
+			if err != nil {
+				return nil, err
+			}
+			own := map[schema.GroupVersionResource]rest.Storage{}
+			for version, storages := range info.VersionedResourcesStorageMap {
+				for resource, s := range storages {
+					if builtin.IsOwn(s) {
+						own[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = s
+					}
+				}
+			}
+			return own, nil
+		})
+	}
+	return r
+}
+
+func (r *registries) get(resource schema.GroupVersionResource) (rest.Storage, error) {
+	open := r.groups[resource.Group]
+	if open == nil {
+		return nil, fmt.Errorf("there is no group %q", resource.Group)
+	}
+	own, err := open()
+	if err != nil {
+		return nil, err
+	}
+	return own[resource], nil
+}
+
+// destroy ends the allocators of addresses and ports, which are made whether or
+// not there is a service.
+func (r *registries) destroy() {
+	if s, err := r.get(corev1.SchemeGroupVersion.WithResource("services")); err == nil {
+		s.Destroy()
+	}
+}

@@ -1,0 +1,91 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/builtin"
+)
+
+// sharedAPI is what all control planes of the process serve with.
+type sharedAPI struct {
+	*builtin.API
+	openAPI http.Handler
+}
+
+// builtinAPI is made by the first start of a control plane.
+var builtinAPI = sync.OnceValues(func() (_ *sharedAPI, err error) {
+	o := commonOptions()
+	generic, err := commonConfig(o.GenericServerRunOptions, o.APIEnablement)
+	if err != nil {
+		return nil, err
+	}
+	generic.Authentication.APIAudiences = authenticator.Audiences{issuer}
+	// Upstream's allocator of ports wants a store to be there when it is made.
+	scratch, err := openScratch()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, scratch.close()) }()
+	scratch.configure(&o.Etcd.StorageConfig, "scratch")
+	storage, err := storageFactory(generic, o.Etcd)
+	if err != nil {
+		return nil, err
+	}
+	_, serviceRange, err := net.ParseCIDR(defaultServiceCIDR)
+	if err != nil {
+		return nil, fmt.Errorf("parse service range: %w", err)
+	}
+	api, err := builtin.New(builtin.Config{
+		Generic:     generic,
+		RESTOptions: o.Etcd.CreateRESTOptionsGetter(storage, nil),
+		Storage:     storage,
+		Control: controlplaneapiserver.Extra{
+			EventTTL:         o.EventTTL,
+			ExtendExpiration: o.Authentication.ServiceAccounts.ExtendExpiration,
+		},
+		Core: controlplane.Extra{
+			ServiceIPRange:       *serviceRange,
+			APIServerServicePort: kubernetesServicePort,
+			ServiceNodePortRange: o.ServiceNodePortRange,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &sharedAPI{API: api, openAPI: api.OpenAPI()}, nil
+})
+
+// scratch is a store that is gone with its close.
+type scratch struct {
+	*sharedStore
+	dir string
+}
+
+func openScratch() (*scratch, error) {
+	dir, err := os.MkdirTemp("", "berth-")
+	if err != nil {
+		return nil, fmt.Errorf("make scratch store: %w", err)
+	}
+	store, err := kine.Open(context.Background(), kine.Options{Path: filepath.Join(dir, "store.db"), Name: "scratch"})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make scratch store: %w", err), os.RemoveAll(dir))
+	}
+	return &scratch{newSharedStore(store), dir}, nil
+}
+
+func (s *scratch) close() error { return errors.Join(s.sharedStore.close(), os.RemoveAll(s.dir)) }
