@@ -1,0 +1,158 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/utils/clock"
+)
+
+// Config says whom to ask. All functions are called when metrics are read, also
+// concurrently, and must answer without waiting for a space.
+type Config struct {
+	// Version of Berth, and of the Kubernetes in it.
+	Version, Kubernetes string
+	// Spaces lists the spaces that there are.
+	Spaces func() []Space
+	// Certificates tells when each certificate of the process's own ends.
+	Certificates func() map[string]time.Time
+	Clock        clock.PassiveClock // the wall clock if nil
+}
+
+// Metrics are those of one process. Its methods may be called concurrently.
+type Metrics struct {
+	config   Config
+	registry *prometheus.Registry
+
+	mu     sync.Mutex
+	spaces map[string]*counters
+
+	durations *prometheus.HistogramVec
+	wakes     *prometheus.HistogramVec
+	snapshots *prometheus.CounterVec
+}
+
+// counters are of one space, and go with it.
+type counters struct {
+	requests     requests
+	wakes        [2]uint64 // those that failed, those that did not
+	lastSnapshot time.Time
+}
+
+// New returns metrics that count from zero.
+func New(c Config) *Metrics {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	m := &Metrics{
+		config: c, registry: prometheus.NewRegistry(), spaces: map[string]*counters{},
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_request_duration_seconds", Help: "Time from a request's arrival at the gateway to the end of its answer, but for watches and streams.",
+			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"verb"}),
+		wakes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_wake_duration_seconds", Help: "Time from when a space was wanted until it served, or failed to.",
+			Buckets: []float64{0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 120},
+		}, []string{"result"}),
+		snapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_snapshots_total", Help: "Snapshots that were taken, that found nothing new, or that failed.",
+		}, []string{"result"}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "berth_build_info", Help: "Always 1; its labels are the versions of Berth and of the Kubernetes in it.",
+		ConstLabels: prometheus.Labels{"version": c.Version, "kubernetes": c.Kubernetes},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.own(build)...)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *Metrics) own(build prometheus.Collector) []prometheus.Collector {
+	return []prometheus.Collector{build, m.durations, m.wakes, m.snapshots, spacesCollector{m}}
+}
+
+// Handler serves the metrics. They name every space: it is for the platform's
+// admins alone.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// of returns the counters of a space that there is.
+func (m *Metrics) of(space string) *counters {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.spaces[space]
+	if c == nil {
+		m.forget(m.config.Spaces())
+		c = &counters{}
+		m.spaces[space] = c
+	}
+	return c
+}
+
+// forget drops what is known of spaces that are no more. The caller holds mu.
+func (m *Metrics) forget(there []Space) {
+	known := make(map[string]bool, len(there))
+	for _, s := range there {
+		known[s.Name] = true
+	}
+	for name := range m.spaces {
+		if !known[name] {
+			delete(m.spaces, name)
+		}
+	}
+}
+
+// Begin counts a request to a space. What it returns is called when the request
+// has ended, with the status code of the answer, 0 if there was none.
+func (m *Metrics) Begin(space string, r *http.Request) (end func(code int)) {
+	c, v, start := m.of(space), verbOf(r), m.config.Clock.Now()
+	c.requests.underWay[v].Add(1)
+	return func(code int) {
+		c.requests.underWay[v].Add(-1)
+		c.requests.ended[v][classOf(code)].Add(1)
+		if v != verbWatch && v != verbConnect {
+			m.durations.WithLabelValues(v.String()).Observe(m.config.Clock.Since(start).Seconds())
+		}
+	}
+}
+
+// Woken counts a start of a space, and how long whoever wanted it waited.
+func (m *Metrics) Woken(space string, took time.Duration, err error) {
+	c, result := m.of(space), 1
+	if err != nil {
+		result = 0
+	}
+	m.mu.Lock()
+	c.wakes[result]++
+	m.mu.Unlock()
+	m.wakes.WithLabelValues(wakeResults[result]).Observe(took.Seconds())
+}
+
+var wakeResults = [2]string{"failed", "awake"}
+
+// Snapshot results.
+const (
+	SnapshotTaken     = "taken"
+	SnapshotUnchanged = "unchanged"
+	SnapshotFailed    = "failed"
+)
+
+// Snapshot counts an attempt to take a snapshot of a space, by result.
+func (m *Metrics) Snapshot(space, result string) {
+	c := m.of(space)
+	m.snapshots.WithLabelValues(result).Inc()
+	if result != SnapshotFailed {
+		m.mu.Lock()
+		c.lastSnapshot = m.config.Clock.Now()
+		m.mu.Unlock()
+	}
+}

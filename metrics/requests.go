@@ -1,0 +1,78 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/httpstream"
+)
+
+// verb is what a request wants, as far as its method and parameters tell. What
+// a tenant writes there finds one of these, or none.
+type verb int
+
+const (
+	verbRead verb = iota
+	verbWatch
+	verbWrite
+	verbDelete
+	verbConnect
+	verbOther
+	verbs
+)
+
+func (v verb) String() string {
+	return [verbs]string{"read", "watch", "write", "delete", "connect", "other"}[v]
+}
+
+func verbOf(r *http.Request) verb {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if httpstream.IsUpgradeRequest(r) {
+			return verbConnect
+		}
+		if strings.Contains(r.URL.RawQuery, "watch=") {
+			if watch := r.URL.Query().Get("watch"); watch == "1" || strings.EqualFold(watch, "true") {
+				return verbWatch
+			}
+		}
+		return verbRead
+	case http.MethodPost:
+		if httpstream.IsUpgradeRequest(r) {
+			return verbConnect
+		}
+		return verbWrite
+	case http.MethodPut, http.MethodPatch:
+		return verbWrite
+	case http.MethodDelete:
+		return verbDelete
+	default:
+		return verbOther
+	}
+}
+
+// class is the first digit of a status code; 0 is an answer that was cut off.
+type class int
+
+const classes = 6
+
+func classOf(code int) class {
+	if c := class(code / 100); c > 0 && c < classes {
+		return c
+	}
+	return 0
+}
+
+func (c class) String() string {
+	return [classes]string{"aborted", "1xx", "2xx", "3xx", "4xx", "5xx"}[c]
+}
+
+// requests are those of one space.
+type requests struct {
+	ended    [verbs][classes]atomic.Uint64
+	underWay [verbs]atomic.Int64
+}
