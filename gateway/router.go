@@ -25,6 +25,8 @@ func Path(space string) string { return Prefix + space }
 type Router struct {
 	// Lookup returns the handler of a space, nil if there is none.
 	Lookup func(space string) http.Handler
+	// Meter, if set, is told of each request that a space is found for.
+	Meter Meter
 }
 
 // ServeHTTP implements [http.Handler].
@@ -39,7 +41,12 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		notFound(w, name)
 		return
 	}
-	http.StripPrefix(Path(name), handler).ServeHTTP(w, rooted(r, name))
+	handler, r = http.StripPrefix(Path(name), handler), rooted(r, name)
+	if g.Meter == nil {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	metered(g.Meter, name, handler, w, r)
 }
 
 func (g *Router) find(u *url.URL) (space string, handler http.Handler) {

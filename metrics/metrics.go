@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 )
 
@@ -19,7 +21,9 @@ import (
 type Config struct {
 	// Version of Berth, and of the Kubernetes in it.
 	Version, Kubernetes string
-	// Spaces lists the spaces that there are.
+	// Names lists the spaces that there are.
+	Names func() []string
+	// Spaces tells what is known of them.
 	Spaces func() []Space
 	// Certificates tells when each certificate of the process's own ends.
 	Certificates func() map[string]time.Time
@@ -31,8 +35,11 @@ type Metrics struct {
 	config   Config
 	registry *prometheus.Registry
 
-	mu     sync.Mutex
-	spaces map[string]*counters
+	descs descs
+
+	mu       sync.Mutex
+	spaces   map[string]*counters
+	forgetAt int // as many spaces are looked through for those that are gone
 
 	durations *prometheus.HistogramVec
 	wakes     *prometheus.HistogramVec
@@ -52,7 +59,7 @@ func New(c Config) *Metrics {
 		c.Clock = clock.RealClock{}
 	}
 	m := &Metrics{
-		config: c, registry: prometheus.NewRegistry(), spaces: map[string]*counters{},
+		config: c, registry: prometheus.NewRegistry(), descs: newDescs(), spaces: map[string]*counters{},
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "berth_request_duration_seconds", Help: "Time from a request's arrival at the gateway to the end of its answer, but for watches and streams.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
@@ -91,7 +98,9 @@ func (m *Metrics) of(space string) *counters {
 	defer m.mu.Unlock()
 	c := m.spaces[space]
 	if c == nil {
-		m.forget(m.config.Spaces())
+		if len(m.spaces) >= m.forgetAt {
+			m.forget()
+		}
 		c = &counters{}
 		m.spaces[space] = c
 	}
@@ -99,16 +108,11 @@ func (m *Metrics) of(space string) *counters {
 }
 
 // forget drops what is known of spaces that are no more. The caller holds mu.
-func (m *Metrics) forget(there []Space) {
-	known := make(map[string]bool, len(there))
-	for _, s := range there {
-		known[s.Name] = true
-	}
-	for name := range m.spaces {
-		if !known[name] {
-			delete(m.spaces, name)
-		}
-	}
+func (m *Metrics) forget() {
+	names := m.config.Names()
+	there := sets.New(names...)
+	maps.DeleteFunc(m.spaces, func(name string, _ *counters) bool { return !there.Has(name) })
+	m.forgetAt = 2*len(names) + 1
 }
 
 // Begin counts a request to a space. What it returns is called when the request

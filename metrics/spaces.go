@@ -66,34 +66,39 @@ func counter(name, help string, labels ...string) desc {
 	return desc{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
 }
 
-var (
-	descSpaces       = gauge("berth_spaces", "Spaces in this process, by state.", "state")
-	descReady        = gauge("berth_space_ready", "Whether a request to the space would be answered, which a sleeping space does by waking.", "space")
-	descAwake        = gauge("berth_space_awake", "Whether the space's control plane runs.", "space")
-	descWakes        = counter("berth_space_wakes_total", "Starts of the space, by result.", "space", "result")
-	descRequests     = counter("berth_space_requests_total", "Requests to the space that have ended, by what they wanted and the class of the answer's status code.", "space", "verb", "code")
-	descUnderWay     = gauge("berth_space_requests_in_flight", "Requests to the space that are under way.", "space", "verb")
-	descStoreBytes   = gauge("berth_space_store_bytes", "Size of the space's store: its file, the log beside it, and what of the file is in use.", "space", "part")
-	descStoreLimit   = gauge("berth_space_store_limit_bytes", "Size at which the space's store takes no more writes.", "space")
-	descRevision     = gauge("berth_space_store_revision", "Revision of the last write to the space's store.", "space")
-	descHostObjects  = gauge("berth_space_host_objects", "Objects on the host that are the space's, by kind.", "space", "kind")
-	descReconciles   = counter("berth_space_sync_reconciles_total", "Reconciles of the space's syncer since it woke, by result.", "space", "result")
-	descQueued       = gauge("berth_space_sync_queued", "Objects that wait for the space's syncer.", "space")
-	descSnapshot     = gauge("berth_space_snapshot_timestamp_seconds", "When the space was last found to be in a snapshot as it is, in this process's life.", "space")
-	descCertificates = gauge("berth_certificate_expiry_timestamp_seconds", "When a certificate of this process ends; it is renewed before.", "certificate")
-)
+// descs describe the metrics that are made when they are read.
+type descs struct {
+	spaces, ready, awake, wakes, requests, underWay, storeBytes,
+	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates desc
+}
 
-func all() []desc {
-	return []desc{
-		descSpaces, descReady, descAwake, descWakes, descRequests, descUnderWay, descStoreBytes, descStoreLimit, descRevision,
-		descHostObjects, descReconciles, descQueued, descSnapshot, descCertificates,
+func newDescs() descs {
+	return descs{
+		spaces:       gauge("berth_spaces", "Spaces in this process, by state.", "state"),
+		ready:        gauge("berth_space_ready", "Whether a request to the space would be answered, which a sleeping space does by waking.", "space"),
+		awake:        gauge("berth_space_awake", "Whether the space's control plane runs.", "space"),
+		wakes:        counter("berth_space_wakes_total", "Starts of the space, by result.", "space", "result"),
+		requests:     counter("berth_space_requests_total", "Requests to the space that have ended, by what they wanted and the class of the answer's status code.", "space", "verb", "code"),
+		underWay:     gauge("berth_space_requests_in_flight", "Requests to the space that are under way.", "space", "verb"),
+		storeBytes:   gauge("berth_space_store_bytes", "Size of the space's store: its file, the log beside it, and what of the file is in use.", "space", "part"),
+		storeLimit:   gauge("berth_space_store_limit_bytes", "Size at which the space's store takes no more writes.", "space"),
+		revision:     gauge("berth_space_store_revision", "Revision of the last write to the space's store.", "space"),
+		hostObjects:  gauge("berth_space_host_objects", "Objects on the host that are the space's, by kind.", "space", "kind"),
+		reconciles:   counter("berth_space_sync_reconciles_total", "Reconciles of the space's syncer since it woke, by result.", "space", "result"),
+		queued:       gauge("berth_space_sync_queued", "Objects that wait for the space's syncer.", "space"),
+		snapshot:     gauge("berth_space_snapshot_timestamp_seconds", "When the space was last found to be in a snapshot as it is, in this process's life.", "space"),
+		certificates: gauge("berth_certificate_expiry_timestamp_seconds", "When a certificate of this process ends; it is renewed before.", "certificate"),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c spacesCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range all() {
-		out <- d.Desc
+	d := c.descs
+	for _, one := range []desc{
+		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.storeBytes, d.storeLimit, d.revision,
+		d.hostObjects, d.reconciles, d.queued, d.snapshot, d.certificates,
+	} {
+		out <- one.Desc
 	}
 }
 
@@ -105,73 +110,73 @@ func (c spacesCollector) Collect(out chan<- prometheus.Metric) {
 	e := func(d desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d.Desc, d.kind, value, labels...)
 	}
-	spaces := c.config.Spaces()
+	d, spaces := &c.descs, c.config.Spaces()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget(spaces)
+	c.forget()
 	count := map[string]int{}
 	for _, s := range spaces {
 		count[s.State]++
-		s.collect(e)
+		s.collect(d, e)
 		if counted := c.spaces[s.Name]; counted != nil {
-			counted.collect(e, s.Name)
+			counted.collect(d, e, s.Name)
 		}
 	}
 	for _, state := range states {
-		e(descSpaces, float64(count[state]), state)
+		e(d.spaces, float64(count[state]), state)
 	}
 	if c.config.Certificates != nil {
 		for name, end := range c.config.Certificates() {
-			e(descCertificates, float64(end.Unix()), name)
+			e(d.certificates, float64(end.Unix()), name)
 		}
 	}
 }
 
-func (s *Space) collect(e emit) {
-	e(descReady, truth(s.Ready), s.Name)
-	e(descAwake, truth(s.State == Awake), s.Name)
+func (s *Space) collect(d *descs, e emit) {
+	e(d.ready, truth(s.Ready), s.Name)
+	e(d.awake, truth(s.State == Awake), s.Name)
 	if s.Store != nil {
-		e(descStoreBytes, float64(s.Store.File), s.Name, "file")
+		e(d.storeBytes, float64(s.Store.File), s.Name, "file")
 		if s.Store.Revision > 0 {
-			e(descStoreBytes, float64(s.Store.Log), s.Name, "log")
-			e(descStoreBytes, float64(s.Store.Live), s.Name, "live")
-			e(descRevision, float64(s.Store.Revision), s.Name)
+			e(d.storeBytes, float64(s.Store.Log), s.Name, "log")
+			e(d.storeBytes, float64(s.Store.Live), s.Name, "live")
+			e(d.revision, float64(s.Store.Revision), s.Name)
 		}
 		if s.Store.Limit > 0 {
-			e(descStoreLimit, float64(s.Store.Limit), s.Name)
+			e(d.storeLimit, float64(s.Store.Limit), s.Name)
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.HostObjects)) {
-		e(descHostObjects, float64(s.HostObjects[kind]), s.Name, kind)
+		e(d.hostObjects, float64(s.HostObjects[kind]), s.Name, kind)
 	}
 	if s.Sync != nil {
-		e(descReconciles, float64(s.Sync.Done), s.Name, "done")
-		e(descReconciles, float64(s.Sync.Conflicts), s.Name, "conflict")
-		e(descReconciles, float64(s.Sync.Refused), s.Name, "refused")
-		e(descReconciles, float64(s.Sync.Failed), s.Name, "failed")
-		e(descQueued, float64(s.Sync.Queued), s.Name)
+		e(d.reconciles, float64(s.Sync.Done), s.Name, "done")
+		e(d.reconciles, float64(s.Sync.Conflicts), s.Name, "conflict")
+		e(d.reconciles, float64(s.Sync.Refused), s.Name, "refused")
+		e(d.reconciles, float64(s.Sync.Failed), s.Name, "failed")
+		e(d.queued, float64(s.Sync.Queued), s.Name)
 	}
 }
 
 // collect is called with the lock of the Metrics.
-func (c *counters) collect(e emit, space string) {
+func (c *counters) collect(d *descs, e emit, space string) {
 	for v := range verbs {
 		for code := range class(classes) {
 			if n := c.requests.ended[v][code].Load(); n > 0 {
-				e(descRequests, float64(n), space, v.String(), code.String())
+				e(d.requests, float64(n), space, v.String(), code.String())
 			}
 		}
 		if n := c.requests.underWay[v].Load(); n > 0 {
-			e(descUnderWay, float64(n), space, v.String())
+			e(d.underWay, float64(n), space, v.String())
 		}
 	}
 	for result, n := range c.wakes {
 		if n > 0 {
-			e(descWakes, float64(n), space, wakeResults[result])
+			e(d.wakes, float64(n), space, wakeResults[result])
 		}
 	}
 	if !c.lastSnapshot.IsZero() {
-		e(descSnapshot, float64(c.lastSnapshot.Unix()), space)
+		e(d.snapshot, float64(c.lastSnapshot.Unix()), space)
 	}
 }
 

@@ -1,0 +1,73 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// Meter is told of each request to a space that there is.
+type Meter interface {
+	// Begin is called when a request has come. What it returns is called once
+	// when its handler has ended, with the status code of the answer, 0 if
+	// there was none or it was cut off.
+	Begin(space string, r *http.Request) (end func(code int))
+}
+
+// metered serves a request and tells the meter.
+func metered(meter Meter, space string, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	end := meter.Begin(space, r)
+	watched := &statusWriter{ResponseWriter: w}
+	aborted := true // by a panic, which is how an answer is cut off
+	defer func() {
+		if aborted {
+			watched.code = 0
+		}
+		end(watched.code)
+	}()
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(watched), r)
+	if watched.code == 0 {
+		watched.code = http.StatusOK // as net/http says it
+	}
+	aborted = false
+}
+
+// statusWriter notes the status code.
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+var _ responsewriter.UserProvidedDecorator = (*statusWriter)(nil)
+
+// Unwrap implements [responsewriter.UserProvidedDecorator], and serves
+// [http.ResponseController].
+func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *statusWriter) WriteHeader(code int) {
+	if s.code == 0 && code >= http.StatusOK {
+		s.code = code
+	}
+	s.ResponseWriter.WriteHeader(code)
+}
+
+func (s *statusWriter) Write(b []byte) (int, error) {
+	if s.code == 0 {
+		s.code = http.StatusOK
+	}
+	return s.ResponseWriter.Write(b)
+}
+
+// Hijack lets the connection go; who takes it answers by itself.
+func (s *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, stream, err := http.NewResponseController(s.ResponseWriter).Hijack()
+	if err == nil && s.code == 0 {
+		s.code = http.StatusSwitchingProtocols
+	}
+	return conn, stream, err
+}
