@@ -5,8 +5,6 @@ package kine
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,44 +13,26 @@ import (
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 )
 
-// bridge is kine's etcd server, of which the streams are counted: a stream outlives the client that closed it by a
-// moment, and Close waits for it.
+// bridge is kine's etcd server, without its streams, and with our leases.
 type bridge struct {
 	*kineserver.KVServerBridge
-
-	mu      sync.Mutex
-	closed  bool
-	streams sync.WaitGroup
+	leases leases
 }
 
-func (b *bridge) Watch(ws etcdserverpb.Watch_WatchServer) error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return errClosed
+func (b *bridge) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error) {
+	granted, err := b.leases.Grant(ctx, r.TTL)
+	if err != nil {
+		return nil, err
 	}
-	b.streams.Add(1)
-	b.mu.Unlock()
-	defer b.streams.Done()
-	out := newOutbox(ws)
-	defer out.close()
-	return b.KVServerBridge.Watch(out)
+	return &etcdserverpb.LeaseGrantResponse{Header: granted.ResponseHeader, ID: int64(granted.ID), TTL: granted.TTL}, nil
 }
 
-// close waits for the streams, which their clients must have closed.
-func (b *bridge) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.streams.Wait()
-}
-
-// newClient is an etcd client that calls the bridge directly: no gRPC, no connection, nothing to encode.
-func newClient(b *bridge) *kubernetes.Client {
+// newClient is an etcd client whose calls are calls of functions: no gRPC, no connection, nothing to encode, no goroutine.
+func newClient(b *bridge, w watcher) *kubernetes.Client {
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV = clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(b), c)
-	c.Watcher = clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(b), c)
-	c.Lease = clientv3.NewLeaseFromLeaseClient(adapter.LeaseServerToLeaseClient(b), c, time.Second)
+	c.Watcher = w
+	c.Lease = b.leases
 	c.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(adapter.MaintenanceServerToMaintenanceClient(b), c)
 	c.Cluster = clientv3.NewClusterFromClusterClient(adapter.ClusterServerToClusterClient(b), c)
 	k := &kubernetes.Client{Client: c}

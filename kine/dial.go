@@ -5,12 +5,12 @@ package kine
 
 import (
 	"context"
-
 	"fmt"
 	"math"
 	"net"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 )
@@ -22,8 +22,8 @@ const (
 	maxRequest = 2 << 20
 )
 
-// dialer serves the bridge by gRPC over connections in memory. The server starts with the first connection: most of an
-// API server uses Store.Client and never needs it.
+// dialer serves the bridge by gRPC over connections in memory, but for its watches. The server starts with the first
+// connection: most of an API server uses Store.Client and never needs it.
 type dialer struct {
 	bridge *bridge
 
@@ -52,7 +52,9 @@ func (d *dialer) start() (*bufconn.Listener, error) {
 		d.listener = bufconn.Listen(pipeBuffer)
 		d.server = grpc.NewServer(
 			grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.WaitForHandlers(true))
-		d.bridge.Register(d.server)
+		etcdserverpb.RegisterKVServer(d.server, d.bridge)
+		etcdserverpb.RegisterLeaseServer(d.server, d.bridge)
+		etcdserverpb.RegisterMaintenanceServer(d.server, d.bridge)
 		d.done.Go(func() { _ = d.server.Serve(d.listener) }) // ends with Stop; it has no error to tell then
 	}
 	return d.listener, nil
@@ -71,7 +73,8 @@ func (d *dialer) close() {
 }
 
 // DialContext connects to the store's etcd server in memory; network and address are ignored. It is for the parts of the
-// upstream API server that insist on dialing etcd themselves: give it as the dialer of a storagebackend.TransportConfig.
+// upstream API server that insist on dialing etcd themselves (the allocator of node ports): give it as the dialer of a
+// storagebackend.TransportConfig. It serves all that Client does, but for watches.
 // The connection is served until the Store is closed.
 func (s *Store) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := s.dialer.dial(ctx)

@@ -26,7 +26,7 @@ const compactSQL = `
 // writes to the writer's one.
 type dialect struct {
 	*generic.Generic
-	writer    *generic.Generic
+	writer    *pool
 	committer *committer
 	// compactErr is what stopped the compaction that runs. kine logs it and reports success.
 	compactErr error
@@ -57,8 +57,7 @@ func (d *dialect) Compact(ctx context.Context, revision int64) (int64, error) {
 
 // PostCompact gives the log's room back, which a compaction may have made large.
 func (d *dialect) PostCompact(ctx context.Context) error {
-	_, err := d.writer.DB.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
-	return d.note(err)
+	return d.note(d.writer.checkpoint(ctx))
 }
 
 func (d *dialect) BeginTx(ctx context.Context, opts *sql.TxOptions) (kineserver.Transaction, error) {

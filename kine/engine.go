@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/k3s-io/kine/pkg/drivers/generic"
 	"github.com/k3s-io/kine/pkg/logstructured"
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
 	kineserver "github.com/k3s-io/kine/pkg/server"
-	"github.com/k3s-io/kine/pkg/ttl"
 	"github.com/sirupsen/logrus"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // kine applies its command line's defaults only there; embedded, they are given by hand.
@@ -26,8 +25,12 @@ const (
 	compactBatch    = 1000            // revisions compacted in a transaction
 )
 
-// readers is how many reads run at once. A used connection holds about 0.5 MiB; idle ones are closed.
-var readers = generic.ConnectionPoolConfig{MaxOpen: 4, MaxIdle: 2, MaxIdleTime: time.Minute}
+// maxReaders is how many reads run at once, keptReaders how many connections are kept for the next ones until the store
+// is idle. A used connection holds about 0.5 MiB.
+const (
+	maxReaders  = 4
+	keptReaders = 2
+)
 
 // engine is kine's parts, put together: connections, the log of changes, expiry of leases, and the backend over them.
 //
@@ -41,6 +44,7 @@ type engine struct {
 	committer *committer
 	log       *eventLog
 	hub       *hub
+	expiry    *expiry
 	backend   *backend
 
 	stop context.CancelFunc
@@ -58,7 +62,7 @@ func startEngine(ctx context.Context, path string, log klog.Logger) (*engine, er
 }
 
 func (e *engine) start(ctx context.Context, path string) (err error) {
-	if e.writer, err = openPool(ctx, path, writerParams, generic.ConnectionPoolConfig{MaxOpen: 1, MaxIdle: 1}); err != nil {
+	if e.writer, err = openPool(ctx, path, writerParams, 1, 1); err != nil {
 		return err
 	}
 	// The log of a killed process goes into the file, and indexes that another kine left out are made.
@@ -67,7 +71,7 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 			return err
 		}
 	}
-	if e.readers, err = openPool(ctx, path, readerParams, readers); err != nil {
+	if e.readers, err = openPool(ctx, path, readerParams, maxReaders, keptReaders); err != nil {
 		return err
 	}
 	var last int64
@@ -76,31 +80,57 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 	}
 	e.committer = newCommitter(e.writer.DB, e.writer.InsertLastInsertIDSQL.Query, last)
 
-	d := &dialect{Generic: e.readers.Generic, writer: e.writer.Generic, committer: e.committer}
-	e.log = &eventLog{d: d, health: e.health,
-		SQLLog: sqllog.New(d, compactInterval, 0, compactTimeout, compactRetain, compactBatch, feedBatch)}
-	e.hub = newHub(last)
-	e.hub.read, e.hub.last = e.log.After, e.committer.last.Load
+	d := &dialect{Generic: e.readers.Generic, writer: e.writer, committer: e.committer}
+	// How much is retained is the log's own business: kine's bound is one for all compactions.
+	idle := &idler{release: e.release}
+	e.log = &eventLog{d: d, health: e.health, idle: idle,
+		SQLLog: sqllog.New(d, compactInterval, 0, compactTimeout, 0, compactBatch, feedEvents)}
+	runCtx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.hub = newHub(runCtx, last, e.log.changes, e.committer.last.Load)
 	context.AfterFunc(e.health.bad, e.hub.close)
-	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, log: e.log, hub: e.hub}
-	return e.run(ctx)
+	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, hub: e.hub, idle: idle}
+	e.expiry = &expiry{clock: clock.RealClock{}, db: e.readers.DB, health: e.health,
+		enter: e.backend.enter, leave: e.backend.calls.Done,
+		delete: func(ctx context.Context, key string, rev int64) error {
+			_, _, _, err := e.backend.Delete(ctx, key, rev)
+			return err
+		}}
+	e.backend.expiry = e.expiry
+	defer context.AfterFunc(ctx, stop)()
+	if err := e.run(runCtx); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // run starts what logstructured.Start would, but so that it can be waited for.
 func (e *engine) run(ctx context.Context) error {
-	runCtx, stop := context.WithCancel(context.Background())
-	e.stop = stop
-	defer context.AfterFunc(ctx, stop)()
-	if err := e.log.Start(runCtx); err != nil {
+	if err := e.log.Start(ctx); err != nil {
 		return err
 	}
 	// The API server's health check reads this key.
 	if _, err := e.backend.Create(ctx, kineserver.HealthKey, []byte(kineserver.HealthVal), 0); err != nil && !errors.Is(err, kineserver.ErrKeyExists) {
 		return err
 	}
-	e.runs.Go(func() { e.hub.run(runCtx, e.committer.wrote) })
-	e.runs.Go(func() { ttl.Run(runCtx, e.backend) })
-	return ctx.Err()
+	e.runs.Go(func() { e.hub.run(e.committer.wrote) })
+	return e.expiry.start(ctx)
+}
+
+// release lets go of the connections, and with them of SQLite's memory. The last one leaves a file without a log.
+func (e *engine) release() {
+	if e.backend.enterQuietly() != nil {
+		return
+	}
+	defer e.backend.calls.Done()
+	// Here, as SQLite would do it while it closes the last connection, but say nothing if the disk fails it.
+	if err := e.writer.checkpoint(context.Background()); err != nil {
+		_ = e.health.see(err)
+		return
+	}
+	e.readers.release()
+	e.writer.release()
+	giveBack()
 }
 
 // close ends what start has started, however far it came, from the clients down to the file.
@@ -121,7 +151,7 @@ func (e *engine) close() error {
 	}
 	if e.writer != nil {
 		if _, bad := e.health.check(); bad == nil {
-			err = errors.Join(err, e.writer.checkpoint())
+			err = errors.Join(err, e.writer.checkpoint(context.Background()))
 		}
 		err = errors.Join(err, e.writer.close())
 	}

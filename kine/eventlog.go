@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/k3s-io/kine/pkg/logstructured"
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
@@ -20,8 +21,10 @@ type eventLog struct {
 	*sqllog.SQLLog
 	d      *dialect
 	health *health
+	idle   *idler
 
 	compacting sync.Mutex
+	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
 }
 
 var _ logstructured.Log = (*eventLog)(nil)
@@ -31,9 +34,23 @@ func (l *eventLog) CurrentRevision(context.Context) (int64, error) {
 	return l.d.committer.last.Load(), nil
 }
 
-func (l *eventLog) CompactRevision(ctx context.Context) (int64, error) {
+// CompactRevision is the one before which versions are forgotten.
+func (l *eventLog) CompactRevision(context.Context) (int64, error) { return l.compacted.Load(), nil }
+
+// Start makes the log ready. ctx bounds the log's life.
+func (l *eventLog) Start(ctx context.Context) error {
+	if err := l.SQLLog.Start(ctx); err != nil {
+		return err
+	}
+	return l.loadCompacted(ctx)
+}
+
+func (l *eventLog) loadCompacted(ctx context.Context) error {
 	rev, err := l.d.GetCompactRevision(ctx)
-	return rev, l.health.see(err)
+	if err == nil {
+		l.compacted.Store(rev)
+	}
+	return l.health.see(err)
 }
 
 // List reads the newest version at a revision (0: now) of a key, or of those from key to end.
@@ -46,36 +63,24 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 	} else {
 		rows, err = l.d.List(ctx, key, end, limit, revision, includeDeletes, keysOnly)
 	}
-	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly, false)
+	rev, events, err := l.read(rows, err, before, revision, !keysOnly)
 	if err == nil && revision > rev {
 		return rev, nil, kineserver.ErrFutureRev
 	}
 	return rev, events, err
 }
 
-// After reads the changes after a revision, oldest first.
-func (l *eventLog) After(ctx context.Context, key, end string, revision, limit int64) (int64, kineserver.Events, error) {
-	before := l.d.committer.last.Load()
-	rows, err := l.d.After(ctx, key, end, revision, limit)
-	return l.read(ctx, rows, err, before, revision, true, true)
-}
-
 // read returns the rows and the store's revision they were read at, or at least the one before.
-func (l *eventLog) read(ctx context.Context, rows *sql.Rows, err error, before, revision int64, val, prev bool) (int64, kineserver.Events, error) {
+func (l *eventLog) read(rows *sql.Rows, err error, before, revision int64, val bool) (int64, kineserver.Events, error) {
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
-	rev, compacted, events, err := sqllog.RowsToEvents(rows, val, prev)
+	rev, compacted, events, err := sqllog.RowsToEvents(rows, val, false)
 	if err = errors.Join(err, rows.Err()); err != nil {
 		return 0, nil, l.health.see(err)
 	}
-	if len(events) == 0 {
-		rev = before
-		if revision > 0 { // rows bear the compacted revision; without any, it has to be asked for
-			if compacted, err = l.CompactRevision(ctx); err != nil {
-				return 0, nil, err
-			}
-		}
+	if len(events) == 0 { // rows bear the revisions that they were read at
+		rev, compacted = before, l.compacted.Load()
 	}
 	if revision > 0 && revision < compacted {
 		return rev, nil, kineserver.ErrCompacted
@@ -116,12 +121,30 @@ func (l *eventLog) DbSize(ctx context.Context) (int64, error) {
 func (l *eventLog) Compact(ctx context.Context, revision int64) (int64, error) {
 	l.compacting.Lock()
 	defer l.compacting.Unlock()
+	last := l.d.committer.last.Load()
+	switch {
+	case revision > last:
+		return 0, kineserver.ErrFutureRev
+	case revision <= l.compacted.Load():
+		return 0, kineserver.ErrCompacted
+	}
+	if revision = min(revision, last-compactRetain); revision <= l.compacted.Load() {
+		return last, nil
+	}
+	return l.compact(ctx, revision)
+}
+
+// compact forgets what was superseded before a revision. The lock is held.
+func (l *eventLog) compact(ctx context.Context, revision int64) (int64, error) {
+	// First, so that nobody is served what lacks some of it: a read that finds nothing doesn't tell how far it was
+	// compacted.
+	l.compacted.Store(revision)
 	l.d.compactErr = nil
 	rev, err := l.SQLLog.Compact(ctx, revision)
 	if err == nil && l.d.compactErr != nil {
 		err = l.health.see(l.d.compactErr)
 	}
-	return rev, err
+	return rev, errors.Join(err, l.loadCompacted(ctx))
 }
 
 // failure carries an append's error past kine's backend, which takes any error for a lost race and answers "conflict":

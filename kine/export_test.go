@@ -20,3 +20,9 @@ func (s *Store) LimitPages(ctx context.Context, n int) error {
 	_, err := s.engine.writer.DB.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", n))
 	return err
 }
+
+// Release does what happens to an idle store, and returns how many connections are open after.
+func (s *Store) Release() int {
+	s.engine.release()
+	return s.engine.readers.DB.Stats().OpenConnections + s.engine.writer.DB.Stats().OpenConnections
+}

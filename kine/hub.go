@@ -10,61 +10,68 @@ import (
 	"time"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 const (
-	// feedBatch is how many changes are read at once for the watches.
-	feedBatch = 500
-	// backlog is how many batches a watch may lie behind before it is ended, as etcd and kine do; its client lists anew.
-	backlog = 100
+	// feedEvents and feedBytes bound what is read of the log at once for the watches.
+	feedEvents = 500
+	feedBytes  = 1 << 20
 	// feedRetry is the pause after changes could not be read.
 	feedRetry = time.Second
+	// progressInterval is how long a watch that wants to know how far it is may wait for it while others' keys change.
+	progressInterval = 5 * time.Second
+	// logReaders is how many watches read the log at once. The others wait: the store has few readers.
+	logReaders = 2
 )
+
+// changesFunc reads the changes after a revision of a key, or of those from key to end ("": all), oldest first. more
+// tells that it stopped at a bound. It fails with kineserver.ErrCompacted if some of them are forgotten.
+type changesFunc func(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error)
 
 // hub hands each change to the watches it is for. One goroutine reads what was committed, once for all watches, and only
 // when something was: a store where nothing is written costs nothing. (kine polls every second, takes three goroutines a
 // watch, and can tell a watch's client that it has seen a revision of which an event is still under way to it.)
 type hub struct {
-	read func(ctx context.Context, key, end string, revision, limit int64) (int64, kineserver.Events, error)
-	last func() int64
+	changes changesFunc
+	last    func() int64    // the revision of the last write
+	ctx     context.Context // of what the watches read for themselves
+	runs    sync.WaitGroup  // the watches that do
+	readers chan struct{}   // holds one for each that reads
 
-	mu      sync.Mutex
-	moved   *sync.Cond
-	rev     int64 // up to which every change has been handed on
-	watches map[*watch]struct{}
-	closed  bool
+	mu       sync.Mutex
+	rev      int64 // up to which every change has been handed on
+	watches  map[*watch]struct{}
+	closed   bool
+	asked    int64       // the revision from which on progress is to be told to all; 0: none
+	progress *time.Timer // tells progress after changes of others' keys
+	waiting  bool        // progress is set
 }
 
-type watch struct {
-	key, end string
-	from     int64 // the first revision wanted
-	out      chan []*kineserver.Event
-
-	started bool
-	pending []*kineserver.Event // until it is started
-}
-
-func newHub(rev int64) *hub {
-	h := &hub{rev: rev, watches: map[*watch]struct{}{}}
-	h.moved = sync.NewCond(&h.mu)
+// newHub makes a hub where everything up to rev has been handed on.
+func newHub(ctx context.Context, rev int64, changes changesFunc, last func() int64) *hub {
+	h := &hub{ctx: ctx, rev: rev, changes: changes, last: last,
+		readers: make(chan struct{}, logReaders), watches: map[*watch]struct{}{}}
+	h.progress = time.AfterFunc(time.Hour, h.tellProgress)
+	h.progress.Stop()
 	return h
 }
 
-// run feeds the watches until ctx ends. wrote tells that there is something new.
-func (h *hub) run(ctx context.Context, wrote <-chan struct{}) {
+// run feeds the watches until the hub's context ends. wrote tells that there is something new.
+func (h *hub) run(wrote <-chan struct{}) {
 	for {
 		select {
-		case <-ctx.Done():
+		case <-h.ctx.Done():
 			return
 		case <-wrote:
 		}
 		for h.last() > h.reached() {
-			err := h.feed(ctx)
+			err := h.feed()
 			if err == nil {
 				continue
 			}
 			select {
-			case <-ctx.Done():
+			case <-h.ctx.Done():
 				return
 			case <-time.After(feedRetry):
 			}
@@ -72,106 +79,115 @@ func (h *hub) run(ctx context.Context, wrote <-chan struct{}) {
 	}
 }
 
-func (h *hub) feed(ctx context.Context) error {
-	last, from := h.last(), h.reached()
-	_, events, err := h.read(ctx, "", "", from, feedBatch)
+func (h *hub) feed() error {
+	from, idle := h.skip()
+	if idle {
+		return nil
+	}
+	last := h.last()
+	events, more, err := h.changes(h.ctx, "", "", from)
 	switch {
 	case errors.Is(err, kineserver.ErrCompacted):
-		// What should have been handed on is forgotten: no watch can go on.
-		h.endAll()
+		// Nothing of it can be handed on. The watches, which find out by themselves, say so to their clients.
 	case err != nil:
 		return err
-	case len(events) == feedBatch:
-		last = events[len(events)-1].KV.ModRevision
+	case more:
+		last = events[len(events)-1].Kv.ModRevision
+	case len(events) > 0:
+		last = max(last, events[len(events)-1].Kv.ModRevision)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watches {
-		h.hand(w, events)
+		if err != nil {
+			h.fallBehind(w, from+1)
+		} else {
+			h.hand(w, events)
+		}
 	}
-	h.rev = max(h.rev, last, newest(events))
-	h.moved.Broadcast()
+	h.rev = max(h.rev, last)
+	h.moved()
 	return nil
 }
 
-// hand gives a watch those of the events that are for it. The hub is locked.
-func (h *hub) hand(w *watch, events []*kineserver.Event) {
-	var matched []*kineserver.Event
-	for _, e := range events {
-		if e.KV.ModRevision >= w.from && e.InRange(w.key, w.end) {
-			matched = append(matched, e)
-		}
-	}
-	switch {
-	case len(matched) == 0:
-	case !w.started:
-		w.pending = append(w.pending, matched...)
-	default:
-		select {
-		case w.out <- matched:
-		default:
-			h.end(w)
-		}
-	}
-}
-
-// subscribe makes a watch that gathers changes until it is started, and ends with ctx. since is the revision after which
-// changes come from the hub.
-func (h *hub) subscribe(ctx context.Context, key, end string, from int64) (w *watch, since int64) {
+// skip passes over what nobody watches.
+func (h *hub) skip() (from int64, skipped bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w = &watch{key: key, end: end, from: max(from, h.rev+1), out: make(chan []*kineserver.Event, backlog)}
-	if h.closed {
-		close(w.out)
-		return w, h.rev
+	if len(h.watches) > 0 {
+		return h.rev, false
 	}
-	h.watches[w] = struct{}{}
-	context.AfterFunc(ctx, func() { h.drop(w) })
-	return w, h.rev
+	h.rev = max(h.rev, h.last())
+	return h.rev, true
 }
 
-// start lets the watch have what came before it, and then what comes.
-func (h *hub) start(w *watch, before []*kineserver.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.watches[w]; !ok {
+// moved tells progress if it was asked for, or sees to it that it is told in a while. The hub is locked.
+func (h *hub) moved() {
+	if h.asked > 0 && h.rev >= h.asked {
+		h.asked = 0
+		h.sendProgress()
+	}
+	if h.waiting || h.closed {
 		return
 	}
-	if first := append(before, w.pending...); len(first) > 0 {
-		w.out <- first // nothing is in it yet
-	}
-	w.started, w.pending = true, nil
-}
-
-// end closes a watch's channel. The hub is locked.
-func (h *hub) end(w *watch) {
-	if _, ok := h.watches[w]; ok {
-		delete(h.watches, w)
-		close(w.out)
+	for w := range h.watches {
+		if w.progress && w.told < h.rev {
+			h.waiting = true
+			h.progress.Reset(progressInterval)
+			return
+		}
 	}
 }
 
-func (h *hub) drop(w *watch) {
+// askProgress sees to it that each watch that wants it and has had everything so far is told so.
+func (h *hub) askProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.end(w)
+	if last := h.last(); h.rev < last {
+		h.asked = last
+		return
+	}
+	h.sendProgress()
 }
 
-func (h *hub) endAll() {
+func (h *hub) tellProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.waiting = false
+	for w := range h.watches {
+		if w.told < h.rev {
+			h.sendProgressTo(w)
+		}
+	}
+}
+
+func (h *hub) sendProgress() {
+	for w := range h.watches {
+		h.sendProgressTo(w)
+	}
+}
+
+func (h *hub) sendProgressTo(w *watch) {
+	if !w.progress || w.busy {
+		return
+	}
+	select {
+	case w.out <- response(h.rev):
+		w.told = h.rev
+	default: // it has not taken yet what came before
+	}
+}
+
+// close ends all watches, and waits for what they run.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.progress.Stop()
 	for w := range h.watches {
 		h.end(w)
 	}
-}
-
-// close ends all watches, and the waiting.
-func (h *hub) close() {
-	h.endAll()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	h.moved.Broadcast()
+	h.mu.Unlock()
+	h.runs.Wait()
 }
 
 func (h *hub) reached() int64 {
@@ -180,18 +196,8 @@ func (h *hub) reached() int64 {
 	return h.rev
 }
 
-// wait returns when all changes up to rev have been handed on, or the hub is closed.
-func (h *hub) wait(rev int64) {
+func (h *hub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.rev < rev && !h.closed {
-		h.moved.Wait()
-	}
-}
-
-func newest(events []*kineserver.Event) int64 {
-	if len(events) == 0 {
-		return 0
-	}
-	return events[len(events)-1].KV.ModRevision
+	return len(h.watches)
 }

@@ -17,12 +17,13 @@ import (
 // pool is kine's statements over connections to one file.
 type pool struct {
 	*generic.Generic
+	kept int // how many connections are kept while they idle
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// openPool opens at most max connections, and keeps idle of them while they idle.
-func openPool(ctx context.Context, path, params string, limits generic.ConnectionPoolConfig) (*pool, error) {
+// openPool opens at most open connections, and keeps kept of them until they are released.
+func openPool(ctx context.Context, path, params string, open, kept int) (*pool, error) {
 	// kine tries a connection again for five minutes. One of ours shows an error at once.
 	probe := openOne(path, params)
 	defer probe.Close()
@@ -31,9 +32,10 @@ func openPool(ctx context.Context, path, params string, limits generic.Connectio
 	}
 	poolCtx, stop := context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, stop)()
-	p := &pool{stop: stop}
+	p := &pool{stop: stop, kept: kept}
 	var err error
-	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, params)}, limits, "?", false, nil)
+	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, params)},
+		generic.ConnectionPoolConfig{MaxOpen: open, MaxIdle: kept}, "?", false, nil)
 	if err != nil {
 		stop()
 		p.done.Wait()
@@ -45,11 +47,27 @@ func openPool(ctx context.Context, path, params string, limits generic.Connectio
 	return p, nil
 }
 
-// checkpoint moves the write-ahead log into the file. Asked for, it does so even if the last statement was interrupted;
-// SQLite's own, at the end of the last connection, then doesn't.
-func (p *pool) checkpoint() error {
-	_, err := p.DB.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
-	return err
+// checkpoint moves the write-ahead log into the file, and cuts it off if nobody reads. Asked for, it does so even if the
+// last statement was interrupted; SQLite's own, at the end of the last connection, then doesn't.
+func (p *pool) checkpoint(ctx context.Context) error {
+	conn, err := p.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	// Writers wait for this: it must not wait for readers.
+	_, err = conn.ExecContext(ctx, "PRAGMA busy_timeout=0")
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	}
+	_, restoreErr := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", busyTimeout.Milliseconds()))
+	return errors.Join(err, restoreErr)
+}
+
+// release closes the connections that aren't in use. Others are opened when they are needed.
+func (p *pool) release() {
+	p.DB.SetMaxIdleConns(0)
+	p.DB.SetMaxIdleConns(p.kept)
 }
 
 // close closes the connections, which must not be in use.

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"strings"
+	"time"
 
 	"github.com/mattn/go-sqlite3"
 )
@@ -25,7 +26,7 @@ import (
 // A new file gets auto_vacuum=INCREMENTAL, which can't be turned on later without rewriting the file, so that a store
 // can shrink while it serves.
 const (
-	writerParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_stmt_cache_size=8"
+	writerParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
 	readerParams  = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
 	creatorParams = writerParams + "&_auto_vacuum=incremental"
 	// A file at rest is examined as it lies, without locks and without files beside it. A log left by a kill makes that
@@ -34,15 +35,19 @@ const (
 	examineWithLogParams = "mode=ro&cache=private"
 )
 
+// busyTimeout is the one of the connections' parameters.
+const busyTimeout = 10 * time.Second
+
 // schema is kine's table, with the two indexes its queries on SQLite live from: all versions of a name in order (a row's
 // id is part of any index), and the one that lets a single successor of a version in. kine itself makes six, and the
-// other four cost a page each in every commit. Files it made keep theirs.
+// other four cost a page each in every commit. Files it made keep theirs. The index of leases costs only what has one.
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS kine (
 		id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, created INTEGER, deleted INTEGER,
 		create_revision INTEGER, prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)`,
 	`CREATE INDEX IF NOT EXISTS kine_name_id_index ON kine (name, id)`,
 	`CREATE UNIQUE INDEX IF NOT EXISTS kine_name_prev_revision_uindex ON kine (name, prev_revision)`,
+	`CREATE INDEX IF NOT EXISTS kine_lease_index ON kine (lease) WHERE lease > 0`,
 }
 
 // connector opens connections to one file.

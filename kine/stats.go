@@ -16,6 +16,7 @@ type Stats struct {
 
 	Revision          int64 // of the last write
 	CompactedRevision int64 // before which versions are forgotten
+	Watches           int   // that are open
 }
 
 // Stats reads the store's figures. Its error tells when the store was found damaged and serves nothing any more; it is
@@ -37,7 +38,7 @@ func (e *engine) stats(ctx context.Context, out *Stats) (err error) {
 		return err
 	}
 	defer e.backend.calls.Done()
-	out.Revision = e.committer.last.Load()
+	out.Revision, out.Watches = e.committer.last.Load(), e.hub.count()
 	if out.LiveBytes, err = e.log.DbSize(ctx); err != nil {
 		return err
 	}

@@ -16,12 +16,11 @@ import (
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
-const (
-	notifyInterval = 5 * time.Second // between progress notifications of an idle watch
-	etcdVersion    = "3.6.11"        // what the API server sees when it looks for etcd's features
-)
+// etcdVersion is what the API server sees when it looks for etcd's features.
+const etcdVersion = "3.6.11"
 
 // Options say which store to open.
 type Options struct {
@@ -37,7 +36,6 @@ type Store struct {
 	path   string
 	lock   *os.File
 	engine *engine
-	bridge *bridge
 	client *kubernetes.Client
 	dialer *dialer
 	check  sync.WaitGroup
@@ -86,9 +84,10 @@ func open(ctx context.Context, path string, log klog.Logger) (_ *Store, err erro
 	if s.engine, err = startEngine(ctx, path, log); err != nil {
 		return nil, err
 	}
-	s.bridge = &bridge{KVServerBridge: kineserver.New(s.engine.backend, "http", notifyInterval, etcdVersion)}
-	s.client = newClient(s.bridge)
-	s.dialer = &dialer{bridge: s.bridge}
+	// The interval is that of kine's watches, which aren't used.
+	b := &bridge{KVServerBridge: kineserver.New(s.engine.backend, "http", 0, etcdVersion), leases: leases{clock.RealClock{}}}
+	s.client = newClient(b, watcher{s.engine.backend})
+	s.dialer = &dialer{bridge: b}
 	s.close = sync.OnceValue(s.shutdown)
 	checkCtx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -132,7 +131,6 @@ func (s *Store) Close() error { return s.close() }
 func (s *Store) shutdown() error {
 	_ = s.client.Close() // reports only that its context has ended
 	s.dialer.close()
-	s.bridge.close()
 	s.stop()
 	s.check.Wait()
 	err := errors.Join(s.engine.close(), s.lock.Close())

@@ -1,0 +1,198 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// expiryBatch is how many keys are deleted at once when their leases have run out; they share commits.
+	expiryBatch = 64
+	// expiryRetry is the pause after keys could not be deleted.
+	expiryRetry = 5 * time.Second
+
+	// dueSQL finds keys whose lease has run out, after a lease and a revision up to which they have been dealt with.
+	dueSQL = `SELECT id, name, lease FROM kine
+		WHERE lease > 0 AND lease <= ? AND (lease, id) > (?, ?) ORDER BY lease, id LIMIT ?`
+	// nextSQL finds the next lease of a key that is there, in its newest version.
+	nextSQL = `SELECT lease FROM kine AS k
+		WHERE lease > 0 AND (lease, id) > (?, ?) AND deleted = 0
+			AND NOT EXISTS (SELECT 1 FROM kine WHERE name = k.name AND id > k.id)
+		ORDER BY lease LIMIT 1`
+)
+
+// expiry deletes keys when their leases run out. It keeps nothing in memory but when the next one does: what leases there
+// are is in the file, with an index. A store whose keys don't expire pays nothing for it.
+type expiry struct {
+	clock  clock.WithDelayedExecution
+	db     *sql.DB // for reading
+	health *health
+	delete func(ctx context.Context, key string, revision int64) error
+	enter  func() error // lets a round begin, or says that the store is closed
+	leave  func()
+
+	mu        sync.Mutex
+	timer     clock.Timer
+	next      int64 // when the timer fires; 0: never
+	running   bool
+	wanted    int64 // the earliest lease that came while a round ran; 0: none
+	stopped   bool
+	doneLease int64 // leases up to this one, and of it keys up to
+	doneRev   int64 // this revision, have been dealt with
+}
+
+// start looks for the first lease.
+func (e *expiry) start(ctx context.Context) error {
+	next, err := e.find(ctx)
+	if err == nil && next > 0 {
+		e.set(next)
+	}
+	return err
+}
+
+// find returns when the next lease runs out; 0 is never.
+func (e *expiry) find(ctx context.Context) (next int64, err error) {
+	e.mu.Lock()
+	lease, rev := e.doneLease, e.doneRev
+	e.mu.Unlock()
+	err = e.db.QueryRowContext(ctx, nextSQL, lease, rev).Scan(&next)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return next, e.health.see(err)
+}
+
+// set sees to it that there is a round when a lease runs out.
+func (e *expiry) set(lease int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.stopped, e.next != 0 && e.next <= lease:
+		return
+	case e.running:
+		if e.wanted == 0 || lease < e.wanted {
+			e.wanted = lease // the round may have looked for the next one already
+		}
+		return
+	}
+	e.next = lease
+	e.arm(time.Unix(lease, 0).Sub(e.clock.Now()))
+}
+
+func (e *expiry) arm(after time.Duration) {
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.timer = e.clock.AfterFunc(max(after, 0), e.round)
+}
+
+// round deletes what is due.
+func (e *expiry) round() {
+	if e.enter() != nil {
+		return
+	}
+	defer e.leave()
+	e.mu.Lock()
+	e.running, e.next = true, 0
+	e.mu.Unlock()
+	err := e.deleteDue()
+	var next int64
+	if err == nil {
+		next, err = e.find(context.Background())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if next == 0 || e.wanted > 0 && e.wanted < next {
+		next = e.wanted
+	}
+	e.running, e.wanted = false, 0
+	switch {
+	case e.stopped:
+	case err != nil:
+		e.next = e.clock.Now().Add(expiryRetry).Unix()
+		e.arm(expiryRetry)
+	case next > 0:
+		e.next = next
+		e.arm(time.Unix(next, 0).Sub(e.clock.Now()))
+	}
+}
+
+type dueKey struct {
+	rev, lease int64
+	key        string
+}
+
+func (e *expiry) deleteDue() error {
+	for {
+		due, err := e.due()
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		var wg sync.WaitGroup
+		errs := make([]error, len(due))
+		for i, d := range due {
+			wg.Go(func() { errs[i] = e.delete(context.Background(), d.key, d.rev) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		last := due[len(due)-1]
+		e.mu.Lock()
+		e.doneLease, e.doneRev = last.lease, last.rev
+		e.mu.Unlock()
+	}
+}
+
+func (e *expiry) due() (due []dueKey, err error) {
+	e.mu.Lock()
+	lease, rev := e.doneLease, e.doneRev
+	e.mu.Unlock()
+	rows, err := e.db.Query(dueSQL, e.clock.Now().Unix(), lease, rev, expiryBatch)
+	if err != nil {
+		return nil, e.health.see(err)
+	}
+	defer func() { err = e.health.see(errors.Join(err, rows.Err(), rows.Close())) }()
+	for rows.Next() {
+		var d dueKey
+		if err := rows.Scan(&d.rev, &d.key, &d.lease); err != nil {
+			return nil, err
+		}
+		due = append(due, d)
+	}
+	return due, nil
+}
+
+// stop lets no further round begin; one that runs ends by what it calls.
+func (e *expiry) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stopped = true
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+}
+
+// NextExpiry returns when the next key's lease runs out, such as an event's. ok is false if there is none. A store that
+// is closed deletes nothing: open it then, and it deletes what is due.
+func (s *Store) NextExpiry(ctx context.Context) (t time.Time, ok bool, err error) {
+	b := s.engine.backend
+	if err := b.enter(); err != nil {
+		return time.Time{}, false, fmt.Errorf("find the next expiry in store %s: %w", s.path, err)
+	}
+	defer b.calls.Done()
+	next, err := s.engine.expiry.find(ctx)
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("find the next expiry in store %s: %w", s.path, err)
+	}
+	return time.Unix(next, 0), next > 0, nil
+}

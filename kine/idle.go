@@ -1,0 +1,68 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// idleAfter is how long a store is left alone until it lets go of its connections. To open them again takes the next
+// call a millisecond or two.
+const idleAfter = 15 * time.Second
+
+// idler calls release once a store has been left alone for a while. A store that stays idle is not looked at again: its
+// timer is set by the first call that follows.
+type idler struct {
+	release func()
+
+	used atomic.Bool // since the timer was set
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	set     atomic.Bool
+	stopped bool
+}
+
+// touch takes note of a call.
+func (i *idler) touch() {
+	if !i.used.Load() {
+		i.used.Store(true)
+	}
+	if !i.set.Load() {
+		i.arm()
+	}
+}
+
+func (i *idler) arm() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped || i.set.Swap(true) {
+		return
+	}
+	if i.timer == nil {
+		i.timer = time.AfterFunc(idleAfter, i.look)
+		return
+	}
+	i.timer.Reset(idleAfter)
+}
+
+func (i *idler) look() {
+	i.set.Store(false)
+	if i.used.Swap(false) {
+		i.arm()
+		return
+	}
+	i.release()
+}
+
+func (i *idler) stop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stopped = true
+	if i.timer != nil {
+		i.timer.Stop()
+	}
+}

@@ -1,0 +1,21 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && cgo
+
+package kine
+
+/*
+#include <stddef.h>
+
+// glibc's. Other C libraries give memory back by themselves.
+extern int malloc_trim(size_t) __attribute__((weak));
+
+static void give_back(void) {
+	if (malloc_trim) malloc_trim(0);
+}
+*/
+import "C"
+
+// giveBack hands the operating system what SQLite has freed. glibc keeps it otherwise, for each thread that was used.
+func giveBack() { C.give_back() }

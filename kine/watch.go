@@ -1,0 +1,284 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"errors"
+
+	kineserver "github.com/k3s-io/kine/pkg/server"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// watchRoom is how many responses lie in a watch's channel until its client takes them.
+	watchRoom = 4
+	// watchQueue is how many bytes a watch may have waiting in memory. What comes then is read from the log once the
+	// client has taken the rest.
+	watchQueue = 1 << 20
+)
+
+// watch is one client's wish to be told of changes. As long as its client takes what the hub hands it, it costs no
+// goroutine; one that lies behind, or begins in the past, has one that waits for the client and reads the log. A slow
+// client holds nobody up and misses nothing, until what it has not seen is compacted.
+type watch struct {
+	key, end          string
+	from              int64 // the first revision wanted
+	noPuts, noDeletes bool
+	progress          bool
+	out               chan clientv3.WatchResponse
+	ended             chan struct{}
+	leave             func() bool // stops waiting for the end of the client's context
+
+	// What follows is the hub's, locked.
+	told   int64 // the last revision that the client was told
+	busy   bool  // it has a goroutine, which owns out
+	queue  []clientv3.WatchResponse
+	queued int
+	next   int64 // if not 0, changes from this revision on are to be read from the log
+}
+
+// response is one at a revision.
+func response(rev int64, events ...*clientv3.Event) clientv3.WatchResponse {
+	return clientv3.WatchResponse{Header: etcdserverpb.ResponseHeader{Revision: rev}, Events: events}
+}
+
+// add starts a watch that ends with ctx. created says whether its client is to be told of that.
+func (h *hub) add(ctx context.Context, w *watch, created bool) {
+	w.out, w.ended = make(chan clientv3.WatchResponse, watchRoom), make(chan struct{})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.told = h.rev
+	if h.closed || ctx.Err() != nil {
+		close(w.out)
+		return
+	}
+	if created {
+		first := response(h.rev)
+		first.Created = true
+		w.out <- first
+	}
+	if w.from == 0 {
+		w.from = h.last() + 1
+	}
+	h.watches[w] = struct{}{}
+	w.leave = context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.end(w)
+	})
+	if w.from <= h.rev {
+		h.fallBehind(w, w.from)
+	}
+}
+
+// hand gives a watch those of the changes that are for it. The hub is locked.
+func (h *hub) hand(w *watch, events []*clientv3.Event) {
+	if w.next > 0 {
+		return // it will find them in the log
+	}
+	events = w.wanted(events)
+	if len(events) == 0 {
+		return
+	}
+	r := response(events[len(events)-1].Kv.ModRevision, events...)
+	if !w.busy {
+		select {
+		case w.out <- r:
+			w.told = r.Header.Revision
+			return
+		default:
+		}
+	}
+	size := sizeOfEvents(events)
+	if w.queued+size > watchQueue {
+		h.fallBehind(w, events[0].Kv.ModRevision)
+		return
+	}
+	w.queue = append(w.queue, r)
+	w.queued += size
+	h.runWatch(w)
+}
+
+// fallBehind makes a watch read the changes from a revision on from the log. The hub is locked.
+func (h *hub) fallBehind(w *watch, from int64) {
+	if w.next == 0 {
+		w.next = from
+	}
+	h.runWatch(w)
+}
+
+func (h *hub) runWatch(w *watch) {
+	if !w.busy {
+		w.busy = true
+		h.runs.Go(func() { h.serve(w) })
+	}
+}
+
+// serve hands a watch's client what waits for it, until nothing does or the watch ends.
+func (h *hub) serve(w *watch) {
+	for {
+		r, ok := h.pull(w)
+		if !ok {
+			return
+		}
+		select {
+		case w.out <- r:
+		case <-w.ended:
+		}
+	}
+}
+
+// pull returns what comes next for a watch. It returns false when nothing waits, and then the goroutine that called it
+// is no longer the watch's.
+func (h *hub) pull(w *watch) (clientv3.WatchResponse, bool) {
+	for {
+		h.mu.Lock()
+		_, on := h.watches[w]
+		switch {
+		case !on:
+			close(w.out)
+		case len(w.queue) > 0:
+			r := w.queue[0]
+			w.queue[0] = clientv3.WatchResponse{}
+			w.queue = w.queue[1:]
+			w.queued -= sizeOfEvents(r.Events)
+			w.told = r.Header.Revision
+			h.mu.Unlock()
+			return r, true
+		case w.next > 0:
+			from, to := w.next, h.rev
+			h.mu.Unlock()
+			if r, some := h.readFor(w, from, to); some {
+				return r, true
+			}
+			continue
+		default:
+			w.busy, w.queue = false, nil
+		}
+		h.mu.Unlock()
+		return clientv3.WatchResponse{}, false
+	}
+}
+
+// readFor reads changes for a watch from the log, at most to a revision that the hub has reached.
+func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
+	select {
+	case h.readers <- struct{}{}:
+	case <-w.ended:
+		return clientv3.WatchResponse{}, false
+	}
+	events, more, err := h.changes(h.ctx, w.key, w.end, from-1)
+	<-h.readers
+	if err != nil {
+		return h.fail(w, err)
+	}
+	for len(events) > 0 && events[len(events)-1].Kv.ModRevision > to {
+		events, more = events[:len(events)-1], false
+	}
+	if more {
+		to = events[len(events)-1].Kv.ModRevision
+	}
+	events = w.wanted(events)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.next = to + 1
+	if w.next > h.rev {
+		w.next = 0 // the hub hands it the rest
+	}
+	if len(events) == 0 {
+		return clientv3.WatchResponse{}, false
+	}
+	w.told = events[len(events)-1].Kv.ModRevision
+	return response(w.told, events...), true
+}
+
+// fail ends a watch whose changes can't be read. If they are compacted its client is told so, and lists anew. Otherwise
+// it may watch again from where it is.
+func (h *hub) fail(w *watch, err error) (clientv3.WatchResponse, bool) {
+	var compacted compactedError
+	if !errors.As(err, &compacted) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.end(w)
+		return clientv3.WatchResponse{}, false
+	}
+	r := response(h.reached())
+	r.Canceled, r.CompactRevision = true, compacted.revision
+	select {
+	case w.out <- r:
+	case <-w.ended:
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(w)
+	return clientv3.WatchResponse{}, false
+}
+
+// end ends a watch. The hub is locked.
+func (h *hub) end(w *watch) {
+	if _, on := h.watches[w]; !on {
+		return
+	}
+	delete(h.watches, w)
+	w.leave()
+	close(w.ended)
+	if !w.busy {
+		close(w.out)
+	}
+}
+
+// wanted returns those of the events that the watch is for.
+func (w *watch) wanted(events []*clientv3.Event) []*clientv3.Event {
+	var out []*clientv3.Event
+	for i, e := range events {
+		switch {
+		case !w.wants(e):
+			if out == nil {
+				out = append(make([]*clientv3.Event, 0, i), events[:i]...)
+			}
+		case out != nil:
+			out = append(out, e)
+		}
+	}
+	if out == nil {
+		return events // all of them, or none
+	}
+	return out
+}
+
+func (w *watch) wants(e *clientv3.Event) bool {
+	key := string(e.Kv.Key)
+	if key == compactRevKey {
+		key = compactRevRow
+	}
+	switch {
+	case e.Kv.ModRevision < w.from,
+		w.noPuts && e.Type == clientv3.EventTypePut,
+		w.noDeletes && e.Type == clientv3.EventTypeDelete:
+		return false
+	case w.end == "":
+		return key == w.key
+	}
+	return key >= w.key && key < w.end
+}
+
+// sizeOfEvents is about what events take in memory.
+func sizeOfEvents(events []*clientv3.Event) int {
+	n := 0
+	for _, e := range events {
+		n += 256 + len(e.Kv.Value) // the value before is another event's value
+		if e.PrevKv != nil {
+			n += len(e.PrevKv.Value)
+		}
+	}
+	return n
+}
+
+// compactedError is kineserver.ErrCompacted with the revision before which changes are forgotten.
+type compactedError struct{ revision int64 }
+
+func (compactedError) Error() string { return kineserver.ErrCompacted.Error() }
+func (compactedError) Unwrap() error { return kineserver.ErrCompacted }
