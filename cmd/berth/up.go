@@ -4,7 +4,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +18,11 @@ import (
 type upOptions struct {
 	dataDir        string
 	listen         string
-	space          string
+	spaces         []string
 	hostKubeconfig string
 	nodes          int
+	idleAfter      time.Duration
+	spacesMax      int
 	verbosity      int
 }
 
@@ -26,24 +30,35 @@ func newUp() *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Run a host cluster and a space on this machine",
+		Short: "Run a host cluster and spaces on this machine",
 		Long: `Run everything on this machine, with nothing else installed: a host cluster,
-and a space on it.
+and spaces on it.
 
 The host is an embedded Kubernetes control plane whose nodes are simulated: pods
 are scheduled and report as running, but no container is started. With
 --host-kubeconfig it is the real cluster of that file instead, with the rights
 of its current context.
 
+A space that has had no request from outside for --idle-after is put to sleep:
+its API server and controllers end, its pods run on. A request wakes it, and is
+answered when it has woken; so do changes to its host objects, and what it wants
+to do by itself, such as a CronJob's next run. Requests are those that bear a
+credential of the space; a watch lasts as long as it is open, as do exec and logs.
+
+No more than --spaces-max spaces are awake at once. At the bound, the one idle
+longest makes room; if all are in use, the next one waits. Reckon with 16 MiB of
+memory for each that is awake, and more for one that holds much.
+
 It runs until it is interrupted. Started again on the same --data-dir it goes on
-where it was.`,
+where it was, with the spaces of earlier runs too.`,
 		Example: `  berth up
+  berth up --space team-a,team-b --idle-after 5m
   berth up --space team-a --data-dir /var/lib/berth --listen 127.0.0.1:8443
   berth up --host-kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := tenancy.CheckSpaceName(o.space); err != nil {
-				return fmt.Errorf("--space: %w", err)
+			if err := o.check(); err != nil {
+				return err
 			}
 			logs, err := openLogs(o.dataDir, o.verbosity)
 			if err != nil {
@@ -56,12 +71,39 @@ where it was.`,
 	}
 	addDataDir(cmd, &o.dataDir)
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs")
-	cmd.Flags().StringVar(&o.space, "space", "demo", "name of the space to run, made if it is not there")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
 	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "simulated nodes of the embedded host")
+	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
+	cmd.Flags().IntVar(&o.spacesMax, "spaces-max", 250, "most spaces to be awake at once; 0 for no bound")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
 	_ = cmd.MarkFlagFilename("host-kubeconfig")
 	_ = cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("space", cobra.NoFileCompletions)
 	return cmd
+}
+
+// check refuses what means nothing, and drops what is said twice.
+func (o *upOptions) check() error {
+	var once []string
+	for _, name := range o.spaces {
+		if !slices.Contains(once, name) {
+			once = append(once, name)
+		}
+	}
+	o.spaces = once
+	switch {
+	case len(o.spaces) == 0:
+		return errors.New("--space: name at least one space")
+	case o.idleAfter < 0:
+		return fmt.Errorf("--idle-after=%s: want a time, or 0 for never", o.idleAfter)
+	case o.spacesMax < 0:
+		return fmt.Errorf("--spaces-max=%d: want a number, or 0 for no bound", o.spacesMax)
+	}
+	for _, name := range o.spaces {
+		if err := tenancy.CheckSpaceName(name); err != nil {
+			return fmt.Errorf("--space: %w", err)
+		}
+	}
+	return nil
 }

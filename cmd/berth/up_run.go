@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,15 +16,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/tenancy"
-	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -152,78 +147,6 @@ func (u *up) address() string {
 	return host
 }
 
-func (u *up) startShard(ctx context.Context) (err error) {
-	u.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(u.options.dataDir, "spaces"), Host: u.host.Config(),
-		Endpoint: u.endpoint, ServingCA: u.ca.PEM(), Logger: u.logger,
-	})
-	if err != nil {
-		return err
-	}
-	u.onStop(func(ctx context.Context) {
-		if err := u.shard.Stop(ctx); err != nil {
-			u.logger.Error(err, "stop shard")
-		}
-	})
-	return nil
-}
-
-// startSpaces starts the space that was asked for, and those of earlier runs.
-func (u *up) startSpaces(ctx context.Context) error {
-	names := []string{u.options.space}
-	entries, err := os.ReadDir(filepath.Join(u.options.dataDir, "spaces"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("list spaces: %w", err)
-	}
-	for _, e := range entries {
-		if e.IsDir() && e.Name() != u.options.space && tenancy.CheckSpaceName(e.Name()) == nil {
-			names = append(names, e.Name())
-		}
-	}
-	host, err := client.New(u.host.Config(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		return fmt.Errorf("make host client: %w", err)
-	}
-	for _, name := range names {
-		err := u.startSpace(ctx, host, name)
-		if err != nil && (name == u.options.space || ctx.Err() != nil) {
-			return err
-		}
-		if err != nil {
-			u.say("Space %s does not start; the others do: %v", name, err)
-			u.logger.Error(err, "start space", "space", name)
-		}
-	}
-	return nil
-}
-
-func (u *up) startSpace(ctx context.Context, host client.Client, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	store, err := pki.Secret(filepath.Join(u.options.dataDir, "spaces", name), "store.id")
-	if err != nil {
-		return fmt.Errorf("identify the store of space %s: %w", name, err)
-	}
-	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8])}
-	if err := tenancy.Build(ctx, host, space, nil); err != nil {
-		return err
-	}
-	u.say("Walls of space %s stand: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
-	running, err := u.shard.StartSpace(ctx, name)
-	if err != nil {
-		return err
-	}
-	config, err := running.Kubeconfig("admin", []string{"system:masters"})
-	if err != nil {
-		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
-	}
-	if err := pki.WriteFile(kubeconfigPath(u.options.dataDir, name), config); err != nil {
-		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
-	}
-	u.say("Space %s is ready", name)
-	return nil
-}
-
 func (u *up) serve(context.Context) error {
 	certificate, err := u.ca.Serving(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...)
 	if err != nil {
@@ -242,14 +165,16 @@ func (u *up) lookup(space string) http.Handler {
 }
 
 func (u *up) explain() {
-	dir := u.options.dataDir
+	dir, space := u.options.dataDir, u.options.spaces[0]
+	for _, name := range u.options.spaces {
+		fmt.Fprintf(u.out, "\nSpace %s serves at %s", name, u.endpoint(name))
+	}
 	fmt.Fprintf(u.out, `
-Space %s serves at %s
 
   export KUBECONFIG=%s
   kubectl create deployment web --image=nginx --replicas=3
   kubectl get pods -o wide
-`, u.options.space, u.endpoint(u.options.space), kubeconfigPath(dir, u.options.space))
+`, kubeconfigPath(dir, space))
 	if u.host.Handler() != nil {
 		fmt.Fprintf(u.out, `
 and, as the platform's admin, see the same pods on the host:

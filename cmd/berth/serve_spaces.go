@@ -1,0 +1,52 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/shard"
+)
+
+// spaceResource names spaces in errors, as an API server would.
+var spaceResource = schema.GroupResource{Group: "berth.dev", Resource: "spaces"}
+
+// serveSpaces lets other commands ask about spaces, wake them and put them to
+// sleep, through the control socket.
+func serveSpaces(mux *http.ServeMux, spaces *shard.Shard) {
+	mux.Handle("GET /spaces", control.Answer(func(*http.Request) (any, error) { return spaces.List(), nil }))
+	mux.Handle("GET /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
+		status, ok := spaces.Status(r.PathValue("name"))
+		if !ok {
+			return nil, apierrors.NewNotFound(spaceResource, r.PathValue("name"))
+		}
+		return status, nil
+	}))
+	for verb, do := range map[string]func(context.Context, string) error{"wake": spaces.Wake, "sleep": spaces.Sleep} {
+		mux.Handle("POST /spaces/{name}/"+verb, control.Answer(func(r *http.Request) (any, error) {
+			name := r.PathValue("name")
+			timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+			if err != nil {
+				return nil, apierrors.NewBadRequest(fmt.Sprintf("timeout: %v", err))
+			}
+			ctx, cancel := context.WithTimeoutCause(r.Context(), timeout, fmt.Errorf("not done within %s", timeout))
+			defer cancel()
+			if err := do(ctx, name); errors.Is(err, shard.ErrUnknown) {
+				return nil, apierrors.NewNotFound(spaceResource, name)
+			} else if err != nil {
+				return nil, err
+			}
+			status, _ := spaces.Status(name)
+			return status, nil
+		}))
+	}
+}
