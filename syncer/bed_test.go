@@ -55,6 +55,7 @@ type bed struct {
 type life struct {
 	wire   *wire
 	host   *syncer.Host
+	syncer *syncer.Syncer
 	end    context.CancelFunc
 	doomed chan struct{} // closed by doom
 	once   sync.Once
@@ -195,6 +196,7 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.syncer = s
 	var running context.Context
 	running, l.end = context.WithCancel(context.Background())
 	b.mu.Lock()

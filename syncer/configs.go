@@ -11,31 +11,36 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
+// Config maps and secrets of a space are read when a pod refers to them, and are
+// not held: a tenant can make any number of them.
+
 func (s *Syncer) syncConfigMaps() error {
-	add(&kind[*corev1.ConfigMap]{
+	used := s.usedBy(indexConfigMaps)
+	addToHost(&kind[*corev1.ConfigMap]{
 		Syncer: s, name: configMaps, limit: translate.LimitSubdomain,
-		fresh:   func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-		virtual: s.informers.Core().V1().ConfigMaps().Informer(),
+		fresh: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		used:  used.contains,
 		down: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			used, err := s.inUse(indexConfigMaps, v)
-			return s.space.ConfigMap(v), used, err
+			return s.space.ConfigMap(v), true, nil
 		},
 		push: translate.PushConfigMap,
-	}, nil)
+	})
+	s.fromNames(configMaps, used)
 	return nil
 }
 
 func (s *Syncer) syncSecrets() error {
-	add(&kind[*corev1.Secret]{
+	used := s.usedBy(indexSecrets)
+	addToHost(&kind[*corev1.Secret]{
 		Syncer: s, name: secrets, limit: translate.LimitSubdomain,
-		fresh:   func() *corev1.Secret { return &corev1.Secret{} },
-		virtual: s.informers.Core().V1().Secrets().Informer(),
+		fresh: func() *corev1.Secret { return &corev1.Secret{} },
+		used:  used.contains,
 		down: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
-			used, err := s.inUse(indexSecrets, v)
-			return s.space.Secret(v), used, err
+			return s.space.Secret(v), true, nil
 		},
 		push:    translate.PushSecret,
 		belongs: s.tokensOf,
-	}, nil)
+	})
+	s.fromNames(secrets, used)
 	return nil
 }

@@ -33,6 +33,15 @@
 //   - What the host refuses is told on the virtual object, in an event, and
 //     tried again with growing delays.
 //
+// # At rest and asleep
+//
+// A syncer with nothing to do runs no goroutine but those of its watches. Config
+// maps and secrets are not held but read when a pod refers to them. A space
+// without requests, whose syncer is [Syncer.Idle], can be put to sleep: the
+// syncer is stopped, and [Host.OnChange] says when it is wanted again, beside
+// [Syncer.NextTimer]. A syncer that is begun anew catches up with all that
+// happened on both sides.
+//
 // Host objects are written as the space's own service account, which can reach
 // nothing but the space's namespace; they are read from watches that all spaces
 // of a shard share.

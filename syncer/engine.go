@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -33,8 +32,11 @@ type kind[T client.Object] struct {
 	name    string // plural, as in URLs
 	limit   int    // of names on the host, in bytes
 	fresh   func() T
-	virtual cache.SharedIndexInformer
+	virtual cache.SharedIndexInformer // nil: read from the API
 
+	// used, if set, reports whether what key names should be on the host, before
+	// it is read.
+	used func(key types.NamespacedName) (bool, error)
 	// down returns v's wanted host object, or false if it should have none.
 	down func(ctx context.Context, v T) (T, bool, error)
 	// push copies onto have what the tenant owns, and reports a difference.
@@ -56,22 +58,34 @@ type kind[T client.Object] struct {
 	denied func(ctx context.Context, v T, r refusal) error
 }
 
-func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	v, exists := k.virtualObject(key)
+func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	host, hosted := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(key.Namespace, key.Name, k.limit))
+	id := translate.Identity{}
 	if hosted {
-		id, ours := translate.IdentityOf(host)
-		hosted = ours && id.Space == k.space.Name
-		if hosted && (!exists || id.UID != "" && id.UID != v.GetUID()) {
-			after, err := k.collect(ctx, key, host)
-			return reconcile.Result{RequeueAfter: after}, err
+		id, hosted = translate.IdentityOf(host)
+		hosted = hosted && id.Space == k.space.Name
+	}
+	if k.used != nil {
+		used, err := k.used(key)
+		if err == nil && !used && hosted {
+			err = k.deleteHost(ctx, host)
+		}
+		if err != nil || !used {
+			return 0, err
 		}
 	}
+	v, exists, err := k.virtualObject(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	if hosted && (!exists || id.UID != "" && id.UID != v.GetUID()) {
+		return k.collect(ctx, key, host)
+	}
 	if !exists {
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	if k.end != nil && v.GetDeletionTimestamp() != nil {
-		return reconcile.Result{}, k.end(ctx, v, host, hosted)
+		return 0, k.end(ctx, v, host, hosted)
 	}
 	want, wanted, err := k.down(ctx, v)
 	if err != nil {
@@ -83,12 +97,12 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reco
 	}
 	if !wanted {
 		if hosted {
-			return reconcile.Result{}, k.deleteHost(ctx, host)
+			return 0, k.deleteHost(ctx, host)
 		}
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	if hosted && k.anew != nil && k.anew(want, host) {
-		return reconcile.Result{}, k.deleteHost(ctx, host) // its event brings us back
+		return 0, k.deleteHost(ctx, host) // its event brings us back
 	}
 	if !hosted {
 		host, err = k.create(ctx, v, want)
@@ -99,10 +113,9 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (reco
 		return k.settle(ctx, key, v, err)
 	}
 	if k.pull == nil || any(host) == any(*new(T)) {
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
-	after, err := k.pull(ctx, v, host)
-	return reconcile.Result{RequeueAfter: after}, err
+	return k.pull(ctx, v, host)
 }
 
 // create makes v's host object, unless it turns out that it is there already
@@ -151,18 +164,18 @@ func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
 // settle ends a reconcile that the host, or a rule of the space, did not let
 // pass: refusals are told to the tenant and tried again ever more rarely, until
 // a change of v; other errors are retried as they come.
-func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err error) (reconcile.Result, error) {
+func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err error) (time.Duration, error) {
 	r, told := k.explain(v, err)
 	if !told {
-		return reconcile.Result{}, fmt.Errorf("sync %s %s: %w", k.name, key, err)
+		return 0, fmt.Errorf("sync %s %s: %w", k.name, key, err)
 	}
-	k.recorder.Event(v, corev1.EventTypeWarning, r.reason, r.message)
+	k.teller.tell(v, corev1.EventTypeWarning, r.reason, r.message)
 	if k.denied != nil {
 		if err := k.denied(ctx, v, r); err != nil {
-			return reconcile.Result{}, err
+			return 0, err
 		}
 	}
-	return reconcile.Result{}, errRefused
+	return 0, errRefused
 }
 
 // collect deletes a host object whose virtual object is gone or is another one.
@@ -200,8 +213,19 @@ func (k *kind[T]) live(ctx context.Context, like T) (T, error) {
 	return host, err
 }
 
-func (k *kind[T]) virtualObject(key types.NamespacedName) (v T, exists bool) {
-	item, exists, err := k.virtual.GetIndexer().GetByKey(key.String())
+func (k *kind[T]) virtualObject(ctx context.Context, key types.NamespacedName) (v T, exists bool, err error) {
+	if k.virtual == nil {
+		v = k.fresh()
+		err = k.virtualAPI.Get(ctx, key, v)
+		return v, err == nil, client.IgnoreNotFound(err)
+	}
+	v, exists = inStore[T](k.virtual, key)
+	return v, exists, nil
+}
+
+// inStore reads an object of the space from an informer.
+func inStore[T client.Object](informer cache.SharedIndexInformer, key types.NamespacedName) (v T, exists bool) {
+	item, exists, err := informer.GetIndexer().GetByKey(key.String())
 	if err != nil || !exists {
 		return v, false
 	}

@@ -17,7 +17,10 @@ const indexSpace = "berth.dev/space"
 // concerns, so that the cost of an event does not grow with the spaces.
 type fanout struct {
 	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerRegistration
 	spaceOf  func(client.Object) string
+	// changed, if set, is told of which space an object came, changed or went.
+	changed func(space string)
 
 	mu     sync.RWMutex
 	spaces map[string]func(client.Object)
@@ -27,8 +30,8 @@ type fanout struct {
 const everySpace = "*"
 
 // newFanout must be called before the informer starts.
-func newFanout(informer cache.SharedIndexInformer, spaceOf func(client.Object) string) (*fanout, error) {
-	f := &fanout{informer: informer, spaceOf: spaceOf, spaces: map[string]func(client.Object){}}
+func newFanout(informer cache.SharedIndexInformer, spaceOf func(client.Object) string, changed func(space string)) (*fanout, error) {
+	f := &fanout{informer: informer, spaceOf: spaceOf, changed: changed, spaces: map[string]func(client.Object){}}
 	index := func(obj any) ([]string, error) {
 		o, ok := obj.(client.Object)
 		if !ok {
@@ -39,21 +42,37 @@ func newFanout(informer cache.SharedIndexInformer, spaceOf func(client.Object) s
 		}
 		return nil, nil
 	}
-	if err := informer.AddIndexers(cache.Indexers{indexSpace: index}); err != nil {
+	err := informer.AddIndexers(cache.Indexers{indexSpace: index})
+	if err != nil {
 		return nil, fmt.Errorf("index host objects by space: %w", err)
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    f.deliver,
-		UpdateFunc: func(_, obj any) { f.deliver(obj) },
-		DeleteFunc: f.deliver,
-	})
-	if err != nil {
+	if f.handler, err = informer.AddEventHandler(f); err != nil {
 		return nil, fmt.Errorf("watch host objects: %w", err)
 	}
 	return f, nil
 }
 
-func (f *fanout) deliver(obj any) {
+// OnAdd implements [cache.ResourceEventHandler].
+func (f *fanout) OnAdd(obj any, initial bool) { f.deliver(obj, !initial) }
+
+// OnUpdate implements [cache.ResourceEventHandler]. A watch that was cut and
+// begins anew shows all objects as updated.
+func (f *fanout) OnUpdate(old, obj any) {
+	was, ok := old.(client.Object)
+	is, same := obj.(client.Object)
+	same = ok && same && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
+	if ok && f.spaceOf(was) != "" {
+		if o, ok := obj.(client.Object); ok && f.spaceOf(o) != f.spaceOf(was) {
+			f.deliver(old, !same) // it was taken from the space
+		}
+	}
+	f.deliver(obj, !same)
+}
+
+// OnDelete implements [cache.ResourceEventHandler].
+func (f *fanout) OnDelete(obj any) { f.deliver(obj, true) }
+
+func (f *fanout) deliver(obj any, changed bool) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
@@ -61,9 +80,16 @@ func (f *fanout) deliver(obj any) {
 	if !ok {
 		return
 	}
+	space := f.spaceOf(o)
+	f.receive(space, o)
+	if changed && f.changed != nil && space != "" {
+		f.changed(space)
+	}
+}
+
+func (f *fanout) receive(space string, o client.Object) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	space := f.spaceOf(o)
 	if space == everySpace {
 		for _, receive := range f.spaces {
 			receive(o)

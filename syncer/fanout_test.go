@@ -29,7 +29,7 @@ func hostPod(space, name string) *corev1.Pod {
 // newTestFanout is fed by its test: its informer watches nothing.
 func newTestFanout(t *testing.T, of runtime.Object) *fanout {
 	t.Helper()
-	f, err := newFanout(cache.NewSharedIndexInformer(&cache.ListWatch{}, of, 0, cache.Indexers{}), spaceOf)
+	f, err := newFanout(cache.NewSharedIndexInformer(&cache.ListWatch{}, of, 0, cache.Indexers{}), spaceOf, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +74,13 @@ func TestEventsReachTheirSpaceOnly(t *testing.T) {
 	var a, b seen
 	defer subscribe(t, f, "a", &a)()
 	defer subscribe(t, f, "b", &b)()
-	f.deliver(hostPod("a", "one"))
-	f.deliver(hostPod("b", "two"))
-	f.deliver(hostPod("c", "of a space that is not here"))
-	f.deliver(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "of no space", Namespace: "berth-a"}})
-	f.deliver(cache.DeletedFinalStateUnknown{Key: "berth-a/gone", Obj: hostPod("a", "gone")})
-	f.deliver(cache.DeletedFinalStateUnknown{Key: "berth-a/unknown"})
-	f.deliver("no object")
+	f.deliver(hostPod("a", "one"), true)
+	f.deliver(hostPod("b", "two"), true)
+	f.deliver(hostPod("c", "of a space that is not here"), true)
+	f.deliver(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "of no space", Namespace: "berth-a"}}, true)
+	f.deliver(cache.DeletedFinalStateUnknown{Key: "berth-a/gone", Obj: hostPod("a", "gone")}, true)
+	f.deliver(cache.DeletedFinalStateUnknown{Key: "berth-a/unknown"}, true)
+	f.deliver("no object", true)
 	a.want(t, "a", "gone", "one")
 	b.want(t, "b", "two")
 }
@@ -92,9 +92,9 @@ func TestWhatConcernsEverySpaceReachesAll(t *testing.T) {
 	}
 	var a, b seen
 	defer subscribe(t, f, "a", &a)()
-	f.deliver(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "between"}})
+	f.deliver(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "between"}}, true)
 	defer subscribe(t, f, "b", &b)()
-	f.deliver(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "after"}})
+	f.deliver(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, true)
 	a.want(t, "a", "after", "before", "between")
 	b.want(t, "b", "after", "before")
 }
@@ -112,10 +112,10 @@ func TestASubscriptionBeginsWithWhatIsThereAndEnds(t *testing.T) {
 	if _, err := f.subscribe("a", s.receive); err == nil {
 		t.Error("a space is synced twice")
 	}
-	f.deliver(hostPod("a", "three"))
+	f.deliver(hostPod("a", "three"), true)
 	s.want(t, "then", "three")
 	cancel()
-	f.deliver(hostPod("a", "four"))
+	f.deliver(hostPod("a", "four"), true)
 	s.want(t, "after the end")
 	defer subscribe(t, f, "a", &s)()
 	s.want(t, "again", "one", "two")
@@ -135,7 +135,7 @@ func TestSubscribingMissesNothing(t *testing.T) {
 				if err := f.informer.GetIndexer().Add(pod); err != nil {
 					t.Error(err)
 				}
-				f.deliver(pod)
+				f.deliver(pod, true)
 			})
 			wg.Go(func() {
 				cancel, err := f.subscribe(space, all[i].receive)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,12 +33,15 @@ const ServiceAccount = "berth-syncer"
 // Host is the shared host cluster as a shard sees it: one set of watches for
 // all its spaces. It is safe for concurrent use once started.
 type Host struct {
-	config  *rest.Config
-	reader  client.Client
-	started context.CancelFunc
-	byLabel informers.SharedInformerFactory
-	whole   informers.SharedInformerFactory
-	fanouts map[string]*fanout
+	config   *rest.Config
+	mapper   meta.RESTMapper
+	reader   client.Client
+	started  context.CancelFunc
+	byLabel  informers.SharedInformerFactory
+	whole    informers.SharedInformerFactory
+	fanouts  map[string]*fanout
+	sleepers sleepers
+	writers  sync.Map // of the spaces that are synced, by name: each a *writer
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
@@ -47,7 +51,8 @@ func NewHost(config *rest.Config) (*Host, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the host's own priority and fairness decides
 	config.UserAgent = "berth-syncer"
-	reader, err := newClient(config)
+	kinds := mapper()
+	reader, err := newClient(config, kinds)
 	if err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
@@ -57,6 +62,7 @@ func NewHost(config *rest.Config) (*Host, error) {
 	}
 	h := &Host{
 		config: config,
+		mapper: kinds,
 		reader: reader,
 		byLabel: informers.NewSharedInformerFactoryWithOptions(clientset, 0,
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = translate.LabelSpace }),
@@ -71,10 +77,15 @@ func NewHost(config *rest.Config) (*Host, error) {
 		secrets:        h.byLabel.Core().V1().Secrets().Informer(),
 		claims:         h.byLabel.Core().V1().PersistentVolumeClaims().Informer(),
 		endpointSlices: h.byLabel.Discovery().V1().EndpointSlices().Informer(),
+		volumes:        h.whole.Core().V1().PersistentVolumes().Informer(),
 		events:         h.whole.Core().V1().Events().Informer(),
 		storageClasses: h.whole.Storage().V1().StorageClasses().Informer(),
 	} {
-		if h.fanouts[name], err = newFanout(informer, spaceOf); err != nil {
+		changed := h.sleepers.changed
+		if name == events || name == storageClasses {
+			changed = nil // see OnChange
+		}
+		if h.fanouts[name], err = newFanout(informer, spaceOf, changed); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", name, err)
 		}
 	}
@@ -89,7 +100,9 @@ func (h *Host) Start(ctx context.Context) error {
 	h.byLabel.Start(run.Done())
 	h.whole.Start(run.Done())
 	for name, f := range h.fanouts {
-		if !cache.WaitForCacheSync(ctx.Done(), f.informer.HasSynced) {
+		select {
+		case <-f.handler.HasSyncedChecker().Done(): // what was there has been delivered, too
+		case <-ctx.Done():
 			h.Stop()
 			return fmt.Errorf("list %s of the host: %w", name, errors.Join(ctx.Err(), errNotSynced))
 		}
@@ -108,14 +121,22 @@ func (h *Host) Stop() {
 	h.whole.Shutdown()
 }
 
-// writer is a client that acts as the space's own account.
-func (h *Host) writer(space translate.Space) (client.Client, error) {
+// as is a client that acts as the space's own account: its syncer's, if it has
+// one, so that the syncer knows of the write.
+func (h *Host) as(space translate.Space) (client.Client, error) {
+	if w, ok := h.writers.Load(space.Name); ok {
+		return w.(*writer), nil
+	}
+	return h.newAccount(space)
+}
+
+func (h *Host) newAccount(space translate.Space) (client.Client, error) {
 	config := rest.CopyConfig(h.config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + space.HostNamespace() + ":" + ServiceAccount,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + space.HostNamespace(), "system:authenticated"},
 	}
-	return newClient(config)
+	return newClient(config, h.mapper)
 }
 
 // cached reads a host object from the shared watches; ok is false if it is not there.
@@ -138,18 +159,32 @@ func spaceOf(obj client.Object) string {
 	case *storagev1.StorageClass:
 		return everySpace
 	case *corev1.Event:
-		space, found := strings.CutPrefix(o.Namespace, translate.HostNamespacePrefix)
-		if !found {
+		return spaceIn(o.Namespace)
+	case *corev1.PersistentVolume:
+		if o.Spec.ClaimRef == nil {
 			return ""
 		}
-		return space
+		return spaceIn(o.Spec.ClaimRef.Namespace)
 	default:
-		return o.GetLabels()[translate.LabelSpace]
+		space := spaceIn(o.GetNamespace())
+		if o.GetLabels()[translate.LabelSpace] != space {
+			return "" // foreign, or it only says that it is the space's
+		}
+		return space
 	}
 }
 
+// spaceIn is the space whose host namespace this is, "" if it is none's.
+func spaceIn(namespace string) string {
+	space, found := strings.CutPrefix(namespace, translate.HostNamespacePrefix)
+	if !found {
+		return ""
+	}
+	return space
+}
+
 // trim drops what no reader needs, to save memory: field managers, and the
-// bodies of events outside of the spaces' namespaces.
+// bodies of events and volumes that are no space's.
 func trim(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -157,13 +192,16 @@ func trim(obj any) (any, error) {
 	if e, ok := obj.(*corev1.Event); ok && spaceOf(e) == "" {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}, nil
 	}
+	if v, ok := obj.(*corev1.PersistentVolume); ok && spaceOf(v) == "" {
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}, nil
+	}
 	return obj, nil
 }
 
 // newClient makes a client without discovery: the kinds that are synced are
 // known, and a space should not wait for what it does not ask.
-func newClient(config *rest.Config) (client.Client, error) {
-	return client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper()})
+func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
+	return client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
 }
 
 func mapper() meta.RESTMapper {

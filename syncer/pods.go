@@ -43,7 +43,7 @@ func (s *Syncer) syncPods() error {
 	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
 		return podEnd(ctx, k, v, host, exists)
 	}
-	add(k, enqueueReferences)
+	add(k, s.enqueueReferences)
 	return nil
 }
 

@@ -42,20 +42,34 @@ func indexReferences(informer cache.SharedIndexInformer) error {
 	})
 }
 
-// inUse reports whether a pod of the space refers to v.
-func (s *Syncer) inUse(index string, v client.Object) (bool, error) {
-	keys, err := s.informers.Core().V1().Pods().Informer().GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
+// usage tells what the pods of a space refer to.
+type usage struct {
+	pods  cache.SharedIndexInformer
+	index string
+}
+
+func (s *Syncer) usedBy(index string) usage {
+	return usage{s.informers.Core().V1().Pods().Informer(), index}
+}
+
+func (u usage) contains(key types.NamespacedName) (bool, error) {
+	keys, err := u.pods.GetIndexer().IndexKeys(u.index, key.String())
 	return len(keys) > 0, err
 }
 
+// all names everything of the kind that a pod refers to.
+func (u usage) all() []string { return u.pods.GetIndexer().ListIndexFuncValues(u.index) }
+
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
-func enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
+func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 	refs := translate.PodReferences(v)
-	for _, ref := range refs.ConfigMaps {
-		enqueue(Key{Kind: configMaps, NamespacedName: ref})
-	}
-	for _, ref := range refs.Secrets {
-		enqueue(Key{Kind: secrets, NamespacedName: ref})
+	for kind, names := range map[string][]types.NamespacedName{configMaps: refs.ConfigMaps, secrets: refs.Secrets} {
+		if len(names) > 0 {
+			s.names[kind].begin()
+		}
+		for _, name := range names {
+			enqueue(Key{Kind: kind, NamespacedName: name})
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ import (
 //
 // The result is nil if the host object is another service's.
 func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
-	writer, err := h.writer(space)
+	writer, err := h.as(space)
 	if err != nil {
 		return nil, err
 	}

@@ -7,21 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"runtime/debug"
 	"time"
 
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -34,106 +24,56 @@ const (
 // Run syncs until ctx ends, and returns when all its work has stopped. It may
 // be called once.
 func (s *Syncer) Run(ctx context.Context) error {
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	defer broadcaster.Shutdown()
-	watch := broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.clientset.CoreV1().Events("")})
-	defer watch.Stop()
-	s.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "berth"})
-
+	s.host.writers.Store(s.space.Name, s.writer)
+	defer s.host.writers.Delete(s.space.Name)
 	s.informers.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
+	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended
 	}
-	c, err := controller.NewTypedUnmanaged("syncer", controller.TypedOptions[Key]{
-		SkipNameValidation:      ptr.To(true), // one a space, many a process
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		NewQueue:                newQueue,
-		LogConstructor:          s.log,
-		Reconciler:              reconcile.TypedFunc[Key](s.reconcile),
-	})
-	if err != nil {
+	defer s.teller.close()
+	defer s.queue.close()
+	s.queue.open(ctx)
+	defer s.feeds.close()
+	if err := s.feeds.open(s.queue.add); err != nil && ctx.Err() == nil { // informers may end with ctx
 		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
 	}
-	f := &feed{sources: s.sources}
-	defer f.close()
-	if err := c.Watch(source.TypedFunc[Key](f.open)); err != nil {
-		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
-	}
-	if err := c.Start(ctx); err != nil {
-		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
-	}
+	<-ctx.Done()
 	return nil
 }
 
-func (s *Syncer) reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
+// reconcile works on a key, whatever comes of it.
+func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
-		return reconcile.Result{}, nil // what is still queued when the syncer stops
+		return next{} // what is still queued when the syncer stops
 	}
-	result, err := s.kinds[key.Kind](ctx, key.NamespacedName)
+	after, err := s.try(ctx, key)
 	switch {
 	case err == nil:
+		s.soon.Forget(key)
 		s.later.Forget(key)
-		return result, nil
-	case errors.Is(err, errRefused), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return next{after: after}
+	case errors.Is(err, errRefused):
+		return next{after: s.later.When(key), idle: true}
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Nothing is wrong with the syncer. Most often somebody was faster, and an
 		// event tells at once; but a conflict may also be over a quota, and what is
 		// not found may be a service account, or the host behind its proxy.
-		return reconcile.Result{RequeueAfter: s.later.When(key)}, nil
+		return next{after: s.later.When(key)}
+	case ctx.Err() != nil:
+		return next{}
 	default:
-		return result, err
+		s.logger.Error(err, "Could not sync an object", "kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
+		return next{after: s.soon.When(key)}
 	}
 }
 
-// newQueue is client-go's. controller-runtime's own (v0.24.1) can deadlock when
-// it is shut down with work in it, and syncers stop whenever a space sleeps. It
-// has no name, as a name gives it metrics: those of all spaces would be one, and
-// cost each space a ticker.
-func newQueue(_ string, limiter workqueue.TypedRateLimiter[Key]) workqueue.TypedRateLimitingInterface[Key] {
-	return workqueue.NewTypedRateLimitingQueue(limiter)
-}
-
-func (s *Syncer) log(key *Key) logr.Logger {
-	if key == nil {
-		return s.logger
-	}
-	return s.logger.WithValues("kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
-}
-
-// addSource adds event handlers that fill the queue, and says how to remove them.
-type addSource func(enqueue func(Key)) (remove func(), err error)
-
-// feed connects sources to the queue. A controller that is stopped while it
-// starts does not wait for its sources: a feed that is closed adds no more.
-type feed struct {
-	sources []addSource
-
-	mu     sync.Mutex
-	closed bool
-	remove []func()
-}
-
-func (f *feed) open(_ context.Context, queue workqueue.TypedRateLimitingInterface[Key]) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return nil
-	}
-	for _, add := range f.sources {
-		remove, err := add(queue.Add)
-		if err != nil {
-			return err
+// try turns a panic over one object into an error: the process holds other
+// tenants' spaces.
+func (s *Syncer) try(ctx context.Context, key Key) (after time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			after, err = 0, fmt.Errorf("sync %s %s: panic: %v\n%s", key.Kind, key.NamespacedName, p, debug.Stack())
 		}
-		f.remove = append(f.remove, remove)
-	}
-	return nil
-}
-
-func (f *feed) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	for _, remove := range f.remove {
-		remove()
-	}
+	}()
+	return s.work[key.Kind](ctx, key.NamespacedName)
 }

@@ -7,15 +7,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// working is a syncer of which only the work on keys of kind "things" is there.
+func working(work func() (time.Duration, error)) *Syncer {
+	return &Syncer{
+		logger: logr.Discard(),
+		soon:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		later:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
+		work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){
+			"things": func(context.Context, types.NamespacedName) (time.Duration, error) { return work() },
+		},
+	}
+}
+
+func thing(name string) Key {
+	return Key{Kind: "things", NamespacedName: types.NamespacedName{Name: name}}
+}
 
 // What comes to nothing comes again, ever later, and is forgotten once it is
 // done: a tenant that makes and deletes what is refused costs no memory (S7).
@@ -24,100 +42,84 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		err    error
-		later  bool // or else it is an error, which the queue backs off from
+		first  time.Duration
+		idle   bool // need not be done while the space sleeps
 	}{
-		"refused":             {"the tenant was told", errRefused, true},
-		"conflict":            {"somebody was faster, or it is about a quota", fmt.Errorf("sync: %w", apierrors.NewConflict(pod, "p", errors.New("changed"))), true},
-		"not found":           {"it is gone, or what it needs is not there", errors.Join(nil, apierrors.NewNotFound(pod, "p")), true},
-		"anything else":       {"the host is down", errors.New("connection refused"), false},
-		"forbidden, not told": {"for lack of a role", apierrors.NewForbidden(pod, "p", errors.New("no role")), false},
+		"refused":             {"the tenant was told", errRefused, firstLater, true},
+		"conflict":            {"somebody was faster, or it is about a quota", fmt.Errorf("sync: %w", apierrors.NewConflict(pod, "p", errors.New("changed"))), firstLater, false},
+		"not found":           {"it is gone, or what it needs is not there", errors.Join(nil, apierrors.NewNotFound(pod, "p")), firstLater, false},
+		"anything else":       {"the host is down", errors.New("connection refused"), firstRetry, false},
+		"forbidden, not told": {"for lack of a role", apierrors.NewForbidden(pod, "p", errors.New("no role")), firstRetry, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := test.err
-			s := &Syncer{
-				later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-				kinds: map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error){
-					"things": func(context.Context, types.NamespacedName) (reconcile.Result, error) {
-						return reconcile.Result{RequeueAfter: time.Hour}, err
-					},
-				},
+			s := working(func() (time.Duration, error) { return time.Hour, err })
+			var tries []next
+			for range 12 {
+				tries = append(tries, s.reconcile(t.Context(), thing("t")))
 			}
-			key := Key{Kind: "things", NamespacedName: types.NamespacedName{Name: "t"}}
-			var pauses []time.Duration
-			for range 8 {
-				result, err := s.reconcile(t.Context(), key)
-				if test.later == (err != nil) {
-					t.Fatalf("%s: got error %v", test.reason, err)
-				}
-				pauses = append(pauses, result.RequeueAfter)
-			}
-			if test.later && (pauses[0] != firstLater || pauses[1] != 2*firstLater || pauses[7] != lastRetry) {
-				t.Errorf("%s: it comes again after %v", test.reason, pauses)
+			if tries[0] != (next{test.first, test.idle}) || tries[1] != (next{2 * test.first, test.idle}) || tries[11] != (next{lastRetry, test.idle}) {
+				t.Errorf("%s: it comes again after %v", test.reason, tries)
 			}
 			err = nil
-			if result, err := s.reconcile(t.Context(), key); err != nil || result.RequeueAfter != time.Hour {
-				t.Errorf("done: got %v (%v)", result, err)
+			if got := s.reconcile(t.Context(), thing("t")); got != (next{after: time.Hour}) {
+				t.Errorf("done: got %v", got)
 			}
-			if n := s.later.NumRequeues(key); n != 0 {
+			if n := s.later.NumRequeues(thing("t")) + s.soon.NumRequeues(thing("t")); n != 0 {
 				t.Errorf("done, and %d failures are remembered", n)
 			}
 		})
 	}
 }
 
-func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := (&Syncer{}).reconcile(ctx, Key{Kind: "things"}); err != nil {
-		t.Error(err)
+// A panic over one tenant's object is that object's failure, and ends no process.
+func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
+	s := working(func() (time.Duration, error) { panic("a bug that a tenant found") })
+	if got := s.reconcile(t.Context(), thing("t")); got != (next{after: firstRetry}) {
+		t.Errorf("it comes again after %v", got)
+	}
+	if _, err := s.try(t.Context(), thing("t")); err == nil || !strings.Contains(err.Error(), "a bug that a tenant found") || !strings.Contains(err.Error(), "run_test.go") {
+		t.Errorf("the error does not tell the panic and its place: %v", err)
 	}
 }
 
-// A syncer that is stopped while it starts leaves no handler behind, whether its
-// sources were added before or would be after.
-func TestASyncerThatStopsInItsStartIsFedNoMore(t *testing.T) {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry))
-	defer queue.ShutDown()
-	added := map[string]int{}
-	source := func(name string, err error) addSource {
-		return func(func(Key)) (func(), error) {
-			if err != nil {
-				return nil, err
-			}
-			added[name]++
-			return func() { added[name]-- }, nil
-		}
+func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := (&Syncer{}).reconcile(ctx, thing("t")); got != (next{}) {
+		t.Errorf("it comes again: %v", got)
 	}
-	tests := map[string]func() error{
-		"before": func() error {
-			f := &feed{sources: []addSource{source("one", nil), source("two", nil)}}
-			defer f.close()
-			return f.open(t.Context(), queue)
-		},
-		"after": func() error {
-			f := &feed{sources: []addSource{source("one", nil)}}
-			f.close()
-			return f.open(t.Context(), queue)
-		},
-		"half": func() error {
-			f := &feed{sources: []addSource{source("one", nil), source("two", errors.New("synced twice")), source("three", nil)}}
-			defer f.close()
-			if err := f.open(t.Context(), queue); err == nil {
-				return errors.New("a source that cannot be added is no error")
-			}
-			return nil
-		},
+}
+
+// Whatever becomes of its start, a syncer that has ended is fed no more.
+func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
+	handlers := 0
+	opens := func(func(Key)) (func(), cache.DoneChecker, error) {
+		handlers++
+		return func() { handlers-- }, nil, nil
+	}
+	fails := func(func(Key)) (func(), cache.DoneChecker, error) { return nil, nil, errors.New("synced twice") }
+	tests := map[string]struct {
+		sources []source
+		fails   bool
+	}{
+		"all sources open":  {[]source{opens, opens}, false},
+		"one does not":      {[]source{opens, fails, opens}, true},
+		"there is no other": {nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := test(); err != nil {
-				t.Error(err)
+			f := &feeds{sources: test.sources}
+			if err := f.open(func(Key) {}); (err != nil) != test.fails {
+				t.Errorf("open: %v", err)
 			}
-			for name, handlers := range added {
-				if handlers != 0 {
-					t.Errorf("source %s has %d handlers", name, handlers)
-				}
+			if f.fed() == test.fails {
+				t.Errorf("fed: %t", f.fed())
+			}
+			f.close()
+			if handlers != 0 {
+				t.Errorf("%d handlers are left", handlers)
 			}
 		})
 	}

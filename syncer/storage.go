@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -79,7 +78,7 @@ func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *c
 	if v.Status.Phase == corev1.ClaimLost {
 		return true, nil
 	}
-	k.recorder.Event(v, corev1.EventTypeWarning, "ClaimLost", "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
+	k.teller.tell(v, corev1.EventTypeWarning, "ClaimLost", "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
 	out := v.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
 	return true, k.virtualAPI.Status().Update(ctx, out)
@@ -87,9 +86,12 @@ func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *c
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
 func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
-	host := &corev1.PersistentVolume{}
-	if err := s.host.reader.Get(ctx, types.NamespacedName{Name: hostVolume}, host); err != nil {
-		return fmt.Errorf("read the volume of claim %s/%s: %w", v.Namespace, v.Name, err)
+	host, ok := cached[*corev1.PersistentVolume](s.host, volumes, "", hostVolume)
+	if !ok || host.Spec.ClaimRef == nil { // the watch lags, or it holds no more than the name
+		host = &corev1.PersistentVolume{}
+		if err := s.host.reader.Get(ctx, types.NamespacedName{Name: hostVolume}, host); err != nil {
+			return fmt.Errorf("read the volume of claim %s/%s: %w", v.Namespace, v.Name, err)
+		}
 	}
 	if ref := host.Spec.ClaimRef; ref == nil || ref.Namespace != s.space.HostNamespace() {
 		return nil // not (or no longer) bound to this space
@@ -119,29 +121,40 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 // syncVolumes ends the space's volumes with their claims.
 func (s *Syncer) syncVolumes() error {
 	informer := s.informers.Core().V1().PersistentVolumes()
-	s.kinds[volumes] = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	s.work[volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		v, err := informer.Lister().Get(key.Name)
 		if err != nil || v.Labels[translate.LabelManagedBy] != translate.ManagedBy || v.Spec.ClaimRef == nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
+			return 0, client.IgnoreNotFound(err)
 		}
 		ref := v.Spec.ClaimRef
 		claim := &corev1.PersistentVolumeClaim{}
 		err = s.virtualAPI.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, claim)
 		if client.IgnoreNotFound(err) != nil || err == nil && claim.UID == ref.UID {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
+			return 0, client.IgnoreNotFound(err)
 		}
 		// Protection lets go of a volume that is not bound any more.
 		if v.Status.Phase != corev1.VolumeReleased {
 			out := v.DeepCopy()
 			out.Status.Phase = corev1.VolumeReleased
-			return reconcile.Result{}, s.virtualAPI.Status().Update(ctx, out)
+			return 0, s.virtualAPI.Status().Update(ctx, out)
 		}
-		return reconcile.Result{}, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
+		return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 	}
 	s.fromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 		if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef != nil {
 			enqueue(Key{Kind: claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
+		}
+	})
+	s.fromHost(volumes, func(obj client.Object, enqueue func(Key)) {
+		v, ok := obj.(*corev1.PersistentVolume)
+		if !ok || v.Spec.ClaimRef == nil {
+			return
+		}
+		if host, ok := cached[*corev1.PersistentVolumeClaim](s.host, claims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name); ok {
+			if key, ok := keyOf(claims, host); ok {
+				enqueue(key)
+			}
 		}
 	})
 	return nil
@@ -151,32 +164,32 @@ func (s *Syncer) syncVolumes() error {
 // name that the tenant made gives way: claims mean the host's.
 func (s *Syncer) syncStorageClasses() error {
 	informer := s.informers.Storage().V1().StorageClasses()
-	s.kinds[storageClasses] = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	s.work[storageClasses] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		host, hosted := cached[*storagev1.StorageClass](s.host, storageClasses, "", key.Name)
 		v, err := informer.Lister().Get(key.Name)
 		switch {
 		case client.IgnoreNotFound(err) != nil:
-			return reconcile.Result{}, err
+			return 0, err
 		case !hosted && err == nil && v.Labels[translate.LabelManagedBy] == translate.ManagedBy:
-			return reconcile.Result{}, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
+			return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 		case !hosted:
-			return reconcile.Result{}, nil
+			return 0, nil
 		case err != nil:
 			err := s.virtualAPI.Create(ctx, translate.StorageClass(host))
 			if apierrors.IsAlreadyExists(err) {
 				err = nil // the watch brings it
 			}
-			return reconcile.Result{}, err
+			return 0, err
 		}
 		have := v.DeepCopy()
 		changed, recreate := translate.PullStorageClass(translate.StorageClass(host), have)
 		if recreate {
-			return reconcile.Result{}, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
+			return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 		}
 		if changed {
-			return reconcile.Result{}, s.virtualAPI.Update(ctx, have)
+			return 0, s.virtualAPI.Update(ctx, have)
 		}
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	byName := func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Kind: storageClasses, NamespacedName: types.NamespacedName{Name: obj.GetName()}})

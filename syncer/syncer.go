@@ -6,18 +6,18 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -58,40 +58,43 @@ type Config struct {
 type Syncer struct {
 	space      translate.Space
 	host       *Host
-	writer     client.Client // the host, as the space's account
+	writer     *writer // the host, as the space's account
 	virtualAPI client.Client
-	clientset  kubernetes.Interface // the space
+	metadata   metadata.Interface
 	informers  informers.SharedInformerFactory
-	recorder   record.EventRecorder
+	teller     *teller
 	clock      clock.PassiveClock
-	later      workqueue.TypedRateLimiter[Key]
 	logger     logr.Logger
 
-	kinds   map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error)
-	sources []addSource
-	synced  []cache.InformerSynced
+	queue *queue
+	// soon and later say when to try again what failed: soon if the syncer could
+	// not do it, later if it is not for the syncer to do.
+	soon, later workqueue.TypedRateLimiter[Key]
+	work        map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
+	feeds       feeds
+	names       map[string]*nameWatch
+	synced      []cache.DoneChecker
 }
 
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
-	virtual := rest.CopyConfig(c.Virtual)
-	virtual.UserAgent = "berth-syncer"
 	s := &Syncer{
 		space: c.Space, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
+		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-		kinds: map[string]func(context.Context, types.NamespacedName) (reconcile.Result, error){},
+		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
+		names: map[string]*nameWatch{},
 	}
+	s.queue = newQueue(workers, s.reconcile)
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}
-	var err error
-	if s.writer, err = c.Host.writer(c.Space); err != nil {
+	onHost, err := c.Host.newAccount(c.Space)
+	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
-	if s.virtualAPI, err = newClient(virtual); err != nil {
-		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
-	}
-	if s.clientset, err = kubernetes.NewForConfig(virtual); err != nil {
+	s.writer = newWriter(onHost, c.Host)
+	if err := s.reach(c.Virtual); err != nil {
 		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
 	}
 	for _, declare := range []func() error{
@@ -105,18 +108,37 @@ func New(c Config) (*Syncer, error) {
 	return s, nil
 }
 
+// reach makes the clients of the space's API.
+func (s *Syncer) reach(space *rest.Config) (err error) {
+	config := rest.CopyConfig(space)
+	config.UserAgent = "berth-syncer"
+	if s.virtualAPI, err = newClient(config, s.host.mapper); err != nil {
+		return err
+	}
+	if s.metadata, err = metadata.NewForConfig(config); err != nil {
+		return err
+	}
+	core, err := typedcorev1.NewForConfig(config)
+	s.teller = &teller{events: core}
+	return err
+}
+
 // add declares a kind that is synced down: its work and both sides' events.
 // also, if set, is told each virtual object that came, changed or went.
 func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
-	s := k.Syncer
-	s.kinds[k.name] = k.reconcile
-	s.fromSpace(k.virtual, func(obj client.Object, enqueue func(Key)) {
+	k.fromSpace(k.virtual, func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
 		if v, ok := obj.(T); ok && also != nil {
 			also(v, enqueue)
 		}
 	})
-	s.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
+	addToHost(k)
+}
+
+// addToHost declares a kind that is synced down: its work and the host's events.
+func addToHost[T client.Object](k *kind[T]) {
+	k.work[k.name] = k.reconcile
+	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
 		key, ok := keyOf(k.name, obj)
 		if host, is := obj.(T); !ok && is && k.belongs != nil {
 			key, ok = k.belongs(host)
@@ -124,34 +146,5 @@ func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
 		if ok {
 			enqueue(key)
 		}
-	})
-}
-
-// fromSpace feeds the queue from an informer of the space.
-func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
-	s.synced = append(s.synced, informer.HasSynced)
-	s.sources = append(s.sources, func(enqueue func(Key)) (func(), error) {
-		receive := func(obj any) {
-			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj
-			}
-			if o, ok := obj.(client.Object); ok {
-				lead(o, enqueue)
-			}
-		}
-		handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: receive, UpdateFunc: func(_, obj any) { receive(obj) }, DeleteFunc: receive,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("watch the space: %w", err)
-		}
-		return func() { _ = informer.RemoveEventHandler(handle) }, nil
-	})
-}
-
-// fromHost feeds the queue from the shared watch of a kind on the host.
-func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
-	s.sources = append(s.sources, func(enqueue func(Key)) (func(), error) {
-		return s.host.fanouts[kind].subscribe(s.space.Name, func(obj client.Object) { lead(obj, enqueue) })
 	})
 }

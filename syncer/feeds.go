@@ -1,0 +1,91 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// feeds are the sources of a syncer's work, on both sides.
+type feeds struct {
+	sources []source
+	// done of each source that has fed all there was when it was opened.
+	done   []cache.DoneChecker
+	remove []func()
+	opened atomic.Bool
+}
+
+// source begins to feed the queue, and says how to end that. fed, if not nil,
+// is done when all there was at first has been fed.
+type source func(enqueue func(Key)) (remove func(), fed cache.DoneChecker, err error)
+
+// open opens all sources, until one fails. What it opened is to be closed at
+// any rate.
+func (f *feeds) open(enqueue func(Key)) error {
+	for _, open := range f.sources {
+		remove, fed, err := open(enqueue)
+		if err != nil {
+			return err
+		}
+		f.remove = append(f.remove, remove)
+		if fed != nil {
+			f.done = append(f.done, fed)
+		}
+	}
+	f.opened.Store(true)
+	return nil
+}
+
+func (f *feeds) close() {
+	for _, remove := range slices.Backward(f.remove) {
+		remove()
+	}
+}
+
+// fed reports whether the queue has been given all there was at first.
+func (f *feeds) fed() bool {
+	return f.opened.Load() && !slices.ContainsFunc(f.done, func(fed cache.DoneChecker) bool {
+		select {
+		case <-fed.Done():
+			return false
+		default:
+			return true
+		}
+	})
+}
+
+// fromSpace feeds the queue from an informer of the space.
+func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
+	s.synced = append(s.synced, informer.HasSyncedChecker())
+	s.feeds.sources = append(s.feeds.sources, func(enqueue func(Key)) (func(), cache.DoneChecker, error) {
+		receive := func(obj any) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			if o, ok := obj.(client.Object); ok {
+				lead(o, enqueue)
+			}
+		}
+		handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: receive, UpdateFunc: func(_, obj any) { receive(obj) }, DeleteFunc: receive,
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("watch the space: %w", err)
+		}
+		return func() { _ = informer.RemoveEventHandler(handle) }, handle.HasSyncedChecker(), nil
+	})
+}
+
+// fromHost feeds the queue from the shared watch of a kind on the host.
+func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
+	s.feeds.sources = append(s.feeds.sources, func(enqueue func(Key)) (func(), cache.DoneChecker, error) {
+		remove, err := s.host.fanouts[kind].subscribe(s.space.Name, func(obj client.Object) { lead(obj, enqueue) })
+		return remove, nil, err
+	})
+}

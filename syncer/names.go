@@ -1,0 +1,133 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// nameWatch feeds the queue with the names of objects of one kind that change in
+// a space, of those that pods refer to. It holds none of them: it is the store
+// of a reflector, and keeps nothing. It watches once the first pod refers to
+// one.
+type nameWatch struct {
+	kind     string
+	metadata metadata.Getter
+	used     usage
+
+	mu      sync.Mutex
+	wanted  bool
+	enqueue func(Key) // nil while it is closed
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// fromNames feeds the queue with changes in the space of what used tells.
+func (s *Syncer) fromNames(kind string, used usage) {
+	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used}
+	s.names[kind] = w
+	s.feeds.sources = append(s.feeds.sources, func(enqueue func(Key)) (func(), cache.DoneChecker, error) {
+		w.open(enqueue)
+		return w.close, nil, nil
+	})
+}
+
+func (w *nameWatch) open(enqueue func(Key)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.enqueue = enqueue
+	if w.wanted {
+		w.run()
+	}
+}
+
+// begin begins the watch as soon as it is open.
+func (w *nameWatch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.enqueue != nil && !w.wanted {
+		w.run()
+	}
+	w.wanted = true
+}
+
+// run is called once, with w.mu held.
+func (w *nameWatch) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return w.metadata.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return w.metadata.Watch(ctx, o)
+		},
+	}, w.metadata)
+	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, (*changedNames)(w), cache.ReflectorOptions{Name: "berth-syncer"})
+	w.running.Go(func() { reflector.RunWithContext(ctx) })
+}
+
+func (w *nameWatch) close() {
+	w.mu.Lock()
+	w.enqueue = nil
+	stop := w.stop
+	w.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	w.running.Wait()
+}
+
+// changedNames implements [cache.ReflectorStore].
+type changedNames nameWatch
+
+func (w *changedNames) Add(obj any) error    { return w.changed(obj) }
+func (w *changedNames) Update(obj any) error { return w.changed(obj) }
+func (w *changedNames) Delete(obj any) error { return w.changed(obj) }
+func (w *changedNames) Resync() error        { return nil }
+
+// Replace has all that is in use looked at, whether it is in the list or is
+// missing from it: anything may have changed since the last event.
+func (w *changedNames) Replace([]any, string) error {
+	for _, name := range w.used.all() {
+		namespace, name, err := cache.SplitMetaNamespaceKey(name)
+		if err != nil {
+			return err
+		}
+		w.feed(types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return nil
+}
+
+func (w *changedNames) changed(obj any) error {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(o)
+	used, err := w.used.contains(key)
+	if used {
+		w.feed(key)
+	}
+	return err
+}
+
+func (w *changedNames) feed(key types.NamespacedName) {
+	w.mu.Lock()
+	enqueue := w.enqueue
+	w.mu.Unlock()
+	if enqueue != nil {
+		enqueue(Key{Kind: w.kind, NamespacedName: key})
+	}
+}

@@ -1,0 +1,182 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// queue is the work of one space: each key at most once at a time, several keys
+// at once. At rest it holds no goroutine, timers are set only for what is due
+// later, and it is no larger than the number of objects that there is something
+// to do for.
+//
+// There is no pool that spaces share: whoever made its own API hang, by webhooks
+// that never answer, would hold the others' workers.
+type queue struct {
+	do    func(context.Context, Key) next
+	limit int // of keys worked on at once
+
+	mu      sync.Mutex
+	ctx     context.Context // of all work; nil until open
+	closed  bool
+	waiting []Key          // in the order in which they came
+	marks   map[Key]mark   // of all keys that wait or are worked on
+	later   map[Key]*timer // of keys that are due later
+	working int
+	workers sync.WaitGroup
+}
+
+type mark int
+
+const (
+	waits  mark = iota + 1
+	worked      // is worked on
+	again       // is worked on, and has been added meanwhile
+)
+
+// next says when a key is due again by itself: never if after is 0.
+type next struct {
+	after time.Duration
+	// idle is for what need not be done while the space sleeps.
+	idle bool
+}
+
+type timer struct {
+	*time.Timer
+	at   time.Time
+	idle bool
+}
+
+func newQueue(limit int, do func(context.Context, Key) next) *queue {
+	return &queue{do: do, limit: limit, marks: map[Key]mark{}, later: map[Key]*timer{}}
+}
+
+// open begins the work, under ctx, on what was added before and is added later.
+func (q *queue) open(ctx context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.ctx = ctx
+	for range min(q.limit, len(q.waiting)) {
+		q.hire()
+	}
+}
+
+// close forgets what waits, and returns when nothing is worked on any more.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.waiting = nil
+	for key, t := range q.later {
+		t.Stop()
+		delete(q.later, key)
+	}
+	q.mu.Unlock()
+	q.workers.Wait()
+}
+
+// add has key worked on, once more if it is worked on right now.
+func (q *queue) add(key Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	switch q.marks[key] {
+	case waits, again:
+	case worked:
+		q.marks[key] = again
+	default:
+		q.marks[key] = waits
+		q.waiting = append(q.waiting, key)
+		if q.ctx != nil && q.working < q.limit {
+			q.hire()
+		}
+	}
+}
+
+// hire adds a worker, which leaves when nothing waits. q.mu is held.
+func (q *queue) hire() {
+	q.working++
+	q.workers.Go(func() {
+		for key, ok := q.take(); ok; key, ok = q.take() {
+			q.done(key, q.do(q.ctx, key))
+		}
+	})
+}
+
+func (q *queue) take() (key Key, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.working--
+		q.waiting = nil // a burst is not remembered
+		if len(q.marks) == 0 {
+			q.marks = map[Key]mark{}
+		}
+		return key, false
+	}
+	key, q.waiting = q.waiting[0], q.waiting[1:]
+	q.marks[key] = worked
+	// What comes of this run is all that counts.
+	if t := q.later[key]; t != nil {
+		t.Stop()
+		delete(q.later, key)
+	}
+	return key, true
+}
+
+func (q *queue) done(key Key, n next) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	repeat := q.marks[key] == again
+	delete(q.marks, key)
+	switch {
+	case q.closed:
+	case repeat:
+		q.marks[key] = waits
+		q.waiting = append(q.waiting, key)
+	case n.after > 0:
+		t := &timer{at: time.Now().Add(n.after), idle: n.idle}
+		q.later[key] = t
+		t.Timer = time.AfterFunc(n.after, func() { q.due(key, t) })
+	}
+}
+
+// due adds the key of a timer that has gone off, unless it was stopped too late.
+func (q *queue) due(key Key, t *timer) {
+	q.mu.Lock()
+	mine := q.later[key] == t
+	if mine {
+		delete(q.later, key)
+	}
+	q.mu.Unlock()
+	if mine {
+		q.add(key)
+	}
+}
+
+// empty reports whether nothing waits and nothing is worked on.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ctx != nil && len(q.marks) == 0
+}
+
+// nextTimer is when the first key is due that sleep must not keep waiting.
+func (q *queue) nextTimer() (at time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range q.later {
+		if !t.idle && (!ok || t.at.Before(at)) {
+			at, ok = t.at, true
+		}
+	}
+	return at, ok
+}

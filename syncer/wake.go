@@ -1,0 +1,76 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"sync"
+	"time"
+)
+
+// sleepers are the spaces that want to know when something happens to their
+// host objects: an entry each, whatever the number of objects.
+type sleepers struct {
+	mu    sync.RWMutex
+	wakes map[string]*sleeper
+}
+
+type sleeper struct{ wake func() }
+
+// OnChange calls wake, once, when a host object of the space is created,
+// changed or deleted from now on: a pod, service, endpoint slice, config map,
+// secret, volume claim, or a volume bound to one. Events do not count (they
+// come by the dozen, and with a change of what they are about), nor do storage
+// classes, which all spaces share; a space sees them when it has woken.
+//
+// It is for spaces that sleep, in which no [Syncer] runs. So that no change is
+// missed in between, register first, then ask the syncer whether it is still
+// [Syncer.Idle], and stop it only then. An idle syncer's own writes wake nobody.
+//
+// wake is called from any goroutine and must not block. stop ends the
+// registration: a call of wake that is under way may end after it. A later
+// registration of a space takes the place of an earlier.
+func (h *Host) OnChange(space string, wake func()) (stop func()) {
+	s := &sleeper{wake: wake}
+	h.sleepers.mu.Lock()
+	defer h.sleepers.mu.Unlock()
+	if h.sleepers.wakes == nil {
+		h.sleepers.wakes = map[string]*sleeper{}
+	}
+	h.sleepers.wakes[space] = s
+	return func() { h.sleepers.take(space, s) }
+}
+
+// take ends a registration, and reports whether it held until now.
+func (s *sleepers) take(space string, registered *sleeper) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wakes[space] != registered {
+		return false
+	}
+	delete(s.wakes, space)
+	return true
+}
+
+// changed wakes the space, if it is registered.
+func (s *sleepers) changed(space string) {
+	s.mu.RLock()
+	registered := s.wakes[space]
+	s.mu.RUnlock()
+	if registered != nil && s.take(space, registered) {
+		registered.wake()
+	}
+}
+
+// Idle reports whether there is nothing to do: all that both sides have shown is
+// worked up, and the host's watches have shown the syncer's own writes. What
+// failed and is due later does not count, see [Syncer.NextTimer].
+func (s *Syncer) Idle() bool {
+	return s.feeds.fed() && s.queue.empty() && s.writer.seen()
+}
+
+// NextTimer is when the syncer has something to do by itself, ok is false if it
+// has not: tokens of running pods to replace, reservations to give back, and
+// tries to repeat that failed for the host's sake. What the host or the space's
+// rules refused is not among it: it is tried again when the space wakes.
+func (s *Syncer) NextTimer() (at time.Time, ok bool) { return s.queue.nextTimer() }

@@ -1,0 +1,130 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// writer writes to the host as a space's account, and remembers of its writes
+// what the shared watches have not shown yet.
+type writer struct {
+	client.Client
+	host *Host
+
+	mu      sync.Mutex
+	written map[string]uint64    // the latest resource version of each kind
+	deleted map[object]types.UID // what may be there still, as far as is seen
+	tidied  int                  // how many of deleted there were after the last look
+}
+
+// object names a host object.
+type object struct {
+	kind string
+	types.NamespacedName
+}
+
+func newWriter(c client.Client, host *Host) *writer {
+	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}}
+}
+
+func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	err := w.Client.Create(ctx, obj, opts...)
+	if err == nil {
+		w.wrote(obj)
+	}
+	return err
+}
+
+func (w *writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	err := w.Client.Update(ctx, obj, opts...)
+	if err == nil {
+		w.wrote(obj)
+	}
+	return err
+}
+
+func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	err := w.Client.Delete(ctx, obj, opts...)
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.deleted[object{kindOf(obj), client.ObjectKeyFromObject(obj)}] = obj.GetUID()
+		if len(w.deleted) > 2*w.tidied+100 {
+			w.tidy()
+		}
+	}
+	return err
+}
+
+func (w *writer) wrote(obj client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kind := kindOf(obj)
+	w.written[kind] = max(w.written[kind], version(obj.GetResourceVersion()))
+}
+
+// seen reports whether the host's watches have shown all writes.
+func (w *writer) seen() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for kind, wrote := range w.written {
+		if version(w.host.fanouts[kind].informer.LastSyncResourceVersion()) < wrote {
+			return false
+		}
+		delete(w.written, kind)
+	}
+	w.tidy()
+	return len(w.deleted) == 0
+}
+
+// tidy forgets deletions that the watches have shown. w.mu is held.
+func (w *writer) tidy() {
+	for o, uid := range w.deleted {
+		there, ok := cached[client.Object](w.host, o.kind, o.Namespace, o.Name)
+		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
+			delete(w.deleted, o)
+		}
+	}
+	w.tidied = len(w.deleted)
+}
+
+// version is a resource version as a number, which it is on conformant clusters
+// since Kubernetes 1.35. On others it is 0: there a space may wake for a write
+// of its own.
+func version(resourceVersion string) uint64 {
+	v, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// kindOf is the kind, as in keys, of a host object that syncers write.
+func kindOf(obj client.Object) string {
+	switch obj.(type) {
+	case *corev1.Pod:
+		return pods
+	case *corev1.Service:
+		return services
+	case *corev1.ConfigMap:
+		return configMaps
+	case *corev1.Secret:
+		return secrets
+	case *corev1.PersistentVolumeClaim:
+		return claims
+	case *discoveryv1.EndpointSlice:
+		return endpointSlices
+	default:
+		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
+	}
+}
