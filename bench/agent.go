@@ -26,10 +26,9 @@ type side interface {
 	close(ctx context.Context) error
 }
 
-// sleeper is a side whose control planes can sleep.
+// sleeper is a side whose control planes can sleep. A request wakes them.
 type sleeper interface {
 	sleep(ctx context.Context, name string) error
-	wake(ctx context.Context, name string) error
 }
 
 // The sides. The names are read by people, in errors.
@@ -113,15 +112,6 @@ func (a *Agent) Sleep(name string, _ *struct{}) error {
 		return errors.ErrUnsupported
 	}
 	return s.sleep(a.ctx, name)
-}
-
-// Wake wakes a space.
-func (a *Agent) Wake(name string, _ *struct{}) error {
-	s, ok := a.side.(sleeper)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return s.wake(a.ctx, name)
 }
 
 // Rest waits until this process is steady, at most for limit, and measures it.

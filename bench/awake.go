@@ -6,22 +6,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
 )
 
-const (
-	// warmSpaces come before those that count: what a process makes once is not part of the slope.
-	warmSpaces = 2
-	// profileTime is how long CPU use is profiled.
-	profileTime = 30 * time.Second
-	// reasons is how many lines of a profile are shown.
-	reasons = 10
-)
+// warmSpaces come before those that count: what a process makes once is not part of the slope.
+const warmSpaces = 2
 
 // startTarget is a share of the stock server's start.
 const startTarget = 0.25
@@ -47,6 +38,7 @@ func measureAwake(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
+	b.peerAwake, b.peerStarts = peer.each, peer.creates
 	if err := s.end(stockSide); err != nil {
 		return err
 	}
@@ -64,12 +56,7 @@ func measureAwake(ctx context.Context, b *bench, s *sides) error {
 	r.Add("goroutines_further", "goroutines", spaces.each.Goroutines, peer.each.Goroutines, report.Target{})
 	r.Add("files_further", "files", spaces.each.Files, peer.each.Files, report.Target{})
 	r.Add("rss_further_mib", "MiB", spaces.each.FreedRSSMiB, peer.each.FreedRSSMiB, report.Target{})
-	for _, p := range []struct {
-		name    string
-		percent float64
-	}{{"create_s", 50}, {"create_s_p99", 99}} {
-		r.Add(p.name, "s", report.Percentile(spaces.creates, p.percent), report.Percentile(peer.creates, p.percent), report.AtMostShare(startTarget))
-	}
+	b.addStarts("create_s", spaces.creates, peer.creates)
 	// A stock server is idle by itself: that many would need that many times as much.
 	r.Add("idle_cpu_cores_100", "cores", spaces.cpu/float64(len(spaces.creates)+1)*100, peer.cpu/float64(b.stockSpaces)*100, report.AtMost(0.1))
 	r.Add("create_first_s", "s", spaces.firstCreate, peer.firstCreate, report.Target{})
@@ -130,7 +117,7 @@ func (b *bench) awakeSpaces(ctx context.Context, c *child) (a awake, err error) 
 	if err != nil {
 		return a, err
 	}
-	if err := b.explainMemory(before, after, b.spaces); err != nil {
+	if err := b.explainMemory("an awake space", before, after, b.spaces); err != nil {
 		return a, err
 	}
 	if err := b.awakeMore(ctx, c, &a, b.idleSpaces-b.spaces-warmSpaces); err != nil {
@@ -177,88 +164,4 @@ func (b *bench) rest(ctx context.Context, c *child) (probe.Footprint, error) {
 	b.say("%s: RSS %.0f MiB, %.0f when freed, live heap %.0f MiB, %.0f goroutines, %.0f files, steady: %t",
 		c.side, f.RSSMiB, f.FreedRSSMiB, f.HeapMiB, f.Goroutines, f.Files, f.Steady)
 	return f, err
-}
-
-// profiles takes those that tell where memory is.
-func (b *bench) profiles(ctx context.Context, c *child, when string) (map[string][]byte, error) {
-	taken := map[string][]byte{}
-	for _, kind := range []string{"heap", "goroutine"} {
-		var data []byte
-		if err := c.call(ctx, "Profile", ProfileArgs{Kind: kind}, &data); err != nil {
-			return nil, err
-		}
-		taken[kind] = data
-		if err := b.keepProfile(kind+"-"+when, data); err != nil {
-			return nil, err
-		}
-	}
-	return taken, nil
-}
-
-func (b *bench) keepProfile(name string, data []byte) error {
-	if b.settings.profiles == "" {
-		return nil
-	}
-	if err := os.WriteFile(filepath.Join(b.settings.profiles, name+".pb.gz"), data, 0o600); err != nil {
-		return fmt.Errorf("-profiles: %w", err)
-	}
-	return nil
-}
-
-// explainMemory notes what the memory of each of n spaces is for.
-func (b *bench) explainMemory(before, after map[string][]byte, n int) error {
-	heap, err := grown(before["heap"], after["heap"], "inuse_space", probe.ByPackage)
-	if err != nil {
-		return err
-	}
-	b.note("live heap of an awake space, MiB by package", heap, 1/float64(n)/(1<<20))
-	goroutines, err := grown(before["goroutine"], after["goroutine"], "goroutine", probe.ByOrigin)
-	if err != nil {
-		return err
-	}
-	b.note("goroutines of an awake space by what they are for", goroutines, 1/float64(n))
-	return nil
-}
-
-// explainCPU notes what idle spaces are busy with.
-func (b *bench) explainCPU(ctx context.Context, c *child) error {
-	var data []byte
-	if err := c.call(ctx, "Profile", ProfileArgs{Kind: cpuProfile, For: profileTime}, &data); err != nil {
-		return err
-	}
-	if err := b.keepProfile(cpuProfile, data); err != nil {
-		return err
-	}
-	for title, by := range map[string]grouping{"package": probe.ByPackage, "what it is for": probe.ByOrigin} {
-		sums, err := by(data, "cpu")
-		if err != nil {
-			return err
-		}
-		b.note("CPU of idle spaces, milliseconds a second by "+title, probe.Grown(nil, sums), 1/float64(profileTime.Milliseconds())/1000)
-	}
-	return nil
-}
-
-// grouping adds up a profile.
-type grouping func(data []byte, valueType string) (map[string]float64, error)
-
-func grown(before, after []byte, valueType string, by grouping) ([]probe.Part, error) {
-	old, err := by(before, valueType)
-	if err != nil {
-		return nil, err
-	}
-	now, err := by(after, valueType)
-	if err != nil {
-		return nil, err
-	}
-	return probe.Grown(old, now), nil
-}
-
-// note notes the greatest parts of a profile, each times scale.
-func (b *bench) note(title string, parts []probe.Part, scale float64) {
-	sum := probe.Sum(parts)
-	b.report.Note("\n%s: %.4g in all", title, sum*scale)
-	for _, p := range parts[:min(reasons, len(parts))] {
-		b.report.Note("  %8.3f  %4.1f %%  %s", p.Value*scale, 100*p.Value/sum, p.Code)
-	}
 }

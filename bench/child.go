@@ -102,7 +102,7 @@ func (c *child) start(ctx context.Context, name string) (*plane, float64, error)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := p.firstWrite(ctx); err != nil {
+	if err := p.awaitWrite(ctx); err != nil {
 		return nil, 0, err
 	}
 	return p, time.Since(begin).Seconds(), nil

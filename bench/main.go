@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
 )
 
@@ -55,6 +56,10 @@ type bench struct {
 	settings
 	report  report.Report
 	started time.Time
+
+	// What a group found of stock servers, for those after it.
+	peerAwake  probe.Footprint
+	peerStarts []float64 // seconds
 }
 
 // say tells whoever waits what is being done.

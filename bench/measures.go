@@ -29,6 +29,7 @@ func groups() []group {
 		{"watch", []string{"watch_p99_s"}, measureWatch},
 		{"list", []string{"list_5000_s"}, measureList},
 		{"awake", []string{"rss_awake_mib", "create_s", "create_s_p99", "idle_cpu_cores_100"}, measureAwake},
+		{"asleep", []string{"rss_asleep_kib", "wake_s", "wake_s_p99"}, measureAsleep},
 	}
 }
 

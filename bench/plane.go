@@ -25,6 +25,8 @@ const (
 	readyTime = 2 * time.Minute
 	// readyPoll is how often it is asked. It bounds the error of the time measured.
 	readyPoll = 5 * time.Millisecond
+	// firstWrite is the name of the first object that a client writes.
+	firstWrite = "first-write"
 )
 
 // plane is a running control plane of either side, seen from the parent.
@@ -81,14 +83,14 @@ func (p *plane) clients(n int) (clients []kubernetes.Interface, disconnect func(
 	return clients, disconnect, nil
 }
 
-// firstWrite waits until the control plane says it is ready and a client has written to it, and leaves no connection.
-func (p *plane) firstWrite(ctx context.Context) error {
+// awaitWrite waits until the control plane says it is ready and a client has written to it, and leaves no connection.
+func (p *plane) awaitWrite(ctx context.Context) error {
 	client, disconnect, err := p.client()
 	if err != nil {
 		return err
 	}
 	defer disconnect()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first-write"}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: firstWrite}}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, readyPoll, readyTime, true, func(ctx context.Context) (bool, error) {
 		if last = client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); last != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -64,6 +65,15 @@ func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	return space.Kubeconfig("bench", []string{user.SystemPrivilegedGroup})
+}
+
+// sleepTime is how long a space may be busy before it can sleep.
+const sleepTime = time.Minute
+
+func (b *berth) sleep(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, sleepTime)
+	defer cancel()
+	return b.shard.Sleep(ctx, name)
 }
 
 func (b *berth) stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }

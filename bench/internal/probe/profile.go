@@ -60,17 +60,21 @@ func ByPackage(data []byte, valueType string) (map[string]float64, error) {
 	})
 }
 
-// ByOrigin adds up a profile's values of a type by the outermost function that is not Go's own: of goroutines, what they are for.
+// ByOrigin adds up a profile's values of a type by the outermost function that is not Go's own and does not only run
+// others: of goroutines, what they are for.
 func ByOrigin(data []byte, valueType string) (map[string]float64, error) {
 	return addUp(data, valueType, func(inward []string) string {
 		for _, function := range inward {
-			if !standard(packageOf(function)) {
+			if p := packageOf(function); !standard(p) && p != runner {
 				return function
 			}
 		}
 		return inward[0]
 	})
 }
+
+// runner only starts and repeats what others want to run.
+const runner = "k8s.io/apimachinery/pkg/util/wait"
 
 // addUp adds up by what a stack, from its outermost function inward, is to be blamed on.
 func addUp(data []byte, valueType string, blame func(inward []string) string) (map[string]float64, error) {
@@ -94,7 +98,7 @@ func stack(s *profile.Sample) (inward []string) {
 	for _, location := range slices.Backward(s.Location) {
 		for _, line := range slices.Backward(location.Line) {
 			if line.Function != nil {
-				inward = append(inward, line.Function.Name)
+				inward = append(inward, withoutTypes(line.Function.Name))
 			}
 		}
 	}
@@ -102,6 +106,15 @@ func stack(s *profile.Sample) (inward []string) {
 		return []string{"unknown"}
 	}
 	return inward
+}
+
+// withoutTypes shortens what a generic function was made for, which has no end.
+func withoutTypes(function string) string {
+	before, rest, generic := strings.Cut(function, "[")
+	if end := strings.LastIndexByte(rest, ']'); generic && end >= 0 {
+		return before + "[...]" + rest[end+1:]
+	}
+	return function
 }
 
 // packageOf cuts the package's path from a function's name, such as k8s.io/api/core/v1.(*Pod).Marshal.

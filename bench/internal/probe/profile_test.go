@@ -14,7 +14,7 @@ import (
 func TestAProfileIsAddedUpByWhoIsToBlame(t *testing.T) {
 	data := encode(t, map[int64][]string{ // by value, from the innermost function outward
 		1:  {"runtime.mallocgc", "internal/runtime/maps.newTable", "k8s.io/api/core/v1.(*Pod).Marshal", "main.serve", "runtime.goexit"},
-		2:  {"k8s.io/api/core/v1.Kind.func1", "example.com/x/y.Run", "runtime.goexit"},
+		2:  {"k8s.io/api/core/v1.Kind.func1", "example.com/x/y.Run[go.shape.struct { a/b.C }].func1", "k8s.io/apimachinery/pkg/util/wait.Until", "runtime.goexit"},
 		4:  {"runtime.scanobject", "runtime.gcBgMarkWorker"},
 		8:  {"gopkg.in/yaml%2ev2.Unmarshal", "net/http.(*conn).serve"},
 		16: nil,
@@ -32,7 +32,7 @@ func TestAProfileIsAddedUpByWhoIsToBlame(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = map[string]float64{
-		"main.serve": 1, "example.com/x/y.Run": 2, "runtime.gcBgMarkWorker": 4, "gopkg.in/yaml%2ev2.Unmarshal": 8, "unknown": 16,
+		"main.serve": 1, "example.com/x/y.Run[...].func1": 2, "runtime.gcBgMarkWorker": 4, "gopkg.in/yaml%2ev2.Unmarshal": 8, "unknown": 16,
 	}
 	if diff := cmp.Diff(want, byOrigin); diff != "" {
 		t.Errorf("by origin (-want +got):\n%s", diff)

@@ -28,6 +28,7 @@ type Report struct {
 	measures map[string]Measure
 	targets  map[string]Target
 	notes    []string
+	details  []string
 }
 
 // Add appends a measure, or replaces the one of that name.
@@ -47,6 +48,11 @@ func (r *Report) Note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
+// Detail appends a line that is printed below the notes.
+func (r *Report) Detail(format string, args ...any) {
+	r.details = append(r.details, fmt.Sprintf(format, args...))
+}
+
 // Missed names the measures that did not reach their targets.
 func (r *Report) Missed() (names []string) {
 	for _, name := range r.names {
@@ -57,7 +63,8 @@ func (r *Report) Missed() (names []string) {
 	return names
 }
 
-// WriteTable prints a line a measure, with Berth's share of its peer and whether that is enough, and then the notes.
+// WriteTable prints a line a measure, with Berth's share of its peer and whether that is enough, and then notes and
+// details.
 func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "measure\tberth\tstock\tunit\tberth/stock\ttarget\tverdict\t")
@@ -68,7 +75,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, note := range r.notes {
+	for _, note := range slices.Concat(r.notes, r.details) {
 		if _, err := fmt.Fprintln(w, note); err != nil {
 			return err
 		}

@@ -50,6 +50,7 @@ func TestTheTableKeepsTheOrderAndShowsTheShare(t *testing.T) {
 	r.Add("create_s", "s", 1, 2, AtMostShare(0.25))
 	r.Add("create_s", "s", 0.5, 2, AtMostShare(0.25))
 	r.Add("rss_awake_mib", "MiB", 8, 130, AtMost(16))
+	r.Detail("why")
 	r.Note("median of %d", 3)
 	r.Add("idle_cpu_cores_further", "cores", 0.001, 0, Target{})
 	var out bytes.Buffer
@@ -61,7 +62,8 @@ func TestTheTableKeepsTheOrderAndShowsTheShare(t *testing.T) {
 		"                create_s    0.5      2      s         25 %  ≤ 25 %  reached\n" +
 		"           rss_awake_mib      8    130    MiB          6 %    ≤ 16  reached\n" +
 		"  idle_cpu_cores_further  0.001      0  cores            -                -\n" +
-		"median of 3\n"
+		"median of 3\n" +
+		"why\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}

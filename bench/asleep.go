@@ -1,0 +1,162 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/bench/internal/report"
+)
+
+const (
+	// warmSleepers come before those that count: what a process keeps once it has had spaces awake is not part of the slope.
+	warmSleepers = 20
+	// beds is how many spaces are created and put to sleep at once.
+	beds = 3
+	// sayEvery is how many spaces are between two lines of progress.
+	sayEvery = 100
+)
+
+// measureAsleep measures what sleeping spaces cost, each of which was created, written to and put to sleep, and how long a
+// request to one is held until it is answered.
+func measureAsleep(ctx context.Context, b *bench, s *sides) error {
+	berth, err := s.get(ctx, berthSide)
+	if err != nil {
+		return err
+	}
+	if _, err := b.putToSleep(ctx, berth, 0, warmSleepers); err != nil {
+		return err
+	}
+	warm, err := b.rest(ctx, berth)
+	if err != nil {
+		return err
+	}
+	before, err := b.profiles(ctx, berth, "asleep-before")
+	if err != nil {
+		return err
+	}
+	sleepers, err := b.putToSleep(ctx, berth, warmSleepers, b.asleep)
+	if err != nil {
+		return err
+	}
+	all, err := b.rest(ctx, berth)
+	if err != nil {
+		return err
+	}
+	after, err := b.profiles(ctx, berth, "asleep-after")
+	if err != nil {
+		return err
+	}
+	each := all.Minus(warm, b.asleep)
+	r := &b.report
+	const kib = 1 << 10
+	r.Add("rss_asleep_kib", "KiB", each.RSSMiB*kib, b.peerAwake.RSSMiB*kib, report.AtMost(32))
+	r.Add("rss_asleep_freed_kib", "KiB", each.FreedRSSMiB*kib, b.peerAwake.FreedRSSMiB*kib, report.Target{})
+	r.Add("heap_asleep_kib", "KiB", each.HeapMiB*kib, b.peerAwake.HeapMiB*kib, report.Target{})
+	r.Add("goroutines_asleep", "goroutines", each.Goroutines, b.peerAwake.Goroutines, report.Target{})
+	r.Add("files_asleep", "files", each.Files, b.peerAwake.Files, report.Target{})
+	r.Note("rss_asleep_kib: slope over %d spaces, each of which was awake once; stock can't sleep: its figure is of one awake", b.asleep)
+	if err := b.explainMemory("a sleeping space", before, after, b.asleep); err != nil {
+		return err
+	}
+	return b.measureWakes(ctx, s, sleepers)
+}
+
+// measureWakes wakes some of the sleepers, one after the other, each by a request.
+func (b *bench) measureWakes(ctx context.Context, s *sides, sleepers []*plane) error {
+	b.say("waking %d", b.wakes)
+	var seconds []float64
+	for i := range b.wakes {
+		p := sleepers[i%len(sleepers)]
+		took, err := p.firstAnswer(ctx)
+		if err != nil {
+			return fmt.Errorf("wake %s: %w", p.name, err)
+		}
+		seconds = append(seconds, took.Seconds())
+		if err := p.sleep(ctx); err != nil {
+			return err
+		}
+	}
+	stock, err := b.stockStarts(ctx, s)
+	if err != nil {
+		return err
+	}
+	b.addStarts("wake_s", seconds, stock)
+	return nil
+}
+
+// addStarts adds what is shown of the seconds that starts took.
+func (b *bench) addStarts(name string, berth, stock []float64) {
+	b.report.Add(name, "s", report.Percentile(berth, 50), report.Percentile(stock, 50), report.AtMostShare(startTarget))
+	b.report.Add(name+"_p99", "s", report.Percentile(berth, 99), report.Percentile(stock, 99), report.AtMostShare(startTarget))
+	b.report.Note("%s: of %d, %.3g to %.3g; stock's of %d, %.3g to %.3g", name, len(berth), slices.Min(berth), slices.Max(berth),
+		len(stock), slices.Min(stock), slices.Max(stock))
+}
+
+// stockStarts are the seconds that stock servers took to start, one after the other in one process.
+func (b *bench) stockStarts(ctx context.Context, s *sides) ([]float64, error) {
+	if len(b.peerStarts) > 0 {
+		return b.peerStarts, nil
+	}
+	stock, err := s.get(ctx, stockSide)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.stockSpaces {
+		_, seconds, err := stock.start(ctx, fmt.Sprintf("bench-%d", i))
+		if err != nil {
+			return nil, err
+		}
+		b.peerStarts = append(b.peerStarts, seconds)
+	}
+	return b.peerStarts, s.end(stockSide)
+}
+
+// putToSleep creates n spaces, a few at once, and puts each to sleep.
+func (b *bench) putToSleep(ctx context.Context, c *child, first, n int) ([]*plane, error) {
+	b.say("creating %d spaces and putting them to sleep", n)
+	planes, errs := make([]*plane, n), make([]error, beds)
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for bed := range beds {
+		wg.Go(func() {
+			for i := bed; i < n && errs[bed] == nil; i += beds {
+				planes[i], _, errs[bed] = c.start(ctx, fmt.Sprintf("bench-%d", first+i))
+				if errs[bed] == nil {
+					errs[bed] = planes[i].sleep(ctx)
+				}
+				if d := done.Add(1); d%sayEvery == 0 {
+					b.say("%d of %d sleep", d, n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return planes, errors.Join(errs...)
+}
+
+// sleep puts the space to sleep.
+func (p *plane) sleep(ctx context.Context) error {
+	return p.child.call(ctx, "Sleep", p.name, new(struct{}))
+}
+
+// firstAnswer is how long a request takes that may find the space asleep, with the connection that it needs.
+func (p *plane) firstAnswer(ctx context.Context) (time.Duration, error) {
+	client, disconnect, err := p.client()
+	if err != nil {
+		return 0, err
+	}
+	defer disconnect()
+	begin := time.Now()
+	_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, firstWrite, metav1.GetOptions{})
+	return time.Since(begin), err
+}
