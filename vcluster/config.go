@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"k8s.io/apiserver/pkg/admission"
 	certutil "k8s.io/client-go/util/cert"
@@ -48,6 +49,9 @@ type Config struct {
 	// k8s.io/kubernetes/cmd/kube-controller-manager/names. See
 	// [SpaceControllers] and [HostControllers]. None if empty.
 	Controllers []string
+	// ControllersQuiet is how long a controller that has nothing to do any more
+	// goes on, before it is stopped until it has. Default one minute.
+	ControllersQuiet time.Duration
 	// HiddenNodes says that pods run on nodes that are not in this API: the
 	// controllers then take any node that a pod names to exist.
 	HiddenNodes bool
@@ -113,6 +117,9 @@ func (c Config) complete() (Config, error) {
 		if !ok || !cidr.Contains(ip.Unmap()) {
 			return c, fmt.Errorf("kubernetes service IP %s is not in the service range %s", c.KubernetesServiceIP, cidr)
 		}
+	}
+	if c.ControllersQuiet <= 0 {
+		c.ControllersQuiet = controllersQuiet
 	}
 	if c.Dial == nil {
 		c.Dial = refuseDial

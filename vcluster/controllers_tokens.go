@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/klog/v2"
@@ -25,7 +26,7 @@ type tokensController struct {
 }
 
 func newTokensController(
-	ctx context.Context, id credentials, servingCA []byte, clients clientbuilder.ControllerClientBuilder, factory *heldInformers,
+	ctx context.Context, id credentials, servingCA []byte, clients clientbuilder.ControllerClientBuilder, factory informers.SharedInformerFactory,
 ) (app.Controller, error) {
 	key, err := keyutil.PrivateKeyFromFile(id.serviceAccountKey)
 	if err != nil {

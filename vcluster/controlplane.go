@@ -108,7 +108,8 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
-	if p.controllers, err = startControllers(p.config, p.credentials, p.client, p.chain.informers); err != nil {
+	if p.controllers, err = startControllers(
+		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers); err != nil {
 		return err
 	}
 	p.watchServer()

@@ -17,6 +17,7 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/controlplane"
@@ -63,7 +64,7 @@ func genericConfig(
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make loopback client: %w", err)
 	}
-	factory := newInformers(client)
+	factory := newInformers(client, store.client.Client, klog.FromContext(ctx))
 	if err := o.Features.ApplyTo(c, client, factory); err != nil {
 		return nil, nil, nil, err
 	}

@@ -4,59 +4,28 @@
 package vcluster
 
 import (
-	"context"
-	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/informers"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/vcluster/informer"
 )
 
 // informerResync is upstream's default of the controller manager's
 // --min-resync-period.
-const informerResync = 12 * time.Hour
+const informerResync = informer.Resync
 
-// ownedInformers are informers whose lives end with the control plane's,
-// whoever starts them: the API server, its controllers and the syncer share
-// them, and none may end them for the others.
+// ownedInformers are the informers that the API server and the syncer share for
+// as long as the control plane lives. Controllers have views of their own.
 type ownedInformers struct {
-	informers.SharedInformerFactory
-	ctx    context.Context
-	cancel context.CancelFunc
+	*informer.View
+	pool *informer.Pool
 }
 
-func newInformers(client kubernetes.Interface) *ownedInformers {
-	f := &ownedInformers{SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(
-		client, informerResync, informers.WithTransform(trimManagedFields))}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
-	return f
+func newInformers(client kubernetes.Interface, store *clientv3.Client, logger klog.Logger) *ownedInformers {
+	pool := informer.NewPool(client, informer.NewFeed(store, logger), logger)
+	return &ownedInformers{pool.View(), pool}
 }
 
-// Start starts the informers asked for so far. It does not heed the channel.
-func (f *ownedInformers) Start(<-chan struct{}) {
-	f.SharedInformerFactory.StartWithContext(f.ctx)
-}
-
-// StartWithContext starts the informers asked for so far. It does not heed the
-// context's end.
-func (f *ownedInformers) StartWithContext(context.Context) {
-	f.SharedInformerFactory.StartWithContext(f.ctx)
-}
-
-// Shutdown does nothing: see stop.
-func (f *ownedInformers) Shutdown() {}
-
-// stop ends all informers and waits for them.
-func (f *ownedInformers) stop() {
-	f.cancel()
-	f.SharedInformerFactory.Shutdown()
-}
-
-// trimManagedFields drops what makes up half of many objects, as upstream does
-// in its own informers.
-func trimManagedFields(obj any) (any, error) {
-	if accessor, err := meta.Accessor(obj); err == nil && accessor.GetManagedFields() != nil {
-		accessor.SetManagedFields(nil)
-	}
-	return obj, nil
-}
+// stop ends all informers, the controllers' too, and waits for them.
+func (f *ownedInformers) stop() { f.pool.Stop() }

@@ -1,0 +1,195 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/controller-manager/pkg/clientbuilder"
+	"k8s.io/controller-manager/pkg/informerfactory"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kcmoptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	kcmconfig "k8s.io/kubernetes/pkg/controller/apis/config"
+	"k8s.io/kubernetes/pkg/controller/garbagecollector"
+	garbagecollectorconfig "k8s.io/kubernetes/pkg/controller/garbagecollector/config"
+
+	"github.com/berth-dev/berth/vcluster/informer"
+)
+
+// mapperReset is how old discovery may be, as upstream's controller manager has
+// it.
+const mapperReset = 30 * time.Second
+
+// controllerBuilder builds upstream's controllers, each with informers of its
+// own view.
+type controllerBuilder struct {
+	config      Config
+	id          credentials
+	descriptors map[string]*app.ControllerDescriptor
+	clients     clientbuilder.SimpleControllerClientBuilder
+	settings    *kcmconfig.KubeControllerManagerConfiguration
+	mapper      *restmapper.DeferredDiscoveryRESTMapper
+	metrics     *controllersmetrics.ControllerManagerMetrics
+	pool        *informer.Pool
+}
+
+func newControllerBuilder(c Config, id credentials, loopback *rest.Config, pool *informer.Pool) (*controllerBuilder, error) {
+	descriptors, err := selectControllers(c.Controllers)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := controllerSettings(c, id)
+	if err != nil {
+		return nil, err
+	}
+	clients := clientbuilder.SimpleControllerClientBuilder{ClientConfig: loopback}
+	discovery, err := clients.DiscoveryClient("controller-discovery")
+	if err != nil {
+		return nil, err
+	}
+	return &controllerBuilder{
+		config:      c,
+		id:          id,
+		descriptors: descriptors,
+		clients:     clients,
+		settings:    settings,
+		mapper:      restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
+		metrics:     controllersmetrics.NewControllerManagerMetrics("kube-controller-manager"),
+		pool:        pool,
+	}, nil
+}
+
+// forget drops old discovery until ctx ends.
+func (b *controllerBuilder) forget(ctx context.Context) {
+	wait.UntilWithContext(ctx, b.reset, mapperReset)
+}
+
+func (b *controllerBuilder) reset(context.Context) { b.mapper.Reset() }
+
+// build is a [buildFunc].
+func (b *controllerBuilder) build(ctx context.Context, name string) (func(context.Context), error) {
+	view := b.pool.HeldView()
+	inputs, kinds, err := b.inputs(ctx, name, view)
+	var controller app.Controller
+	if err == nil {
+		controller, err = b.controller(ctx, name, inputs, view)
+	}
+	if err != nil || controller == nil {
+		view.Release()
+		view.Close()
+		return nil, err
+	}
+	return func(ctx context.Context) {
+		defer func() {
+			view.Close()
+			if ctx.Err() != nil { // else it ended by itself, and they go on
+				kinds.Shutdown()
+			}
+		}()
+		inputs.ObjectOrMetadataInformerFactory.Start(ctx.Done())
+		close(inputs.InformersStarted)
+		view.Release()
+		// Controllers wait for it, too, but look only every 100 ms.
+		view.WaitForCacheSyncWithContext(ctx)
+		controller.Run(ctx)
+	}, nil
+}
+
+func (b *controllerBuilder) controller(
+	ctx context.Context, name string, inputs app.ControllerContext, view *informer.View,
+) (app.Controller, error) {
+	switch name {
+	case names.ServiceAccountTokenController:
+		// Upstream's descriptor of this one can't be built by others.
+		return newTokensController(ctx, b.id, b.config.ServingCA, b.clients, view)
+	case names.ValidatingAdmissionPolicyStatusController:
+		return newPolicyController(inputs)
+	case names.NamespaceController:
+		return newNamespaceController(ctx, inputs)
+	default:
+		return b.descriptors[name].BuildController(ctx, inputs)
+	}
+}
+
+// inputs returns what a controller is built from. The factory holds those of its
+// informers that know metadata only.
+func (b *controllerBuilder) inputs(
+	ctx context.Context, name string, view *informer.View,
+) (app.ControllerContext, metadatainformer.SharedInformerFactory, error) {
+	config, err := b.clients.Config("metadata-informers")
+	if err != nil {
+		return app.ControllerContext{}, nil, err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return app.ControllerContext{}, nil, fmt.Errorf("make metadata client: %w", err)
+	}
+	kinds := metadatainformer.NewSharedInformerFactoryWithOptions(client, informerResync, metadatainformer.WithTransform(informer.Trim))
+	var seen informers.SharedInformerFactory = view
+	if b.config.HiddenNodes {
+		seen = hiddenNodes{view}
+	}
+	inputs := app.ControllerContext{
+		ClientBuilder:                   b.clients,
+		InformerFactory:                 seen,
+		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(view, kinds),
+		ComponentConfig:                 *b.settings,
+		RESTMapper:                      b.mapper,
+		InformersStarted:                make(chan struct{}),
+		ResyncPeriod:                    func() time.Duration { return informerResync },
+		ControllerManagerMetrics:        b.metrics,
+	}
+	if name == names.GarbageCollectorController {
+		inputs.GraphBuilder = garbagecollector.NewDependencyGraphBuilder(ctx, client, b.mapper,
+			garbagecollector.DefaultIgnoredResources(), inputs.ObjectOrMetadataInformerFactory, inputs.InformersStarted)
+	}
+	return inputs, kinds, nil
+}
+
+// controllerSettings returns what the flags of kube-controller-manager would
+// say.
+func controllerSettings(c Config, id credentials) (*kcmconfig.KubeControllerManagerConfiguration, error) {
+	settings, err := kcmoptions.NewDefaultComponentConfig()
+	if err != nil {
+		return nil, fmt.Errorf("default controller configuration: %w", err)
+	}
+	settings.Generic.Controllers = c.Controllers
+	settings.Generic.LeaderElection.LeaderElect = false
+	settings.SAController.ServiceAccountKeyFile = id.serviceAccountKey
+	settings.SAController.RootCAFile = id.servingCA
+	for gr := range garbagecollector.DefaultIgnoredResources() {
+		settings.GarbageCollectorController.GCIgnoredResources = append(settings.GarbageCollectorController.GCIgnoredResources,
+			garbagecollectorconfig.GroupResource{Group: gr.Group, Resource: gr.Resource})
+	}
+	return &settings, nil
+}
+
+// selectControllers returns the descriptors of the named controllers.
+func selectControllers(wanted []string) (map[string]*app.ControllerDescriptor, error) {
+	all := app.NewControllerDescriptors()
+	selected := make(map[string]*app.ControllerDescriptor, len(wanted))
+	var unknown []error
+	for _, name := range slices.Sorted(slices.Values(wanted)) {
+		d, ok := all[name]
+		if !ok {
+			unknown = append(unknown, fmt.Errorf("there is no controller %q", name))
+			continue
+		}
+		selected[name] = d
+	}
+	return selected, errors.Join(unknown...)
+}

@@ -1,0 +1,104 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
+
+	"github.com/berth-dev/berth/vcluster/informer"
+)
+
+// rootCAName names the ConfigMap of each namespace that verifies the API server.
+const rootCAName = rootcacertpublisher.RootCACertConfigMapName
+
+// These tell whether controllers that keep something in place have still to do
+// it. A webhook of the tenant's may keep it from being done for a long time.
+
+func lacksServiceAccount(ctx context.Context, s *storeReader) (bool, error) {
+	prefix := informer.Prefix(corev1.Resource("serviceaccounts"))
+	return anyNamespace(ctx, s, func(namespace string) (bool, error) {
+		account, err := s.get(ctx, prefix+namespace+"/default")
+		return account == nil, err
+	})
+}
+
+func lacksRootCA(ca []byte) func(context.Context, *storeReader) (bool, error) {
+	prefix := informer.Prefix(corev1.Resource("configmaps"))
+	return func(ctx context.Context, s *storeReader) (bool, error) {
+		return anyNamespace(ctx, s, func(namespace string) (bool, error) {
+			value, err := s.get(ctx, prefix+namespace+"/"+rootCAName)
+			if err != nil || value == nil {
+				return true, err
+			}
+			var published corev1.ConfigMap
+			if err := decodeStored(value, corev1.SchemeGroupVersion, &published); err != nil {
+				return true, err
+			}
+			return len(published.Data) != 1 || published.Data["ca.crt"] != string(ca), nil
+		})
+	}
+}
+
+// anyNamespace says whether f is true of a namespace that is to stay.
+func anyNamespace(ctx context.Context, s *storeReader, f func(name string) (bool, error)) (bool, error) {
+	namespaces, err := listStored[corev1.Namespace](ctx, s, corev1.SchemeGroupVersion, "namespaces")
+	if err != nil {
+		return false, err
+	}
+	for _, n := range namespaces {
+		if n.Status.Phase == corev1.NamespaceTerminating {
+			continue
+		}
+		if found, err := f(n.Name); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// lacksAggregation says whether a cluster role's rules are not those of the
+// roles that it aggregates, in upstream's order.
+func lacksAggregation(ctx context.Context, s *storeReader) (bool, error) {
+	roles, err := listStored[rbacv1.ClusterRole](ctx, s, rbacv1.SchemeGroupVersion, "clusterroles")
+	if err != nil {
+		return false, err
+	}
+	slices.SortFunc(roles, func(a, b *rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.ContainsFunc(roles, func(role *rbacv1.ClusterRole) bool {
+		return role.AggregationRule != nil && !equality.Semantic.DeepEqual(aggregate(role, roles), role.Rules)
+	}), nil
+}
+
+// aggregate returns the rules that upstream gives a role, and nil if it can't
+// give any.
+func aggregate(role *rbacv1.ClusterRole, sorted []*rbacv1.ClusterRole) []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{}
+	for _, s := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&s)
+		if err != nil {
+			return nil
+		}
+		for _, other := range sorted {
+			if other.Name == role.Name || !selector.Matches(labels.Set(other.Labels)) {
+				continue
+			}
+			for _, rule := range other.Rules {
+				same := func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }
+				if !slices.ContainsFunc(rules, same) {
+					rules = append(rules, rule)
+				}
+			}
+		}
+	}
+	return rules
+}

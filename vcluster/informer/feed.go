@@ -1,0 +1,213 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// Root is the prefix of all of a store's objects.
+	Root = "/registry/"
+
+	// feedRetry is the pause before a watch that ended is made anew.
+	feedRetry = 200 * time.Millisecond
+)
+
+// Write is one change in a store.
+type Write struct {
+	Key string
+	// Value is what was stored or, if it was deleted, what was there before.
+	Value []byte
+	// Revision is the store's, of this change.
+	Revision int64
+	Created  bool
+	Deleted  bool
+}
+
+// Observer is told of every write. It must return soon: all informers of the
+// store wait for it.
+type Observer interface {
+	// Wrote is called for each write, in order.
+	Wrote(Write)
+	// Lost is called when writes were missed.
+	Lost()
+}
+
+// Feed hands on what is written to a store, from one watch. Its methods may be
+// called concurrently.
+type Feed struct {
+	client *clientv3.Client
+	logger klog.Logger
+	ready  chan struct{} // closed when nothing after last is missed any more
+
+	mu        sync.Mutex
+	last      int64 // revision up to which writes were handed on
+	subs      map[*subscription]struct{}
+	observers []Observer
+}
+
+// NewFeed returns a feed that does nothing until it is run.
+func NewFeed(client *clientv3.Client, logger klog.Logger) *Feed {
+	return &Feed{client: client, logger: logger, ready: make(chan struct{}), subs: map[*subscription]struct{}{}}
+}
+
+// Observe adds o. It is told of every write that comes after Observe returned
+// and the feed is ready.
+func (f *Feed) Observe(o Observer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.observers = append(f.observers, o)
+}
+
+// WaitReady returns when writes are handed on.
+func (f *Feed) WaitReady(ctx context.Context) error {
+	select {
+	case <-f.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Run hands on writes until ctx ends.
+func (f *Feed) Run(ctx context.Context) {
+	defer f.endAll()
+	begun := false
+	for ctx.Err() == nil {
+		var err error
+		if !begun {
+			if err = f.begin(ctx); err == nil {
+				begun = true
+			}
+		} else {
+			err = f.follow(ctx)
+			begun = !errors.Is(err, rpctypes.ErrCompacted)
+		}
+		if err == nil {
+			continue
+		}
+		if ctx.Err() == nil {
+			f.logger.V(1).Info("Watching the store again", "reason", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(feedRetry):
+		}
+	}
+}
+
+// begin makes now the revision to go on from. Whoever followed the feed missed
+// something, unless it is the first time.
+func (f *Feed) begin(ctx context.Context) error {
+	now, err := f.client.Get(ctx, Root, clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithPrefix())
+	if err != nil {
+		return fmt.Errorf("read the store's revision: %w", err)
+	}
+	f.mu.Lock()
+	f.last = now.Header.Revision
+	f.mu.Unlock()
+	select {
+	case <-f.ready:
+		f.endAll()
+		for _, o := range f.all() {
+			o.Lost()
+		}
+	default:
+		close(f.ready)
+	}
+	return nil
+}
+
+// follow hands on writes until the watch ends.
+func (f *Feed) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.mu.Lock()
+	from := f.last + 1
+	f.mu.Unlock()
+	for response := range f.client.Watch(ctx, Root, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(from)) {
+		if err := response.Err(); err != nil {
+			return err
+		}
+		for _, event := range response.Events {
+			f.hand(event)
+		}
+	}
+	return errors.New("the watch ended")
+}
+
+func (f *Feed) hand(event *clientv3.Event) {
+	w := Write{
+		Key: string(event.Kv.Key), Value: event.Kv.Value, Revision: event.Kv.ModRevision,
+		Created: event.IsCreate(), Deleted: event.Type == clientv3.EventTypeDelete,
+	}
+	if w.Deleted {
+		w.Value = nil
+		if event.PrevKv != nil {
+			w.Value = event.PrevKv.Value
+		}
+	}
+	f.mu.Lock()
+	var to []*subscription
+	for s := range f.subs {
+		if strings.HasPrefix(w.Key, s.prefix) {
+			to = append(to, s)
+		}
+	}
+	f.last = max(f.last, w.Revision)
+	observers := f.observers
+	f.mu.Unlock()
+	for _, o := range observers {
+		o.Wrote(w)
+	}
+	for _, s := range to {
+		s.push(w)
+	}
+}
+
+func (f *Feed) all() []Observer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.observers
+}
+
+// subscribe returns a subscription to all writes under prefix of a later
+// revision than the store has now.
+func (f *Feed) subscribe(ctx context.Context, prefix string, decode *decoder) (*subscription, error) {
+	if err := f.WaitReady(ctx); err != nil {
+		return nil, err
+	}
+	s := &subscription{prefix: prefix, decode: decode, feed: f, stopped: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.subs[s] = struct{}{}
+	return s, nil
+}
+
+func (f *Feed) drop(s *subscription) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.subs, s)
+}
+
+// endAll makes all subscribers list anew. Only Run calls it, and what it calls.
+func (f *Feed) endAll() {
+	f.mu.Lock()
+	subs := f.subs
+	f.subs = map[*subscription]struct{}{}
+	f.mu.Unlock()
+	for s := range subs {
+		s.end()
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/berth-dev/berth/vcluster/informer"
+)
+
+// scanPage is how many objects are read at once.
+const scanPage = 200
+
+// storeReader reads objects from a space's store.
+type storeReader struct {
+	client *clientv3.Client
+}
+
+// find returns the key of an object of t, or "" if there is none.
+func (s *storeReader) find(ctx context.Context, t trigger) (found string, err error) {
+	page := clientv3.WithLimit(scanPage)
+	if t.match == nil {
+		page = clientv3.WithLimit(1)
+	}
+	err = s.scan(ctx, t.prefix, page, func(key string, value []byte) bool {
+		if t.matches(key, value) {
+			found = key
+		}
+		return found == ""
+	})
+	return found, err
+}
+
+// holds says whether there is an object of t under a key.
+func (s *storeReader) holds(ctx context.Context, t trigger, key string) (bool, error) {
+	value, err := s.get(ctx, key)
+	return value != nil && t.matches(key, value), err
+}
+
+// get returns what is stored, or nil.
+func (s *storeReader) get(ctx context.Context, key string) ([]byte, error) {
+	r, err := s.client.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	if len(r.Kvs) == 0 {
+		return nil, nil
+	}
+	return r.Kvs[0].Value, nil
+}
+
+// scan hands objects to f until it returns false.
+func (s *storeReader) scan(ctx context.Context, prefix string, page clientv3.OpOption, f func(key string, value []byte) bool) error {
+	next, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		r, err := s.client.Get(ctx, next, clientv3.WithRange(end), page)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		for _, kv := range r.Kvs {
+			if !f(string(kv.Key), kv.Value) {
+				return nil
+			}
+		}
+		if !r.More || len(r.Kvs) == 0 {
+			return nil
+		}
+		next = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// listStored returns all objects of a built-in resource.
+func listStored[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, s *storeReader, v schema.GroupVersion, resource string) (objects []P, err error) {
+	prefix := informer.Prefix(v.WithResource(resource).GroupResource())
+	scanErr := s.scan(ctx, prefix, clientv3.WithLimit(scanPage), func(key string, value []byte) bool {
+		object := P(new(T))
+		if err = decodeStored(value, v, object); err != nil {
+			err = fmt.Errorf("read %s: %w", key, err)
+			return false
+		}
+		objects = append(objects, object)
+		return true
+	})
+	if scanErr != nil {
+		return nil, scanErr
+	}
+	return objects, err
+}
+
+func decodeStored(value []byte, v schema.GroupVersion, into runtime.Object) error {
+	return runtime.DecodeInto(legacyscheme.Codecs.UniversalDecoder(v), value, into)
+}
