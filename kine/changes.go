@@ -19,6 +19,9 @@ const (
 	compactRevRow = "compact_rev_key_apiserver"
 )
 
+// listBytes bounds what one list holds in memory. As many lists as there are readers are read at once.
+const listBytes = 256 << 20
+
 // changes is a changesFunc.
 func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error) {
 	l.idle.touch()
@@ -70,6 +73,30 @@ func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err erro
 		}
 	}
 	return changes, false, rows.Err()
+}
+
+// readEvents reads the rows of a list, and the store's revision and compacted revision that they were read at.
+func readEvents(rows *sql.Rows, val bool) (revision, compacted int64, events kineserver.Events, err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	var rev, old sql.NullInt64
+	for size := 0; rows.Next(); {
+		e := &kineserver.Event{KV: &kineserver.KeyValue{}}
+		into := []any{&rev, &old, &e.KV.ModRevision, &e.KV.Key, &e.Create, &e.Delete, &e.KV.CreateRevision, new(int64), &e.KV.Lease}
+		if val {
+			into = append(into, &e.KV.Value)
+		}
+		if err := rows.Scan(into...); err != nil {
+			return 0, 0, nil, err
+		}
+		if e.Create {
+			e.KV.CreateRevision = e.KV.ModRevision
+		}
+		if size += len(e.KV.Key) + len(e.KV.Value); size > listBytes {
+			return 0, 0, nil, errListTooLarge
+		}
+		events = append(events, e)
+	}
+	return rev.Int64, old.Int64, events, rows.Err()
 }
 
 // asCompactRevision makes the row that stands in for the API server's own look like that.

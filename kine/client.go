@@ -8,10 +8,14 @@ import (
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 )
+
+// maxPut is etcd's own limit of a request.
+const maxPut = 3 << 19
 
 // bridge is kine's etcd server, without its streams, and with our leases.
 type bridge struct {
@@ -25,6 +29,24 @@ func (b *bridge) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantReque
 		return nil, err
 	}
 	return &etcdserverpb.LeaseGrantResponse{Header: granted.ResponseHeader, ID: int64(granted.ID), TTL: granted.TTL}, nil
+}
+
+// Put refuses what etcd refuses.
+func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
+	if len(r.Key)+len(r.Value) > maxPut {
+		return nil, rpctypes.ErrGRPCRequestTooLarge
+	}
+	return b.KVServerBridge.Put(ctx, r)
+}
+
+// Txn refuses what etcd refuses. What kine takes has one write in it.
+func (b *bridge) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	for _, op := range r.Success {
+		if put := op.GetRequestPut(); put != nil && len(put.Key)+len(put.Value) > maxPut {
+			return nil, rpctypes.ErrGRPCRequestTooLarge
+		}
+	}
+	return b.KVServerBridge.Txn(ctx, r)
 }
 
 // newClient is an etcd client whose calls are calls of functions: no gRPC, no connection, nothing to encode, no goroutine.

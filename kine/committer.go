@@ -22,33 +22,39 @@ const groupMax = 256
 type committer struct {
 	db     *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
 	insert string
+	room   *room
 
 	queue chan *row
 	done  sync.WaitGroup
 	// last is the revision of the last row on disk; wrote tells that it has moved.
-	last  atomic.Int64
-	wrote chan struct{}
+	last   atomic.Int64
+	wrote  chan struct{}
+	writes atomic.Int64 // rows, failed ones included
 }
 
 type row struct {
-	ctx  context.Context
-	args []any
+	ctx   context.Context
+	key   string
+	value []byte
+	frees bool // it makes room, or is part of what does
+	args  []any
 
 	id   int64
 	err  error
 	done chan struct{}
 }
 
-func newCommitter(db *sql.DB, insert string, last int64) *committer {
-	c := &committer{db: db, insert: insert, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
+func newCommitter(db *sql.DB, insert string, room *room, last int64) *committer {
+	c := &committer{db: db, insert: insert, room: room, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
 	c.last.Store(last)
 	c.done.Go(c.run)
 	return c
 }
 
-// append returns when the row is on disk, with its revision. If ctx ends first, the row may or may not get there.
-func (c *committer) append(ctx context.Context, args ...any) (int64, error) {
-	r := &row{ctx: ctx, args: args, done: make(chan struct{})}
+// append returns when the row is on disk, with its revision. If its ctx ends first, the row may or may not get there.
+func (c *committer) append(r *row) (int64, error) {
+	ctx := r.ctx
+	r.done = make(chan struct{})
 	select {
 	case c.queue <- r:
 	case <-ctx.Done():
@@ -107,9 +113,14 @@ func (c *committer) commit(group []*row) error {
 	if err != nil {
 		return err
 	}
-	last := c.last.Load()
+	last, grown := c.last.Load(), int64(0)
 	for _, r := range group {
 		if r.err = r.ctx.Err(); r.err != nil {
+			continue
+		}
+		size, ok := c.room.admit(r, grown)
+		if !ok {
+			r.err = errNoSpace
 			continue
 		}
 		res, err := tx.Exec(c.insert, r.args...)
@@ -124,13 +135,19 @@ func (c *committer) commit(group []*row) error {
 			_ = tx.Rollback() // SQLite may have rolled back on its own; the first error is the one to tell
 			return err
 		}
-		last = max(last, r.id)
+		last, grown = max(last, r.id), grown+size
 	}
-	if err := tx.Commit(); err != nil {
+	used, free, err := pages(context.Background(), tx)
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
 		_ = tx.Rollback()
 		return err
 	}
 	c.last.Store(last)
+	c.writes.Add(int64(len(group)))
+	c.room.set(used, free)
 	select {
 	case c.wrote <- struct{}{}:
 	default: // it has been told, and has not looked yet

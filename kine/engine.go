@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/k3s-io/kine/pkg/logstructured"
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
@@ -15,14 +14,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-)
-
-// kine applies its command line's defaults only there; embedded, they are given by hand.
-const (
-	compactInterval = 0               // kine's own compactor stays off, and the API server's requests are obeyed: else they are ignored
-	compactTimeout  = 5 * time.Second // for each batch of a compaction
-	compactRetain   = 1000            // revisions never compacted away
-	compactBatch    = 1000            // revisions compacted in a transaction
 )
 
 // maxReaders is how many reads run at once, keptReaders how many connections are kept for the next ones until the store
@@ -39,6 +30,8 @@ const (
 // a commit fails; and what it starts can't be waited for.
 type engine struct {
 	health    *health
+	room      *room
+	tidier    *tidier
 	writer    *pool
 	readers   *pool
 	committer *committer
@@ -47,14 +40,15 @@ type engine struct {
 	expiry    *expiry
 	backend   *backend
 
-	stop context.CancelFunc
-	runs sync.WaitGroup
+	ready bool // it has been started wholly
+	stop  context.CancelFunc
+	runs  sync.WaitGroup
 }
 
 // startEngine serves the store at path, which is there and was examined. ctx bounds the start.
-func startEngine(ctx context.Context, path string, log klog.Logger) (*engine, error) {
+func startEngine(ctx context.Context, path string, maxBytes int64, log klog.Logger) (*engine, error) {
 	quietKine()
-	e := &engine{health: newHealth(path, log)}
+	e := &engine{health: newHealth(path, log), room: &room{max: maxBytes, path: path, log: log}}
 	if err := e.start(ctx, path); err != nil {
 		return nil, errors.Join(asDamage(err), e.close())
 	}
@@ -78,15 +72,21 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 	if err := e.writer.DB.QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM kine").Scan(&last); err != nil {
 		return err
 	}
-	e.committer = newCommitter(e.writer.DB, e.writer.InsertLastInsertIDSQL.Query, last)
-
-	d := &dialect{Generic: e.readers.Generic, writer: e.writer, committer: e.committer}
-	// How much is retained is the log's own business: kine's bound is one for all compactions.
-	idle := &idler{release: e.release}
-	e.log = &eventLog{d: d, health: e.health, idle: idle,
-		SQLLog: sqllog.New(d, compactInterval, 0, compactTimeout, 0, compactBatch, feedEvents)}
 	runCtx, stop := context.WithCancel(context.Background())
 	e.stop = stop
+	e.tidier = &tidier{ctx: runCtx, room: e.room}
+	e.room.pressed = e.tidier.wake
+	used, free, err := pages(ctx, e.writer.DB)
+	if err != nil {
+		return err
+	}
+	e.committer = newCommitter(e.writer.DB, e.writer.InsertLastInsertIDSQL.Query, e.room, last)
+
+	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
+	idle := &idler{release: e.release}
+	e.log = &eventLog{d: d, health: e.health, idle: idle,
+		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without what kine does in the background
+	e.tidier.log = e.log
 	e.hub = newHub(runCtx, last, e.log.changes, e.committer.last.Load)
 	context.AfterFunc(e.health.bad, e.hub.close)
 	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, hub: e.hub, idle: idle}
@@ -101,6 +101,8 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 	if err := e.run(runCtx); err != nil {
 		return err
 	}
+	e.room.set(used, free)
+	e.ready = true
 	return ctx.Err()
 }
 
@@ -124,7 +126,7 @@ func (e *engine) release() {
 	}
 	defer e.backend.calls.Done()
 	// Here, as SQLite would do it while it closes the last connection, but say nothing if the disk fails it.
-	if err := e.writer.checkpoint(context.Background()); err != nil {
+	if err := checkpoint(context.Background(), e.writer.DB); err != nil {
 		_ = e.health.see(err)
 		return
 	}
@@ -139,7 +141,11 @@ func (e *engine) close() error {
 		e.backend.close()
 	}
 	if e.stop != nil {
+		if e.ready {
+			e.tidier.leave()
+		}
 		e.stop()
+		e.tidier.runs.Wait()
 	}
 	e.runs.Wait()
 	if e.committer != nil {
@@ -151,7 +157,7 @@ func (e *engine) close() error {
 	}
 	if e.writer != nil {
 		if _, bad := e.health.check(); bad == nil {
-			err = errors.Join(err, e.writer.checkpoint(context.Background()))
+			err = errors.Join(err, checkpoint(context.Background(), e.writer.DB))
 		}
 		err = errors.Join(err, e.writer.close())
 	}

@@ -34,25 +34,6 @@ func (l *eventLog) CurrentRevision(context.Context) (int64, error) {
 	return l.d.committer.last.Load(), nil
 }
 
-// CompactRevision is the one before which versions are forgotten.
-func (l *eventLog) CompactRevision(context.Context) (int64, error) { return l.compacted.Load(), nil }
-
-// Start makes the log ready. ctx bounds the log's life.
-func (l *eventLog) Start(ctx context.Context) error {
-	if err := l.SQLLog.Start(ctx); err != nil {
-		return err
-	}
-	return l.loadCompacted(ctx)
-}
-
-func (l *eventLog) loadCompacted(ctx context.Context) error {
-	rev, err := l.d.GetCompactRevision(ctx)
-	if err == nil {
-		l.compacted.Store(rev)
-	}
-	return l.health.see(err)
-}
-
 // List reads the newest version at a revision (0: now) of a key, or of those from key to end.
 func (l *eventLog) List(ctx context.Context, key, end string, limit, revision int64, includeDeletes, keysOnly bool) (int64, kineserver.Events, error) {
 	before := l.d.committer.last.Load()
@@ -75,8 +56,8 @@ func (l *eventLog) read(rows *sql.Rows, err error, before, revision int64, val b
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
-	rev, compacted, events, err := sqllog.RowsToEvents(rows, val, false)
-	if err = errors.Join(err, rows.Err()); err != nil {
+	rev, compacted, events, err := readEvents(rows, val)
+	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
 	if len(events) == 0 { // rows bear the revisions that they were read at
@@ -110,42 +91,7 @@ func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, 
 	return rev, err
 }
 
-func (l *eventLog) DbSize(ctx context.Context) (int64, error) {
-	var n int64
-	err := l.d.DB.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size
-		FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`).Scan(&n)
-	return n, l.health.see(err)
-}
-
-// Compact forgets versions that were superseded before a revision, but never the last compactRetain.
-func (l *eventLog) Compact(ctx context.Context, revision int64) (int64, error) {
-	l.compacting.Lock()
-	defer l.compacting.Unlock()
-	last := l.d.committer.last.Load()
-	switch {
-	case revision > last:
-		return 0, kineserver.ErrFutureRev
-	case revision <= l.compacted.Load():
-		return 0, kineserver.ErrCompacted
-	}
-	if revision = min(revision, last-compactRetain); revision <= l.compacted.Load() {
-		return last, nil
-	}
-	return l.compact(ctx, revision)
-}
-
-// compact forgets what was superseded before a revision. The lock is held.
-func (l *eventLog) compact(ctx context.Context, revision int64) (int64, error) {
-	// First, so that nobody is served what lacks some of it: a read that finds nothing doesn't tell how far it was
-	// compacted.
-	l.compacted.Store(revision)
-	l.d.compactErr = nil
-	rev, err := l.SQLLog.Compact(ctx, revision)
-	if err == nil && l.d.compactErr != nil {
-		err = l.health.see(l.d.compactErr)
-	}
-	return rev, errors.Join(err, l.loadCompacted(ctx))
-}
+func (l *eventLog) DbSize(context.Context) (int64, error) { return l.d.committer.room.used.Load(), nil }
 
 // failure carries an append's error past kine's backend, which takes any error for a lost race and answers "conflict":
 // on a full disk, clients would retry for ever.

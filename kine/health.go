@@ -20,10 +20,11 @@ import (
 
 // What an etcd client gets to see. A tenant may read these words, so they tell nothing of the machine.
 var (
-	errClosed      = rpctypes.ErrGRPCStopped
-	errNoSpace     = rpctypes.ErrGRPCNoSpace
-	errOutOfOrder  = status.Error(codes.DataLoss, "etcdserver: the space's store is damaged and serves nothing until it is restored")
-	errUnconfirmed = status.Error(codes.Unavailable, "etcdserver: the disk of the space's store fails to confirm writes")
+	errListTooLarge = status.Errorf(codes.ResourceExhausted, "etcdserver: a list holds more than %d MiB, ask for it in pages", listBytes>>20)
+	errClosed       = rpctypes.ErrGRPCStopped
+	errNoSpace      = rpctypes.ErrGRPCNoSpace
+	errOutOfOrder   = status.Error(codes.DataLoss, "etcdserver: the space's store is damaged and serves nothing until it is restored")
+	errUnconfirmed  = status.Error(codes.Unavailable, "etcdserver: the disk of the space's store fails to confirm writes")
 )
 
 // health is whether the store may be served. Once it may not, it stays so until the store is opened again.
@@ -56,7 +57,7 @@ func (h *health) see(err error) error {
 		return err
 	case e.Code == sqlite3.ErrInterrupt:
 		return context.Canceled
-	case e.Code == sqlite3.ErrFull, e.Code == sqlite3.ErrIoErr && e.SystemErrno == unix.EDQUOT:
+	case e.Code == sqlite3.ErrFull, e.ExtendedCode != sqlite3.ErrIoErrFsync && (e.SystemErrno == unix.EDQUOT || e.SystemErrno == unix.ENOSPC):
 		if !h.full.Swap(true) {
 			h.log.Error(err, "Disk is full, writes are refused until there is room", "path", h.path)
 		}

@@ -5,12 +5,12 @@ package kine
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/k3s-io/kine/pkg/drivers/generic"
-	"github.com/k3s-io/kine/pkg/query"
 	"github.com/mattn/go-sqlite3"
 )
 
@@ -42,15 +42,14 @@ func openPool(ctx context.Context, path, params string, open, kept int) (*pool, 
 		return nil, err
 	}
 	p.LastInsertID = true
-	p.CompactSQL = query.New(compactSQL, "?", false, "Compact")
 	p.ErrCode = errCode
 	return p, nil
 }
 
 // checkpoint moves the write-ahead log into the file, and cuts it off if nobody reads. Asked for, it does so even if the
 // last statement was interrupted; SQLite's own, at the end of the last connection, then doesn't.
-func (p *pool) checkpoint(ctx context.Context) error {
-	conn, err := p.DB.Conn(ctx)
+func checkpoint(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -8,40 +8,35 @@ import (
 	"fmt"
 )
 
-// Stats are figures of a store that are cheap to get: no data is read for them.
+// Stats are figures of a store. They are cheap to get: nothing is read for them, and an idle store stays idle.
 type Stats struct {
 	FileBytes int64 // of the SQLite file
 	WALBytes  int64 // of the write-ahead log beside it
-	LiveBytes int64 // of the file that are in use; the rest is reused
+	UsedBytes int64 // of the file that are in use; the rest is reused
+	MaxBytes  int64 // of UsedBytes, beyond which writes are refused
+	Full      bool  // a write was refused because of that, and there has been no room since
 
 	Revision          int64 // of the last write
 	CompactedRevision int64 // before which versions are forgotten
+	Writes            int64 // since the store was opened, those that failed included
 	Watches           int   // that are open
 }
 
 // Stats reads the store's figures. Its error tells when the store was found damaged and serves nothing any more; it is
 // ErrDamaged then.
-func (s *Store) Stats(ctx context.Context) (Stats, error) {
-	out := Stats{FileBytes: sizeOf(s.path), WALBytes: sizeOf(s.path + "-wal")}
-	err := s.engine.stats(ctx, &out)
-	if cause, _ := s.engine.health.check(); cause != nil {
-		err = cause
-	}
-	if err != nil {
+func (s *Store) Stats(context.Context) (Stats, error) {
+	e := s.engine
+	if err := e.backend.enterQuietly(); err != nil {
+		if cause, _ := e.health.check(); cause != nil {
+			err = cause
+		}
 		return Stats{}, fmt.Errorf("read figures of store %s: %w", s.path, err)
 	}
-	return out, nil
-}
-
-func (e *engine) stats(ctx context.Context, out *Stats) (err error) {
-	if err := e.backend.enter(); err != nil {
-		return err
-	}
 	defer e.backend.calls.Done()
-	out.Revision, out.Watches = e.committer.last.Load(), e.hub.count()
-	if out.LiveBytes, err = e.log.DbSize(ctx); err != nil {
-		return err
-	}
-	out.CompactedRevision, err = e.log.CompactRevision(ctx)
-	return err
+	return Stats{
+		FileBytes: sizeOf(s.path), WALBytes: sizeOf(s.path + "-wal"),
+		UsedBytes: e.room.used.Load(), MaxBytes: e.room.max, Full: e.room.refused.Load(),
+		Revision: e.committer.last.Load(), CompactedRevision: e.log.compacted.Load(),
+		Writes: e.committer.writes.Load(), Watches: e.hub.count(),
+	}, nil
 }

@@ -29,6 +29,10 @@ type Options struct {
 	Path string
 	// Name of the space, for logs.
 	Name string
+	// MaxBytes is how much the store may hold, with its indexes and what isn't compacted yet: beyond it, writes fail with
+	// etcd's ErrNoSpace until something is deleted. 0 is DefaultMaxBytes. Disk space for twice as much may be needed for
+	// a while, as deletions are written, too.
+	MaxBytes int64
 }
 
 // Store is an open store. Its methods may be called concurrently.
@@ -54,14 +58,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
 	}
-	s, err := open(ctx, path, klog.FromContext(ctx).WithValues("space", o.Name))
+	if o.MaxBytes < 0 {
+		return nil, fmt.Errorf("open store %s: a limit of %d bytes is none; 0 is the default, %d", path, o.MaxBytes, DefaultMaxBytes)
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	s, err := open(ctx, path, o.MaxBytes, klog.FromContext(ctx).WithValues("space", o.Name))
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string, log klog.Logger) (_ *Store, err error) {
+func open(ctx context.Context, path string, maxBytes int64, log klog.Logger) (_ *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -81,7 +91,7 @@ func open(ctx context.Context, path string, log klog.Logger) (_ *Store, err erro
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
-	if s.engine, err = startEngine(ctx, path, log); err != nil {
+	if s.engine, err = startEngine(ctx, path, maxBytes, log); err != nil {
 		return nil, err
 	}
 	// The interval is that of kine's watches, which aren't used.

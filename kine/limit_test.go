@@ -1,0 +1,144 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"github.com/berth-dev/berth/kine"
+)
+
+func openLimited(t *testing.T, path string, limit int64) *kine.Store {
+	t.Helper()
+	s, err := kine.Open(t.Context(), kine.Options{Path: path, Name: "demo", MaxBytes: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return s
+}
+
+func stats(t *testing.T, s *kine.Store) kine.Stats {
+	t.Helper()
+	out, err := s.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// fill writes until the store refuses to, and returns the revisions of what it took.
+func fill(t *testing.T, s *kine.Store, prefix string, size int) map[string]int64 {
+	t.Helper()
+	revs := map[string]int64{}
+	value := []byte(strings.Repeat("x", size))
+	for i := 0; ; i++ {
+		key := fmt.Sprintf("%s%d", prefix, i)
+		resp, err := s.Client().Kubernetes.OptimisticPut(t.Context(), key, value, 0, kubernetes.PutOptions{GetOnFailure: true})
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return revs
+		}
+		if err != nil || !resp.Succeeded || i > 10000 {
+			t.Fatalf("write %d: %+v, %v", i, resp, err)
+		}
+		revs[key] = resp.Revision
+	}
+}
+
+// D3: a store has a limit, says so, takes deletions, and then writes again and gives its space back.
+func TestAFullStoreRefusesWritesUntilSomethingIsDeleted(t *testing.T) {
+	const limit = 8 << 20
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := openLimited(t, path, limit)
+	c := s.Client()
+	kept := create(t, s, "/registry/kept", "1")
+	revs := fill(t, s, "/registry/a/", 50<<10)
+	if got := stats(t, s); !got.Full || got.MaxBytes != limit || got.UsedBytes > limit || got.UsedBytes < limit/10*8 {
+		t.Errorf("stats of a full store: %+v", got)
+	}
+	large := []byte(strings.Repeat("x", 100<<10))
+	if resp, err := c.Kubernetes.OptimisticPut(t.Context(), "/registry/kept", large, kept, kubernetes.PutOptions{GetOnFailure: true}); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("update = %+v, %v, want %v: a conflict would be tried again for ever", resp, err, rpctypes.ErrNoSpace)
+	}
+	if v := value(t, s, "/registry/kept"); v != "1" {
+		t.Errorf("value = %q", v)
+	}
+	// As the API server's compactor does it.
+	if resp, err := c.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("compact_rev_key"), "=", 0)).
+		Then(clientv3.OpPut("compact_rev_key", "0")).Else(clientv3.OpGet("compact_rev_key")).Commit(); err != nil || !resp.Succeeded {
+		t.Errorf("compaction of a full store: %+v, %v", resp, err)
+	}
+	before := stats(t, s).FileBytes
+	for key, rev := range revs {
+		remove(t, s, key, rev)
+	}
+	until(t, func() bool {
+		resp, err := c.Kubernetes.OptimisticPut(t.Context(), "/registry/b", large, 0, kubernetes.PutOptions{GetOnFailure: true})
+		return err == nil && resp.Succeeded
+	})
+	until(t, func() bool { return stats(t, s).FileBytes < before/2 })
+	if got := stats(t, s); got.Full || got.UsedBytes > limit/2 || got.WALBytes > limit/2 {
+		t.Errorf("stats after deletion: %+v", got)
+	}
+	if v := value(t, s, "/registry/kept"); v != "1" {
+		t.Errorf("value = %q", v)
+	}
+	last := stats(t, s).Revision
+	closeStore(t, s)
+	if got := stats(t, openLimited(t, path, limit)).Revision; got != last {
+		t.Errorf("revision is %d, was %d: that of the last deletion must not be compacted away", got, last)
+	}
+}
+
+// Without a compaction of its own, a store would fill within the API server's five minutes.
+func TestAStoreThatIsWrittenOverAndOverStaysWithinItsLimit(t *testing.T) {
+	const limit = 16 << 20
+	s := openLimited(t, filepath.Join(t.TempDir(), "state.db"), limit)
+	value := strings.Repeat("x", 20<<10)
+	var writing sync.WaitGroup
+	for w := range 8 {
+		writing.Go(func() {
+			key := fmt.Sprintf("/registry/%d", w)
+			rev := create(t, s, key, "first")
+			for range 200 { // 64 MB with the copies
+				until(t, func() bool {
+					resp, err := s.Client().Kubernetes.OptimisticPut(t.Context(), key, []byte(value), rev, kubernetes.PutOptions{GetOnFailure: true})
+					if err != nil && !errors.Is(err, rpctypes.ErrNoSpace) || err == nil && !resp.Succeeded {
+						t.Errorf("update %s to version %d: %v", key, resp.Revision, err)
+						return true
+					}
+					if err != nil {
+						return false
+					}
+					rev = resp.Revision
+					return true
+				})
+			}
+		})
+	}
+	writing.Wait()
+	if got := stats(t, s); got.UsedBytes > limit*5/4 || got.FileBytes > 2*limit {
+		t.Errorf("stats: %+v", got)
+	}
+}
+
+func TestWhatIsTooLargeForEtcdIsRefused(t *testing.T) {
+	s := openNew(t)
+	large := strings.Repeat("x", 2<<20)
+	if resp, err := s.Client().Kubernetes.OptimisticPut(t.Context(), "/registry/a", []byte(large), 0, kubernetes.PutOptions{}); err == nil {
+		t.Errorf("put of 2 MiB: %+v", resp)
+	}
+	if _, err := s.Client().Put(t.Context(), "/registry/a", large); err == nil {
+		t.Error("put of 2 MiB succeeded")
+	}
+}

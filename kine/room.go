@@ -1,0 +1,75 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+
+	kineserver "github.com/k3s-io/kine/pkg/server"
+	"k8s.io/klog/v2"
+)
+
+// DefaultMaxBytes is the limit of a store that was given none.
+const DefaultMaxBytes = 1 << 30
+
+// rowOverhead is about what a row takes beside its value and, three times, its key.
+const rowOverhead = 100
+
+// room is how much a store holds and may hold, in pages that are in use: what is deleted and compacted counts no more,
+// even before the file has shrunk. The limit may be passed by what one commit adds, and by deletions, which keep what
+// they delete until it is compacted.
+type room struct {
+	max     int64
+	path    string
+	log     klog.Logger
+	pressed func() // called when the store is nearly full
+
+	used, free atomic.Int64
+	refused    atomic.Bool // a write, since there was room last
+}
+
+// querier is a connection, or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// pages reads how much of the file is in use, and how much is free.
+func pages(ctx context.Context, q querier) (used, free int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size, freelist_count * page_size
+		FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`).Scan(&used, &free)
+	return used, free, err
+}
+
+// set takes note of a measurement.
+func (m *room) set(used, free int64) {
+	m.used.Store(used)
+	m.free.Store(free)
+	if used < m.max/20*19 && m.refused.Load() && m.refused.Swap(false) {
+		m.log.Info("Store has room again", "path", m.path, "used", used, "limit", m.max)
+	}
+	if used > m.max/10*9 {
+		m.pressed()
+	}
+}
+
+// admit says whether a row may be written to a store that will have grown by some bytes before, and by how much the row
+// lets it grow. Deletions may always be, and what compactions write.
+func (m *room) admit(r *row, grown int64) (size int64, ok bool) {
+	size = int64(3*len(r.key) + 2*len(r.value) + rowOverhead) // a later version keeps a copy of the value
+	if r.frees || m.used.Load()+grown+size <= m.max {
+		return size, true
+	}
+	if !m.refused.Swap(true) {
+		m.log.Error(nil, "Store is full, writes are refused until something is deleted", "path", m.path, "used", m.used.Load(), "limit", m.max)
+	}
+	m.pressed()
+	return 0, false
+}
+
+// frees says whether a write is one that a full store has to take.
+func frees(key string, deletes bool) bool {
+	return deletes || key == compactRevKey || key == compactRevRow || key == kineserver.HealthKey
+}
