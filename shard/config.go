@@ -26,6 +26,9 @@ type Config struct {
 	// Prepare, if set, makes on the host what a space stands on. It is called
 	// before a space's first start here, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
+	// Woken, if set, is told of each start that ended: how long after the space
+	// was wanted, and with what error. It must not block, nor call the shard.
+	Woken func(space string, took time.Duration, err error)
 
 	// IdleAfter is how long a space must have had no request from outside
 	// before it is put to sleep. Never if zero.

@@ -67,17 +67,21 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 	switch p.state {
 	case asleep:
 		if p.failure == nil && p.changed.Load() {
-			s.need(p)
+			s.need(p, byHost)
 			return time.Time{}
 		}
 		at := s.wakesAt(p)
 		if at.IsZero() || at.After(now) {
 			return at
 		}
-		s.need(p)
+		if p.failure != nil {
+			s.need(p, byRetry)
+		} else {
+			s.need(p, byTimer)
+		}
 	case stopping:
 		if p.changed.Load() {
-			s.need(p) // once it has stopped
+			s.need(p, byHost) // once it has stopped
 		}
 	case running:
 		if s.config.IdleAfter <= 0 || p.dozing {

@@ -36,6 +36,8 @@ type place struct {
 	abort context.CancelFunc // starting: gives the start up
 	space *Space             // running and stopping
 
+	cause       cause     // of the start
+	wanted      time.Time // when it was
 	touched     bool      // the next start is for a request
 	requests    int       // under way, from outside
 	held        int       // requests that wait for the space
@@ -58,6 +60,17 @@ type place struct {
 	removed bool // it leaves once it has stopped
 	stopErr error
 }
+
+// cause is why a space is started, for the log.
+type cause string
+
+const (
+	byRequest cause = "request"
+	byTimer   cause = "timer"
+	byHost    cause = "host"  // an object of the space changed there
+	byRetry   cause = "retry" // after a failure
+	byVisit   cause = "visit"
+)
 
 // set changes the state, and wakes who waits for that.
 func (p *place) set(to state, now time.Time) {

@@ -11,7 +11,7 @@ import (
 // nextTimer is the earliest time at which the space wants to act by itself: its
 // controllers, its syncer, or what expires in its store. Zero is never.
 func (s *Space) nextTimer(ctx context.Context) (earliest time.Time, err error) {
-	if q, ok := s.syncer.(interface{ Idle() bool }); ok && !q.Idle() {
+	if !s.syncer.Idle() {
 		return time.Time{}, errBusy
 	}
 	consider := func(t time.Time, ok bool) {
@@ -28,17 +28,6 @@ func (s *Space) nextTimer(ctx context.Context) (earliest time.Time, err error) {
 		}
 		consider(t, some)
 	}
-	if q, ok := s.syncer.(interface{ NextTimer() (time.Time, bool) }); ok {
-		consider(q.NextTimer())
-	}
+	consider(s.syncer.NextTimer())
 	return earliest, nil
-}
-
-func (s *Shard) onChange(space string, wake func()) (stop func()) {
-	if h, ok := any(s.host).(interface {
-		OnChange(string, func()) func()
-	}); ok {
-		return h.OnChange(space, wake)
-	}
-	return func() {}
 }

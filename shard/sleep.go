@@ -132,7 +132,7 @@ func (s *Shard) halted(ctx context.Context, p *place) error {
 
 // watchHost notes when a host object of the space changes.
 func (s *Shard) watchHost(p *place) (stop func()) {
-	return s.onChange(p.name, func() {
+	return s.host.OnChange(p.name, func() {
 		p.changed.Store(true)
 		s.look()
 	})

@@ -114,6 +114,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 // syncing is a syncer, as far as a space has to do with it.
 type syncing interface {
 	Run(context.Context) error
+	Idle() bool
+	NextTimer() (at time.Time, ok bool)
 }
 
 func newSpace(plane *vcluster.ControlPlane, syncer syncing) *Space {
@@ -141,15 +143,15 @@ func (s *Space) supervise() {
 		s.stopErr = <-synced
 	case <-s.plane.Done():
 		end()
-		s.err = fmt.Errorf("its control plane has ended: %w", cause(s.plane.Err(), <-synced))
+		s.err = fmt.Errorf("its control plane has ended: %w", joined(s.plane.Err(), <-synced))
 	case err := <-synced:
-		s.err = fmt.Errorf("its syncer has ended: %w", cause(err))
+		s.err = fmt.Errorf("its syncer has ended: %w", joined(err))
 	}
 	s.stopErr = errors.Join(s.stopErr, s.plane.Stop(context.Background()))
 }
 
-// cause joins errors, of which there may be none.
-func cause(errs ...error) error {
+// joined joins errors, of which there may be none.
+func joined(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -167,11 +169,11 @@ func (s *Space) rest(ctx context.Context) (until time.Time, err error) {
 
 // guard makes an error of a panic: one space's must not end the others. The
 // stack goes to the log.
-func guard(what string, do func() error) (err error) {
+func guard(doing string, do func() error) (err error) {
 	defer func() {
-		if cause := recover(); cause != nil {
-			klog.Background().Error(nil, "Panic", "in", what, "cause", cause, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s: panic: %v", what, cause)
+		if what := recover(); what != nil {
+			klog.Background().Error(nil, "Panic", "doing", doing, "cause", what, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s: panic: %v", doing, what)
 		}
 	}()
 	return do()

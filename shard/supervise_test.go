@@ -78,3 +78,9 @@ type syncFunc func(context.Context) error
 
 // Run implements syncing.
 func (f syncFunc) Run(ctx context.Context) error { return f(ctx) }
+
+// Idle implements syncing.
+func (syncFunc) Idle() bool { return true }
+
+// NextTimer implements syncing.
+func (syncFunc) NextTimer() (time.Time, bool) { return time.Time{}, false }

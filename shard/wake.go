@@ -39,7 +39,7 @@ func (s *Shard) Visit(name string) {
 	defer s.mu.Unlock()
 	if p := s.places[name]; p != nil && p.state == asleep && !p.removed && !s.stopped {
 		p.later = true
-		s.enqueue(p)
+		s.enqueue(p, byVisit)
 	}
 }
 
@@ -54,11 +54,11 @@ func (s *Shard) want(p *place) *wake {
 		p.state = asleep
 		p.later = false
 	}
-	return s.need(p)
+	return s.need(p, byRequest)
 }
 
 // need has a space started in its turn, once for all who want it.
-func (s *Shard) need(p *place) *wake {
+func (s *Shard) need(p *place, why cause) *wake {
 	switch {
 	case s.stopped || p.removed:
 		return endedWake(ErrStopped)
@@ -69,7 +69,9 @@ func (s *Shard) need(p *place) *wake {
 	}
 	w := p.wake
 	if p.state == asleep {
-		s.enqueue(p)
+		s.enqueue(p, why)
+	} else if p.state == stopping {
+		p.cause = why
 	}
 	return w
 }
@@ -77,8 +79,9 @@ func (s *Shard) need(p *place) *wake {
 // enqueue queues a space that sleeps. There is one entry a space, however many
 // want it, and the first come is the first served: who knocks on many doors
 // waits longer, not the others.
-func (s *Shard) enqueue(p *place) {
-	p.set(queued, s.config.Clock.Now())
+func (s *Shard) enqueue(p *place, why cause) {
+	p.cause, p.wanted = why, s.config.Clock.Now()
+	p.set(queued, p.wanted)
 	if p.later {
 		s.later = append(s.later, p)
 	} else {
@@ -128,12 +131,17 @@ func (s *Shard) begin(p *place) {
 		defer s.mu.Unlock()
 		s.starting--
 		p.abort = nil
+		took := s.config.Clock.Since(p.wanted)
+		if s.config.Woken != nil {
+			s.config.Woken(p.name, took, err)
+		}
 		if err != nil {
 			s.awake--
 			s.fail(p, err)
 			s.settle(p)
 		} else {
 			s.run(p, space)
+			s.config.Logger.Info("Space woke", "space", p.name, "for", p.cause, "took", took)
 		}
 		s.dispatch()
 		s.look()
@@ -183,6 +191,7 @@ func (s *Shard) ended(p *place) {
 	} else {
 		p.failures = 0
 		p.set(asleep, s.config.Clock.Now())
+		s.config.Logger.Info("Space stopped", "space", p.name, "until", p.timer)
 	}
 	s.settle(p)
 	s.dispatch()
@@ -195,7 +204,7 @@ func (s *Shard) settle(p *place) {
 	case p.removed:
 		s.drop(p)
 	case p.wake != nil && !s.stopped:
-		s.enqueue(p)
+		s.enqueue(p, p.cause)
 	}
 }
 

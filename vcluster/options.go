@@ -36,7 +36,7 @@ type credentials struct {
 
 func openCredentials(c Config) (credentials, error) {
 	dir := filepath.Join(c.Dir, "pki")
-	ca, err := pki.OpenCAWithClock(dir, "berth-space-"+c.Name, c.Clock)
+	ca, err := openCA(c.Dir, c.Name, c.Clock)
 	if err != nil {
 		return credentials{}, err
 	}

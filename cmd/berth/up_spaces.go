@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -32,7 +33,12 @@ func (u *up) startShard(ctx context.Context) error {
 	u.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(u.options.dataDir, "spaces"), Host: u.host.Config(),
 		Endpoint: u.endpoint, ServingCA: u.ca.PEM(),
-		Prepare:   func(ctx context.Context, space string) error { return u.buildWalls(ctx, host, space) },
+		Prepare: func(ctx context.Context, space string) error {
+			if err := u.buildWalls(ctx, host, space); err != nil {
+				return err
+			}
+			return u.writeKubeconfig(space)
+		},
 		IdleAfter: u.options.idleAfter, SpacesMax: u.options.spacesMax, Logger: u.logger,
 	})
 	if err != nil {
@@ -48,7 +54,7 @@ func (u *up) startShard(ctx context.Context) error {
 }
 
 func (u *up) buildWalls(ctx context.Context, host client.Client, name string) error {
-	store, err := pki.Secret(filepath.Join(u.options.dataDir, "spaces", name), "store.id")
+	store, err := pki.Secret(u.spaceDir(name), "store.id")
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
@@ -90,8 +96,8 @@ func (u *up) startSpaces(ctx context.Context) error {
 		}
 	}
 	for _, name := range earlier {
-		if err := u.updateKubeconfig(name); err != nil {
-			u.logger.Error(err, "update kubeconfig", "space", name)
+		if err := u.writeKubeconfig(name); err != nil {
+			u.logger.Error(err, "write kubeconfig", "space", name)
 		}
 		u.shard.Visit(name)
 	}
@@ -118,47 +124,37 @@ func (u *up) startSpace(ctx context.Context, name string) error {
 	if err := u.shard.Wake(ctx, name); err != nil {
 		return err
 	}
-	running := u.shard.Space(name)
-	if running == nil {
-		return fmt.Errorf("space %s ended as soon as it ran; see %s", name, filepath.Join(u.options.dataDir, logFile))
-	}
-	config, err := running.Kubeconfig("admin", []string{"system:masters"})
-	if err != nil {
-		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
-	}
-	if err := pki.WriteFile(kubeconfigPath(u.options.dataDir, name), config); err != nil {
-		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
-	}
 	u.say("Space %s is ready", name)
 	return nil
 }
 
-// updateKubeconfig has the kubeconfig of an earlier run lead here, without
-// waking its space.
-func (u *up) updateKubeconfig(name string) error {
+// writeKubeconfig sees to it that a space's kubeconfig is there and leads here.
+// The space need not run.
+func (u *up) writeKubeconfig(name string) error {
 	path := kubeconfigPath(u.options.dataDir, name)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read kubeconfig of space %s: %w", name, err)
-	}
-	config, err := clientcmd.Load(data)
-	if err != nil {
-		return fmt.Errorf("read kubeconfig %s: %w", path, err)
-	}
-	stale := false
-	for _, cluster := range config.Clusters {
-		if cluster.Server != u.endpoint(name) || !bytes.Equal(cluster.CertificateAuthorityData, u.ca.PEM()) {
-			cluster.Server, cluster.CertificateAuthorityData, stale = u.endpoint(name), u.ca.PEM(), true
-		}
-	}
-	if !stale {
+	if u.leadsHere(path, name) {
 		return nil
 	}
-	if data, err = clientcmd.Write(*config); err != nil {
-		return fmt.Errorf("encode kubeconfig %s: %w", path, err)
+	config, err := vcluster.ClientKubeconfig(vcluster.Config{
+		Name: name, Dir: u.spaceDir(name), Endpoint: u.endpoint(name), ServingCA: u.ca.PEM(),
+	}, "admin", []string{"system:masters"})
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
 	}
-	if err := pki.WriteFile(path, data); err != nil {
+	if err := pki.WriteFile(path, config); err != nil {
 		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
 	}
 	return nil
 }
+
+// leadsHere tells whether a kubeconfig of an earlier run is still good.
+func (u *up) leadsHere(path, name string) bool {
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return false
+	}
+	cluster := config.Clusters[name]
+	return cluster != nil && cluster.Server == u.endpoint(name) && bytes.Equal(cluster.CertificateAuthorityData, u.ca.PEM())
+}
+
+func (u *up) spaceDir(name string) string { return filepath.Join(u.options.dataDir, "spaces", name) }
