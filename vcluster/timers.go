@@ -1,0 +1,221 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/controller/deployment/util"
+	"k8s.io/kubernetes/pkg/controller/disruption"
+	"k8s.io/kubernetes/pkg/controller/job"
+	"k8s.io/kubernetes/pkg/util/parsers"
+)
+
+const (
+	// overdue is how long something that was due may still be expected to be
+	// done. After that it has failed, and will be tried again when the control
+	// plane next starts: it must not keep a space awake for good.
+	overdue = 30 * time.Second
+
+	// autoscalerSync is upstream's --horizontal-pod-autoscaler-sync-period.
+	autoscalerSync = 15 * time.Second
+	// namespaceRetry is how soon a namespace is looked at again that is being
+	// deleted, for namespacePatience.
+	namespaceRetry    = 15 * time.Second
+	namespacePatience = 5 * time.Minute
+	// rangeGrace is upstream's, before a deleted service range goes.
+	rangeGrace = 10 * time.Second
+)
+
+// NextTimer returns when the control plane next has something to do by itself,
+// though nobody asks it: a schedule, a time to live, a deadline. A time that has
+// passed means that it is being done. ok is false if there is no such time.
+//
+// It is for those who put the control plane to sleep, and reads all objects that
+// can have a timer.
+func (p *ControlPlane) NextTimer(ctx context.Context) (t time.Time, ok bool, err error) {
+	t, ok, err = nextTimer(ctx, &storeReader{p.store.client.Client}, time.Now())
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("look for timers of %s: %w", p.config.Name, err)
+	}
+	expiry, expires, err := p.store.store.NextExpiry(ctx)
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("look for timers of %s: %w", p.config.Name, err)
+	}
+	if expires && (!ok || expiry.Before(t)) {
+		t, ok = expiry, true
+	}
+	return t, ok, nil
+}
+
+// nextTimer returns the earliest timer of the objects in the store.
+func nextTimer(ctx context.Context, s *storeReader, now time.Time) (earliest time.Time, ok bool, err error) {
+	due := func(t time.Time) {
+		if !t.IsZero() && t.After(now.Add(-overdue)) && (!ok || t.Before(earliest)) {
+			earliest, ok = t, true
+		}
+	}
+	for _, look := range []func() error{
+		timersOf(ctx, s, batchv1.SchemeGroupVersion.WithResource("cronjobs"), now, due, cronJobTimer),
+		timersOf(ctx, s, batchv1.SchemeGroupVersion.WithResource("jobs"), now, due, jobTimer),
+		timersOf(ctx, s, appsv1.SchemeGroupVersion.WithResource("deployments"), now, due, deploymentTimer),
+		timersOf(ctx, s, appsv1.SchemeGroupVersion.WithResource("replicasets"), now, due, func(r *appsv1.ReplicaSet, now time.Time) time.Time {
+			return availability(now, r.Spec.MinReadySeconds, r.Status.ReadyReplicas, r.Status.AvailableReplicas)
+		}),
+		timersOf(ctx, s, appsv1.SchemeGroupVersion.WithResource("statefulsets"), now, due, func(r *appsv1.StatefulSet, now time.Time) time.Time {
+			return availability(now, r.Spec.MinReadySeconds, r.Status.ReadyReplicas, r.Status.AvailableReplicas)
+		}),
+		timersOf(ctx, s, corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), now, due, func(r *corev1.ReplicationController, now time.Time) time.Time {
+			return availability(now, r.Spec.MinReadySeconds, r.Status.ReadyReplicas, r.Status.AvailableReplicas)
+		}),
+		timersOf(ctx, s, policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), now, due, budgetTimer),
+		timersOf(ctx, s, autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), now, due,
+			func(_ *autoscalingv2.HorizontalPodAutoscaler, now time.Time) time.Time {
+				return now.Add(autoscalerSync)
+			}),
+		timersOf(ctx, s, corev1.SchemeGroupVersion.WithResource("namespaces"), now, due, namespaceTimer),
+		timersOf(ctx, s, networkingv1.SchemeGroupVersion.WithResource("servicecidrs"), now, due, rangeTimer),
+	} {
+		if err := look(); err != nil {
+			return time.Time{}, false, err
+		}
+	}
+	return earliest, ok, nil
+}
+
+// timersOf returns a function that hands due what timer says of each object of
+// a resource.
+func timersOf[T any, P interface {
+	*T
+	runtime.Object
+}](
+	ctx context.Context, s *storeReader, r schema.GroupVersionResource, now time.Time, due func(time.Time), timer func(P, time.Time) time.Time,
+) func() error {
+	return func() error {
+		objects, err := listStored[T, P](ctx, s, r.GroupVersion(), r.Resource)
+		for _, object := range objects {
+			due(timer(object, now))
+		}
+		return err
+	}
+}
+
+// cronJobTimer returns when the cron job is next due. It is the last time
+// instead, if that is not long ago and was not served yet.
+func cronJobTimer(c *batchv1.CronJob, now time.Time) time.Time {
+	if c.DeletionTimestamp != nil || c.Spec.Suspend != nil && *c.Spec.Suspend {
+		return time.Time{}
+	}
+	text := c.Spec.Schedule
+	if c.Spec.TimeZone != nil && !strings.Contains(text, "TZ") {
+		text = "TZ=" + *c.Spec.TimeZone + " " + text
+	}
+	schedule, err := parsers.ParseCronScheduleWithPanicRecovery(text)
+	if err != nil {
+		return time.Time{} // upstream leaves it alone until it is changed
+	}
+	last := c.CreationTimestamp.Time
+	if c.Status.LastScheduleTime != nil {
+		last = c.Status.LastScheduleTime.Time
+	}
+	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
+		// It counts from the last time, not from the hour.
+		missed := max(0, now.Add(-overdue).Sub(last)/every.Delay)
+		return every.Next(last.Add(missed * every.Delay))
+	}
+	from := now.Add(-overdue)
+	if last.After(from) {
+		from = last
+	}
+	return schedule.Next(from) // zero for a day that never comes
+}
+
+// jobTimer returns when a job is next acted on: when it has lived long enough
+// after its end, or runs for too long, or a failed pod is to be replaced.
+func jobTimer(j *batchv1.Job, now time.Time) time.Time {
+	if j.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	for _, c := range j.Status.Conditions {
+		if c.Status != corev1.ConditionTrue || c.Type != batchv1.JobComplete && c.Type != batchv1.JobFailed {
+			continue
+		}
+		if j.Spec.TTLSecondsAfterFinished == nil {
+			return time.Time{}
+		}
+		return c.LastTransitionTime.Add(seconds(*j.Spec.TTLSecondsAfterFinished))
+	}
+	if j.Spec.Suspend != nil && *j.Spec.Suspend {
+		return time.Time{}
+	}
+	var t time.Time
+	if j.Spec.ActiveDeadlineSeconds != nil && j.Status.StartTime != nil {
+		t = j.Status.StartTime.Add(time.Duration(*j.Spec.ActiveDeadlineSeconds) * time.Second)
+	}
+	if j.Status.Failed > 0 && j.Status.Active == 0 {
+		retry := now.Add(min(job.MaxJobPodFailureBackOff, job.DefaultJobPodFailureBackOff<<min(j.Status.Failed-1, 10)))
+		if t.IsZero() || retry.Before(t) {
+			t = retry
+		}
+	}
+	return t
+}
+
+// deploymentTimer returns when a deployment is given up that does not progress.
+func deploymentTimer(d *appsv1.Deployment, _ time.Time) time.Time {
+	if !util.HasProgressDeadline(d) || d.Spec.Paused || d.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	progress := util.GetDeploymentCondition(d.Status, appsv1.DeploymentProgressing)
+	if progress == nil || progress.Reason == util.NewRSAvailableReason || progress.Reason == util.TimedOutReason {
+		return time.Time{}
+	}
+	return progress.LastUpdateTime.Add(seconds(*d.Spec.ProgressDeadlineSeconds))
+}
+
+// availability returns when pods that are ready may count as available.
+func availability(now time.Time, minReady, ready, available int32) time.Time {
+	if minReady == 0 || ready <= available {
+		return time.Time{}
+	}
+	return now.Add(seconds(minReady))
+}
+
+// budgetTimer returns when an evicted pod that did not go is counted again.
+func budgetTimer(b *policyv1.PodDisruptionBudget, _ time.Time) (earliest time.Time) {
+	for _, evicted := range b.Status.DisruptedPods {
+		if t := evicted.Add(disruption.DeletionTimeout); earliest.IsZero() || t.Before(earliest) {
+			earliest = t
+		}
+	}
+	return earliest
+}
+
+func namespaceTimer(n *corev1.Namespace, now time.Time) time.Time {
+	if n.DeletionTimestamp == nil || now.Sub(n.DeletionTimestamp.Time) > namespacePatience {
+		return time.Time{}
+	}
+	return now.Add(namespaceRetry)
+}
+
+func rangeTimer(c *networkingv1.ServiceCIDR, _ time.Time) time.Time {
+	if c.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	return c.DeletionTimestamp.Add(rangeGrace)
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
