@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/berth-dev/berth/internal/stock"
 )
 
 // stockProcess is the peer's side: upstream API servers, each with an etcd.
@@ -30,7 +32,7 @@ func (s *stockProcess) start(ctx context.Context, name string) ([]byte, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a place for data: %w", err)
 	}
-	config, stop, err := startStock(ctx, dir)
+	config, stop, err := stock.Start(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

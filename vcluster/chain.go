@@ -124,12 +124,13 @@ func assemble(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	shared.serveOpenAPI(coreServer)
 	crds := watchCRDs(extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	server, err := controlplaneapiserver.CreateAggregatorServer(
 		aggregator, shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses), crds, true, apiPriorities())
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return server, crds, own, nil
+	err = shared.documents.add(server.GenericAPIServer, aggregator.GenericConfig.Config, extensionsServer.GenericAPIServer,
+		extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister())
+	return server, crds, own, err
 }

@@ -101,9 +101,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	p.gate.open(p.chain.handler())
 	// Even if ctx has ended: work queues that are made with the server end only
 	// with a server that ran.
-	if p.run, err = runServer(p.chain.server); err != nil {
-		return err
-	}
+	p.run = runServer(p.chain.server)
 	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
 	if err := p.waitReady(ctx); err != nil {
 		return err

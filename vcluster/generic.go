@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -30,7 +29,7 @@ func commonConfig(
 	run *genericoptions.ServerRunOptions, enabled *genericoptions.APIEnablementOptions,
 ) (*genericapiserver.Config, error) {
 	c := genericapiserver.NewConfig(legacyscheme.Codecs)
-	c.MergedResourceConfig = resourceConfig()
+	c.MergedResourceConfig = controlplane.DefaultAPIResourceConfigSource()
 	if err := run.ApplyTo(c); err != nil {
 		return nil, err
 	}
@@ -90,14 +89,6 @@ func genericConfig(
 	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	return c, factory, storage, nil
-}
-
-// resourceConfig enables what upstream enables by default, but for
-// componentstatuses: to serve one, upstream dials ports of this machine.
-func resourceConfig() *serverstorage.ResourceConfig {
-	c := controlplane.DefaultAPIResourceConfigSource()
-	c.DisableResources(corev1.SchemeGroupVersion.WithResource("componentstatuses"))
-	return c
 }
 
 func storageFactory(c *genericapiserver.Config, o *genericoptions.EtcdOptions) (*serverstorage.DefaultStorageFactory, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/util/openapi"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
@@ -35,19 +36,20 @@ var definitionsV2 = sync.OnceValue(func() definitions { return newDefinitions("#
 
 var definitionsV3 = sync.OnceValue(func() definitions { return newDefinitions("#/components/schemas/", false) })
 
-func newNamer() *openapinamer.DefinitionNamer {
+// namer returns what names schemas. It does not change.
+var namer = sync.OnceValue(func() *openapinamer.DefinitionNamer {
 	return openapinamer.NewDefinitionNamer(legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme)
-}
+})
 
 // newDefinitions makes the definitions whose references begin with prefix. Some
 // types have an extension that holds another schema, for version 2; keepV2 keeps
 // it, which is safe for a type to which the namer then adds nothing.
 func newDefinitions(prefix string, keepV2 bool) definitions {
-	namer := newNamer()
+	names := namer()
 	get := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(generatedopenapi.GetOpenAPIDefinitions)
 	d := definitions{
 		all: get(func(name string) spec.Ref {
-			defName, _ := namer.GetDefinitionName(name)
+			defName, _ := names.GetDefinitionName(name)
 			return spec.MustCreateRef(prefix + common.EscapeJsonPointer(defName))
 		}),
 		extensions: map[string]spec.Extensions{},
@@ -62,7 +64,7 @@ func newDefinitions(prefix string, keepV2 bool) definitions {
 			continue
 		}
 		d.all[name] = def
-		_, added := namer.GetDefinitionName(name)
+		_, added := names.GetDefinitionName(name)
 		merged := spec.Extensions{}
 		maps.Copy(merged, own)
 		maps.Copy(merged, added)
@@ -78,23 +80,32 @@ func newDefinitions(prefix string, keepV2 bool) definitions {
 func (d definitions) get(common.ReferenceCallback) map[string]common.OpenAPIDefinition { return d.all }
 
 // name returns a type's name in the document, and all its extensions.
-func (d definitions) name(namer *openapinamer.DefinitionNamer) func(string) (string, spec.Extensions) {
-	return func(name string) (string, spec.Extensions) {
-		defName, _ := namer.GetDefinitionName(name)
-		return defName, d.extensions[name]
-	}
+func (d definitions) name(name string) (string, spec.Extensions) {
+	defName, _ := namer().GetDefinitionName(name)
+	return defName, d.extensions[name]
 }
 
 // describe sets what a server's OpenAPI documents are made from.
 func describe(c *genericapiserver.Config) {
-	namer := newNamer()
 	v2, v3 := definitionsV2(), definitionsV3()
 
-	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(v2.get, namer)
-	c.OpenAPIConfig.GetDefinitionName = v2.name(namer)
+	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(v2.get, namer())
+	c.OpenAPIConfig.GetDefinitionName = v2.name
 	c.OpenAPIConfig.Info.Title = "Kubernetes"
 
-	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(v3.get, namer)
-	c.OpenAPIV3Config.GetDefinitionName = v3.name(namer)
+	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(v3.get, namer())
+	c.OpenAPIV3Config.GetDefinitionName = v3.name
 	c.OpenAPIV3Config.Info.Title = "Kubernetes"
+}
+
+// describeTokens adds to the documents what upstream adds when it sets up
+// authentication by token, which is each space's own.
+func describeTokens(c *genericapiserver.Config) {
+	const kind, name, in, about = "apiKey", "authorization", "header", "Bearer Token authentication"
+	c.OpenAPIConfig.SecurityDefinitions = &spec.SecurityDefinitions{"BearerToken": &spec.SecurityScheme{
+		SecuritySchemeProps: spec.SecuritySchemeProps{Type: kind, Name: name, In: in, Description: about},
+	}}
+	c.OpenAPIV3Config.SecuritySchemes = spec3.SecuritySchemes{"BearerToken": &spec3.SecurityScheme{
+		SecuritySchemeProps: spec3.SecuritySchemeProps{Type: kind, Name: name, In: in, Description: about},
+	}}
 }

@@ -24,11 +24,11 @@ import (
 func TestSharedSchemasAreUpstreams(t *testing.T) {
 	var c genericapiserver.Config
 	describe(&c)
-	upstream := func(namer *apiopenapi.DefinitionNamer) (*common.Config, *common.OpenAPIV3Config) {
+	upstream := func(names *apiopenapi.DefinitionNamer) (*common.Config, *common.OpenAPIV3Config) {
 		get := generatedopenapi.GetOpenAPIDefinitions
-		return genericapiserver.DefaultOpenAPIConfig(get, namer), genericapiserver.DefaultOpenAPIV3Config(get, namer)
+		return genericapiserver.DefaultOpenAPIConfig(get, names), genericapiserver.DefaultOpenAPIV3Config(get, names)
 	}
-	v2, v3 := upstream(newNamer())
+	v2, v3 := upstream(namer())
 	served := []string{"io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator."}
 	var names []string
 	for name := range generatedopenapi.GetOpenAPIDefinitions(func(string) spec.Ref { return spec.Ref{} }) {

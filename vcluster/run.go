@@ -5,7 +5,6 @@ package vcluster
 
 import (
 	"context"
-	"fmt"
 
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 )
@@ -17,16 +16,14 @@ type serverRun struct {
 	err    error // valid when done is closed
 }
 
-func runServer(s *aggregatorapiserver.APIAggregator) (*serverRun, error) {
-	prepared, err := s.PrepareRun()
-	if err != nil {
-		return nil, fmt.Errorf("prepare API server: %w", err)
-	}
+func runServer(s *aggregatorapiserver.APIAggregator) *serverRun {
+	// The aggregator's own PrepareRun adds OpenAPI to this: see documents.
+	prepared := s.GenericAPIServer.PrepareRun()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &serverRun{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.err = prepared.Run(ctx)
+		r.err = prepared.RunWithContext(ctx)
 	}()
-	return r, nil
+	return r
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,7 +23,7 @@ import (
 // sharedAPI is what all control planes of the process serve with.
 type sharedAPI struct {
 	*builtin.API
-	openAPI http.Handler
+	documents *documents
 }
 
 // builtinAPI is made by the first start of a control plane.
@@ -34,6 +33,7 @@ var builtinAPI = sync.OnceValues(func() (_ *sharedAPI, err error) {
 	if err != nil {
 		return nil, err
 	}
+	describeTokens(generic)
 	generic.Authentication.APIAudiences = authenticator.Audiences{issuer}
 	// Upstream's allocator of ports wants a store to be there when it is made.
 	scratch, err := openScratch()
@@ -67,7 +67,7 @@ var builtinAPI = sync.OnceValues(func() (_ *sharedAPI, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sharedAPI{API: api, openAPI: api.OpenAPI()}, nil
+	return &sharedAPI{API: api, documents: newDocuments(api.OpenAPI())}, nil
 })
 
 // scratch is a store that is gone with its close.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
 	services "k8s.io/kubernetes/pkg/registry/core/service/storage"
+	kuberoutes "k8s.io/kubernetes/pkg/routes"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
@@ -113,6 +114,8 @@ func New(c Config) (*API, error) {
 	if err := shared.InstallAPIs(providers...); err != nil {
 		return nil, fmt.Errorf("install handlers: %w", err)
 	}
+	// Each space serves these itself; they are here to be described.
+	kuberoutes.NewOpenIDMetadataServer(nil).Install(server.Handler.GoRestfulContainer)
 	return &API{generic: g, server: server, discovery: recorder}, nil
 }
 

@@ -18,6 +18,8 @@ import (
 	mutatingpolicybindings "k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding/storage"
 	validatingpolicies "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy/storage"
 	validatingpolicybindings "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding/storage"
+	"k8s.io/kubernetes/pkg/registry/authentication/tokenreview"
+	"k8s.io/kubernetes/pkg/registry/core/componentstatus"
 	podlog "k8s.io/kubernetes/pkg/registry/core/pod/rest"
 	pods "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 	services "k8s.io/kubernetes/pkg/registry/core/service/storage"
@@ -44,10 +46,15 @@ func own(resource schema.GroupVersionResource, shared rest.Storage) rest.Storage
 		return ownRegistry{Store: s.Store, owner: o, categories: s.Categories()}
 	case *mutatingpolicybindings.REST:
 		return ownRegistry{Store: s.Store, owner: o, categories: s.Categories()}
+	case *componentstatus.REST:
+		// Upstream's dials ports of this machine. There are no components.
+		return componentstatus.NewStorage(func() map[string]componentstatus.Server { return nil })
 	case *services.StatusREST:
 		return ownStatus{s, o}
 	case *serviceaccounts.TokenREST:
 		return ownToken{s, o}
+	case *tokenreview.REST:
+		return ownReview{s, o}
 	case *pods.EvictionREST:
 		return ownEviction{s, o}
 	case *podlog.LogREST:
@@ -162,6 +169,23 @@ func (r ownToken) Create(
 	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions,
 ) (runtime.Object, error) {
 	return createOwn(ctx, r.owner, name, obj, validate, o)
+}
+
+// ownReview is of tokens: upstream's hands them to the authenticator without the
+// call's context.
+type ownReview struct {
+	*tokenreview.REST
+	owner
+}
+
+func (r ownReview) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions,
+) (runtime.Object, error) {
+	s, err := ownOf[rest.Creater](ctx, r.owner)
+	if err != nil {
+		return nil, err
+	}
+	return s.Create(ctx, obj, validate, o)
 }
 
 type ownEviction struct {

@@ -1,7 +1,11 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package stock starts an upstream API server the way its own command does: what
+// Berth's control planes are measured against by bench, and compared with by
+// tests. Upstream sets feature gates for the whole process, as Berth does, to
+// others: run it in a process of its own.
+package stock
 
 import (
 	"context"
@@ -22,20 +26,20 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// stockServiceIPs and stockAddress can't be loopback addresses: upstream refuses those in Endpoints. Nothing listens there.
+// serviceIPs and address can't be loopback addresses: upstream refuses those in Endpoints. Nothing listens there.
 const (
-	stockServiceIPs = "10.96.0.0/16"
-	stockAddress    = "192.0.2.1"
+	serviceIPs = "10.96.0.0/16"
+	address    = "192.0.2.1"
 )
 
-// startStock starts an upstream API server the way its own command does: stock options, TLS on a loopback port, and an etcd
-// of its own with stock options. It runs no controllers, which a space does.
-func startStock(ctx context.Context, dir string) (_ *rest.Config, stop func(context.Context) error, err error) {
+// Start starts an API server with stock options, TLS on a loopback port, and an etcd of its own with stock options. It runs
+// no controllers, which a space does. ctx bounds the start. The client has all rights, in this process only.
+func Start(ctx context.Context, dir string) (_ *rest.Config, stop func(context.Context) error, err error) {
 	etcd, err := startEtcd(ctx, filepath.Join(dir, "etcd"))
 	if err != nil {
 		return nil, nil, err
 	}
-	config, stopServer, err := startStockServer(dir, "http://"+etcd.Clients[0].Addr().String())
+	config, stopServer, err := startServer(dir, "http://"+etcd.Clients[0].Addr().String())
 	if err != nil {
 		etcd.Close()
 		return nil, nil, fmt.Errorf("start stock API server: %w", err)
@@ -70,13 +74,13 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	return nil, fmt.Errorf("start etcd: %w", err)
 }
 
-func startStockServer(dir, etcd string) (_ *rest.Config, stop func(context.Context) error, err error) {
-	o, err := stockOptions(dir, etcd)
+func startServer(dir, etcd string) (_ *rest.Config, stop func(context.Context) error, err error) {
+	o, err := newOptions(dir, etcd)
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	client, run, err := assembleStock(ctx, o)
+	client, run, err := assemble(ctx, o)
 	if err != nil {
 		cancel()
 		return nil, nil, err
@@ -97,8 +101,8 @@ func startStockServer(dir, etcd string) (_ *rest.Config, stop func(context.Conte
 	}, nil
 }
 
-// stockOptions are upstream's defaults with the values that have none.
-func stockOptions(dir, etcd string) (*options.ServerRunOptions, error) {
+// newOptions are upstream's defaults with the values that have none.
+func newOptions(dir, etcd string) (*options.ServerRunOptions, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make service account key: %w", err)
@@ -118,9 +122,9 @@ func stockOptions(dir, etcd string) (*options.ServerRunOptions, error) {
 	o := options.NewServerRunOptions()
 	o.SecureServing.Listener = listener
 	o.SecureServing.ServerCert.CertDirectory = dir
-	o.GenericServerRunOptions.AdvertiseAddress = net.ParseIP(stockAddress)
+	o.GenericServerRunOptions.AdvertiseAddress = net.ParseIP(address)
 	o.Etcd.StorageConfig.Transport.ServerList = []string{etcd}
-	o.ServiceClusterIPRanges = stockServiceIPs
+	o.ServiceClusterIPRanges = serviceIPs
 	o.ServiceAccountSigningKeyFile = keyFile
 	o.Authentication.ServiceAccounts.KeyFiles = []string{keyFile}
 	o.Authentication.ServiceAccounts.Issuers = []string{"https://kubernetes.default.svc"}
@@ -128,8 +132,8 @@ func stockOptions(dir, etcd string) (*options.ServerRunOptions, error) {
 	return o, nil
 }
 
-// assembleStock follows upstream's own Run up to the server that is prepared to run.
-func assembleStock(ctx context.Context, o *options.ServerRunOptions) (*rest.Config, func(context.Context) error, error) {
+// assemble follows upstream's own Run up to the server that is prepared to run.
+func assemble(ctx context.Context, o *options.ServerRunOptions) (*rest.Config, func(context.Context) error, error) {
 	// Upstream applies feature gates and versions process-wide. Setting the same twice is harmless.
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, nil, fmt.Errorf("set feature gates: %w", err)
