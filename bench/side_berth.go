@@ -45,7 +45,7 @@ func openBerth(ctx context.Context, dir string, host []byte) (*berth, error) {
 		return nil, err
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(dir, "spaces"), Host: config, Endpoint: port.url, ServingCA: port.ca.PEM(), Logger: klog.Background(),
+		Dir: filepath.Join(dir, "spaces"), Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

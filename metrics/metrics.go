@@ -92,15 +92,13 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// of returns the counters of a space that there is.
+// of returns the counters of a space that there is. It calls nobody else, as
+// whoever tells what happens may hold locks.
 func (m *Metrics) of(space string) *counters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.spaces[space]
 	if c == nil {
-		if len(m.spaces) >= m.forgetAt {
-			m.forget()
-		}
 		c = &counters{}
 		m.spaces[space] = c
 	}
@@ -108,16 +106,29 @@ func (m *Metrics) of(space string) *counters {
 }
 
 // forget drops what is known of spaces that are no more. The caller holds mu.
-func (m *Metrics) forget() {
-	names := m.config.Names()
+func (m *Metrics) forget(names []string) {
 	there := sets.New(names...)
 	maps.DeleteFunc(m.spaces, func(name string, _ *counters) bool { return !there.Has(name) })
 	m.forgetAt = 2*len(names) + 1
 }
 
+// tidy forgets now and then, for a process whose metrics nobody reads.
+func (m *Metrics) tidy() {
+	m.mu.Lock()
+	due := len(m.spaces) > m.forgetAt
+	m.mu.Unlock()
+	if due {
+		names := m.config.Names()
+		m.mu.Lock()
+		m.forget(names)
+		m.mu.Unlock()
+	}
+}
+
 // Begin counts a request to a space. What it returns is called when the request
 // has ended, with the status code of the answer, 0 if there was none.
 func (m *Metrics) Begin(space string, r *http.Request) (end func(code int)) {
+	m.tidy()
 	c, v, start := m.of(space), verbOf(r), m.config.Clock.Now()
 	c.requests.underWay[v].Add(1)
 	return func(code int) {

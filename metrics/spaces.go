@@ -110,10 +110,10 @@ func (c spacesCollector) Collect(out chan<- prometheus.Metric) {
 	e := func(d desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d.Desc, d.kind, value, labels...)
 	}
-	d, spaces := &c.descs, c.config.Spaces()
+	d, names, spaces := &c.descs, c.config.Names(), c.config.Spaces()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget()
+	c.forget(names)
 	count := map[string]int{}
 	for _, s := range spaces {
 		count[s.State]++

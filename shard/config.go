@@ -21,8 +21,9 @@ type Config struct {
 	Host *rest.Config
 	// Endpoint is the URL of a space's API, for its kubeconfigs.
 	Endpoint func(space string) string
-	// ServingCA is the PEM bundle that verifies the endpoints.
-	ServingCA []byte
+	// ServingCA returns the PEM bundle that verifies the endpoints. A space that
+	// wakes takes the one of that moment.
+	ServingCA func() []byte
 	// Prepare, if set, makes on the host what a space stands on. It is called
 	// before a space's first start here, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error

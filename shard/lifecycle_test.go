@@ -32,7 +32,7 @@ import (
 func config(t *testing.T) shard.Config {
 	t.Helper()
 	return shard.Config{
-		Dir: t.TempDir(), Host: theHost(t).Config(), ServingCA: theHost(t).servingCA, Logger: klog.Background(),
+		Dir: t.TempDir(), Host: theHost(t).Config(), ServingCA: func() []byte { return theHost(t).servingCA }, Logger: klog.Background(),
 		Endpoint: func(space string) string { return "https://berth.example:7443/spaces/" + space },
 	}
 }

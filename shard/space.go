@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -41,6 +42,17 @@ type Space struct {
 // Kubeconfig for a user of the space with the given groups.
 func (s *Space) Kubeconfig(user string, groups []string) ([]byte, error) {
 	return s.plane.ClientKubeconfig(user, groups)
+}
+
+// StoreStats are figures of the space's store.
+func (s *Space) StoreStats(ctx context.Context) (kine.Stats, error) { return s.plane.StoreStats(ctx) }
+
+// SyncStats count what the space's syncer has done since it woke.
+func (s *Space) SyncStats() syncer.Stats {
+	if q, ok := s.syncer.(interface{ Stats() syncer.Stats }); ok {
+		return q.Stats()
+	}
+	return syncer.Stats{}
 }
 
 // Loopback reaches the space's API in process with all rights.
@@ -90,7 +102,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		Name:                name,
 		Dir:                 s.dir(name),
 		Endpoint:            s.config.Endpoint(name),
-		ServingCA:           s.config.ServingCA,
+		ServingCA:           s.config.ServingCA(),
 		ServiceCIDR:         s.serviceRange,
 		KubernetesServiceIP: net.ParseIP(address),
 		Controllers:         vcluster.SpaceControllers(),

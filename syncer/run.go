@@ -47,6 +47,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		return next{} // what is still queued when the syncer stops
 	}
 	after, err := s.try(ctx, key)
+	s.tally.count(err)
 	switch {
 	case err == nil:
 		s.soon.Forget(key)

@@ -67,6 +67,7 @@ type Syncer struct {
 	logger     logr.Logger
 
 	queue *queue
+	tally tally
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]

@@ -169,6 +169,11 @@ func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, e
 	return pki.Kubeconfig(p.config.Name, p.config.Endpoint, p.config.ServingCA, user, pair)
 }
 
+// StoreStats are figures of the control plane's store.
+func (p *ControlPlane) StoreStats(ctx context.Context) (kine.Stats, error) {
+	return p.store.store.Stats(ctx)
+}
+
 // Done is closed when the control plane has ended, by Stop or by itself.
 func (p *ControlPlane) Done() <-chan struct{} { return p.done }
 

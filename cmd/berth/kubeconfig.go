@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 const kubeconfigSuffix = ".kubeconfig"
@@ -23,7 +25,8 @@ func newKubeconfig() *cobra.Command {
 		Use:   "kubeconfig SPACE",
 		Short: "Print the kubeconfig of a space",
 		Long: `Print the kubeconfig of a space's admin, as 'berth up' wrote it. "host" is the
-embedded host cluster's.`,
+embedded host cluster's. What is printed is good for half a year at least: its
+certificate is renewed before, here and by a berth that runs.`,
 		Example: `  berth kubeconfig demo > demo.kubeconfig
   kubectl --kubeconfig <(berth kubeconfig demo) get pods`,
 		Args: cobra.ExactArgs(1),
@@ -42,9 +45,9 @@ embedded host cluster's.`,
 			if !slices.Contains(known, args[0]) {
 				return fmt.Errorf("no space %q in %s%s", args[0], dir, hint(known))
 			}
-			data, err := os.ReadFile(kubeconfigPath(dir, args[0]))
+			data, err := freshKubeconfig(dir, args[0])
 			if err != nil {
-				return fmt.Errorf("read kubeconfig of %s: %w", args[0], err)
+				return err
 			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
@@ -52,6 +55,20 @@ embedded host cluster's.`,
 	}
 	addDataDir(cmd, &dir)
 	return cmd
+}
+
+// freshKubeconfig reads a kubeconfig, and renews it if it is time, whether or
+// not a berth runs.
+func freshKubeconfig(dir, name string) ([]byte, error) {
+	keys := filepath.Join(dir, "pki")
+	if !pki.Exists(keys) {
+		return os.ReadFile(kubeconfigPath(dir, name))
+	}
+	port, err := pki.OpenCA(keys, "berth")
+	if err != nil {
+		return nil, err
+	}
+	return renewKubeconfig(dir, name, "", port)
 }
 
 func hint(known []string) string {

@@ -23,6 +23,7 @@ type upOptions struct {
 	nodes          int
 	idleAfter      time.Duration
 	spacesMax      int
+	metricsListen  string
 	verbosity      int
 }
 
@@ -76,9 +77,11 @@ where it was, with the spaces of earlier runs too.`,
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
 	cmd.Flags().IntVar(&o.spacesMax, "spaces-max", 250, "most spaces to be awake at once; 0 for no bound")
+	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
 	_ = cmd.MarkFlagFilename("host-kubeconfig")
 	_ = cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("metrics-listen", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("space", cobra.NoFileCompletions)
 	return cmd
 }

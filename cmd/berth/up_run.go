@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -43,12 +45,15 @@ type up struct {
 	// commands are what the control socket serves; steps add theirs.
 	commands *http.ServeMux
 
-	ca       *pki.CA
-	listener net.Listener
-	host     hostCluster
-	shard    *shard.Shard
-	server   *gateway.Server
-	undo     []func(context.Context)
+	ca          *pki.CA
+	certificate *pki.Serving
+	listener    net.Listener
+	host        hostCluster
+	shard       *shard.Shard
+	server      *gateway.Server
+	metrics     *metrics.Metrics
+	serving     atomic.Bool // between start and stop
+	undo        []func(context.Context)
 }
 
 func (u *up) run(ctx context.Context) (err error) {
@@ -62,7 +67,10 @@ func (u *up) run(ctx context.Context) (err error) {
 			undo(stop)
 		}
 	}()
-	for _, step := range []func(context.Context) error{u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.startSpaces} {
+	u.metrics = u.newMetrics()
+	for _, step := range []func(context.Context) error{
+		u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startRenewing,
+	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil // interrupted while starting
@@ -70,6 +78,8 @@ func (u *up) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	u.serving.Store(true)
+	defer u.serving.Store(false)
 	u.explain()
 	select {
 	case <-ctx.Done():
@@ -147,12 +157,11 @@ func (u *up) address() string {
 	return host
 }
 
-func (u *up) serve(context.Context) error {
-	certificate, err := u.ca.Serving(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...)
-	if err != nil {
+func (u *up) serve(context.Context) (err error) {
+	if u.certificate, err = u.ca.Serving(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...); err != nil {
 		return err
 	}
-	u.server = gateway.Serve(u.listener, certificate.Get, &gateway.Router{Lookup: u.lookup}, u.logger)
+	u.server = gateway.Serve(u.listener, u.certificate.Get, &gateway.Router{Lookup: u.lookup, Meter: u.metrics}, u.logger)
 	u.onStop(u.server.Stop)
 	return nil
 }

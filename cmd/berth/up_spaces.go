@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"sync"
 
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/shard"
@@ -32,14 +30,14 @@ func (u *up) startShard(ctx context.Context) error {
 	}
 	u.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(u.options.dataDir, "spaces"), Host: u.host.Config(),
-		Endpoint: u.endpoint, ServingCA: u.ca.PEM(),
+		Endpoint: u.endpoint, ServingCA: u.ca.PEM,
 		Prepare: func(ctx context.Context, space string) error {
 			if err := u.buildWalls(ctx, host, space); err != nil {
 				return err
 			}
 			return u.writeKubeconfig(space)
 		},
-		IdleAfter: u.options.idleAfter, SpacesMax: u.options.spacesMax, Logger: u.logger,
+		IdleAfter: u.options.idleAfter, SpacesMax: u.options.spacesMax, Woken: u.metrics.Woken, Logger: u.logger,
 	})
 	if err != nil {
 		return err
@@ -128,12 +126,13 @@ func (u *up) startSpace(ctx context.Context, name string) error {
 	return nil
 }
 
-// writeKubeconfig sees to it that a space's kubeconfig is there and leads here.
-// The space need not run.
+// writeKubeconfig sees to it that a space's kubeconfig is there, is good and
+// leads here. The space need not run.
 func (u *up) writeKubeconfig(name string) error {
-	path := kubeconfigPath(u.options.dataDir, name)
-	if u.leadsHere(path, name) {
-		return nil
+	if pki.Exists(filepath.Join(u.spaceDir(name), "pki")) {
+		if _, err := renewKubeconfig(u.options.dataDir, name, u.endpoint(name), u.ca); err == nil {
+			return nil
+		}
 	}
 	config, err := vcluster.ClientKubeconfig(vcluster.Config{
 		Name: name, Dir: u.spaceDir(name), Endpoint: u.endpoint(name), ServingCA: u.ca.PEM(),
@@ -141,20 +140,10 @@ func (u *up) writeKubeconfig(name string) error {
 	if err != nil {
 		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
 	}
-	if err := pki.WriteFile(path, config); err != nil {
+	if err := pki.WriteFile(kubeconfigPath(u.options.dataDir, name), config); err != nil {
 		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
 	}
 	return nil
-}
-
-// leadsHere tells whether a kubeconfig of an earlier run is still good.
-func (u *up) leadsHere(path, name string) bool {
-	config, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		return false
-	}
-	cluster := config.Clusters[name]
-	return cluster != nil && cluster.Server == u.endpoint(name) && bytes.Equal(cluster.CertificateAuthorityData, u.ca.PEM())
 }
 
 func (u *up) spaceDir(name string) string { return filepath.Join(u.options.dataDir, "spaces", name) }

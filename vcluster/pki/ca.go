@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -85,6 +86,13 @@ func (ca *CA) Verify(usage ...x509.ExtKeyUsage) x509.VerifyOptions {
 	defer ca.mu.Unlock()
 	_ = ca.renew()
 	return x509.VerifyOptions{Roots: ca.roots, KeyUsages: usage, CurrentTime: ca.clock.Now()}
+}
+
+// NotAfter is when the certificate ends that the authority signs with.
+func (ca *CA) NotAfter() time.Time {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return ca.cert.NotAfter
 }
 
 // OnRenewal has f called whenever other certificates are to be trusted than

@@ -37,9 +37,10 @@ func Kubeconfig(cluster, server string, serverCA []byte, user string, client Pai
 
 // RenewKubeconfig returns a kubeconfig that [Kubeconfig] made, for the same user
 // and groups, with a certificate that clients issues if its own is past half of
-// its life, or of an authority that is not trusted, and with serverCA. What it
-// returns is old itself if that is as it should be.
-func RenewKubeconfig(old []byte, clients *CA, serverCA []byte) ([]byte, error) {
+// its life, or of an authority that is not trusted, and with serverCA. It leads to
+// server, or to where it did if that is empty. What it returns is old itself if
+// that is as it should be.
+func RenewKubeconfig(old []byte, server string, clients *CA, serverCA []byte) ([]byte, error) {
 	c, err := clientcmd.Load(old)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
@@ -53,6 +54,9 @@ func RenewKubeconfig(old []byte, clients *CA, serverCA []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate of %s in kubeconfig: %w", context.AuthInfo, err)
 	}
+	if server == "" {
+		server = cluster.Server
+	}
 	client := Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}
 	verify := clients.Verify(x509.ExtKeyUsageClientAuth)
 	_, untrusted := certs[0].Verify(verify)
@@ -60,8 +64,8 @@ func RenewKubeconfig(old []byte, clients *CA, serverCA []byte) ([]byte, error) {
 		if client, err = clients.Client(certs[0].Subject.CommonName, slices.Clone(certs[0].Subject.Organization)); err != nil {
 			return nil, err
 		}
-	} else if bytes.Equal(cluster.CertificateAuthorityData, serverCA) {
+	} else if server == cluster.Server && bytes.Equal(cluster.CertificateAuthorityData, serverCA) {
 		return old, nil
 	}
-	return Kubeconfig(context.Cluster, cluster.Server, serverCA, context.AuthInfo, client)
+	return Kubeconfig(context.Cluster, server, serverCA, context.AuthInfo, client)
 }

@@ -120,7 +120,7 @@ func TestNothingEndsInAProcessThatRunsForDecades(t *testing.T) {
 	}
 	copied, since := kept, clock.Now()
 	for end := clock.Now().Add(40 * year); clock.Now().Before(end); clock.SetTime(clock.Now().Add(10 * day)) {
-		if kept, err = pki.RenewKubeconfig(kept, ca, ca.PEM()); err != nil {
+		if kept, err = pki.RenewKubeconfig(kept, "", ca, ca.PEM()); err != nil {
 			t.Fatal(err)
 		}
 		if clock.Since(since) > year/2-10*day {
@@ -301,7 +301,7 @@ func TestAKubeconfigIsRenewedOnlyWhenItMust(t *testing.T) {
 			begin := clock.Now()
 			defer clock.SetTime(begin)
 			clock.SetTime(begin.Add(test.after))
-			got, err := pki.RenewKubeconfig(old, test.clients, test.serving)
+			got, err := pki.RenewKubeconfig(old, "", test.clients, test.serving)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +323,7 @@ func TestAKubeconfigIsRenewedOnlyWhenItMust(t *testing.T) {
 		})
 	}
 	for _, odd := range []string{"", "no kubeconfig", "{}"} {
-		if _, err := pki.RenewKubeconfig([]byte(odd), ca, serving.PEM()); err == nil {
+		if _, err := pki.RenewKubeconfig([]byte(odd), "", ca, serving.PEM()); err == nil {
 			t.Errorf("%q was renewed", odd)
 		}
 	}

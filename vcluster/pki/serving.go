@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // servingRenewal is when a serving certificate is renewed, as a fraction of its
@@ -37,6 +38,16 @@ func (s *Serving) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, err
 	}
 	return s.current, nil
+}
+
+// NotAfter is when the certificate ends that is in use.
+func (s *Serving) NotAfter() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return time.Time{}
+	}
+	return s.current.Leaf.NotAfter
 }
 
 // Check renews the certificate if it is time, and tells what keeps it from that.

@@ -1,0 +1,110 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// healthTimeout bounds what a health check waits for the host.
+const healthTimeout = 5 * time.Second
+
+// serveOperations shows the process's health and metrics, on the control socket
+// and on the port of --metrics-listen: tenants reach neither.
+func (u *up) serveOperations(ctx context.Context) error {
+	live, ready, err := u.healthChecks()
+	if err != nil {
+		return err
+	}
+	muxes := []*http.ServeMux{u.commands}
+	if u.options.metricsListen != "" {
+		mux := http.NewServeMux()
+		if err := u.listenOperations(ctx, mux); err != nil {
+			return err
+		}
+		muxes = append(muxes, mux)
+	}
+	for _, mux := range muxes {
+		mux.Handle("GET /metrics", u.metrics.Handler())
+		healthz.InstallLivezHandler(mux, live...)
+		healthz.InstallReadyzHandler(mux, ready...)
+	}
+	return nil
+}
+
+func (u *up) listenOperations(ctx context.Context, handler http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", u.options.metricsListen)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("--metrics-listen=%s: the port is in use; stop what uses it or choose another", u.options.metricsListen)
+	}
+	if err != nil {
+		return fmt.Errorf("--metrics-listen=%s: %w", u.options.metricsListen, err)
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: healthTimeout, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(u.logger), slog.LevelDebug),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			u.logger.Error(err, "serve metrics", "address", listener.Addr())
+		}
+	}()
+	u.onStop(func(context.Context) {
+		_ = server.Close() // nothing it serves is worth waiting for
+		<-done
+	})
+	u.say("Metrics and health are at http://%s/metrics, /livez and /readyz", listener.Addr())
+	return nil
+}
+
+// healthChecks tell whether the process should be restarted, and whether it
+// should get requests. One space that fails is in its own condition, not here.
+func (u *up) healthChecks() (live, ready []healthz.HealthChecker, err error) {
+	config := rest.CopyConfig(u.host.Config())
+	config.Timeout = healthTimeout
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make host client: %w", err)
+	}
+	ended := func(what string, done <-chan struct{}) healthz.HealthChecker {
+		return healthz.NamedCheck(what, func(*http.Request) error {
+			select {
+			case <-done:
+				return errors.New("it has ended")
+			default:
+				return nil
+			}
+		})
+	}
+	live = []healthz.HealthChecker{healthz.PingHealthz, ended("gateway", u.server.Done())}
+	ready = append(live,
+		healthz.NamedCheck("started", func(*http.Request) error {
+			if !u.serving.Load() {
+				return errors.New("berth is starting or stopping")
+			}
+			return nil
+		}),
+		healthz.NamedCheck("host", func(r *http.Request) error {
+			return client.RESTClient().Get().AbsPath("/readyz").Do(r.Context()).Error()
+		}),
+		healthz.NamedCheck("certificates", func(*http.Request) error {
+			return errors.Join(u.ca.Check(), u.certificate.Check())
+		}),
+	)
+	return live, ready, nil
+}

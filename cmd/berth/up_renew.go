@@ -1,0 +1,86 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// renewInterval is how often certificates are looked at. They are renewed long
+// before they end, so it matters little.
+const renewInterval = time.Hour
+
+// startRenewing keeps the kubeconfigs in the data directory good, also those of
+// spaces that sleep, for as long as the process runs.
+func (u *up) startRenewing(context.Context) error {
+	run, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(renewInterval)
+		defer ticker.Stop()
+		for {
+			u.renewKubeconfigs()
+			select {
+			case <-ticker.C:
+			case <-run.Done():
+				return
+			}
+		}
+	}()
+	u.onStop(func(context.Context) { stop(); <-done })
+	return nil
+}
+
+func (u *up) renewKubeconfigs() {
+	names, err := knownKubeconfigs(u.options.dataDir)
+	if err != nil {
+		u.logger.Error(err, "renew kubeconfigs")
+	}
+	for _, name := range names {
+		if _, err := renewKubeconfig(u.options.dataDir, name, "", u.ca); err != nil {
+			u.logger.Error(err, "renew kubeconfig", "name", name)
+		}
+	}
+}
+
+// renewKubeconfig has the kubeconfig of a space, or of the host, bear a
+// certificate that is good for a while and trust the port's authority, and
+// returns it. It is to lead to server, or to where it did if that is empty. The
+// space need not be awake.
+func renewKubeconfig(dataDir, name, server string, port *pki.CA) ([]byte, error) {
+	path := kubeconfigPath(dataDir, name)
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig of %s: %w", name, err)
+	}
+	keys := filepath.Join(dataDir, "spaces", name, "pki")
+	if name == "host" {
+		keys = filepath.Join(dataDir, "host", "pki")
+	}
+	if !pki.Exists(keys) {
+		return old, nil // it was never started, or is not ours
+	}
+	clients, err := pki.OpenCA(keys, "berth-space-"+name)
+	if err != nil {
+		return nil, fmt.Errorf("renew kubeconfig of %s: %w", name, err)
+	}
+	renewed, err := pki.RenewKubeconfig(old, server, clients, port.PEM())
+	if err != nil {
+		return nil, fmt.Errorf("renew kubeconfig %s: %w", path, err)
+	}
+	if !bytes.Equal(old, renewed) {
+		if err := pki.WriteFile(path, renewed); err != nil {
+			return nil, fmt.Errorf("write kubeconfig of %s: %w", name, err)
+		}
+	}
+	return renewed, nil
+}

@@ -1,0 +1,73 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"errors"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Stats count the work of one space's syncer since it was made.
+type Stats struct {
+	Done      uint64 // reconciles that left nothing to do
+	Conflicts uint64 // that somebody was faster than, or that missed an object
+	Refused   uint64 // that the host, a quota or a rule of the space refused
+	Failed    uint64 // that will be tried again, and should not have to be
+	Queued    int    // objects that wait for a reconcile
+}
+
+// tally counts reconciles by their errors.
+type tally struct{ done, conflicts, refused, failed atomic.Uint64 }
+
+func (t *tally) count(err error) {
+	switch {
+	case err == nil:
+		t.done.Add(1)
+	case errors.Is(err, errRefused):
+		t.refused.Add(1)
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		t.conflicts.Add(1)
+	default:
+		t.failed.Add(1)
+	}
+}
+
+// Stats tells what the syncer has done.
+func (s *Syncer) Stats() Stats {
+	return Stats{
+		Done: s.tally.done.Load(), Conflicts: s.tally.conflicts.Load(), Refused: s.tally.refused.Load(), Failed: s.tally.failed.Load(),
+		Queued: s.queue.length(),
+	}
+}
+
+// length is how many keys wait.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
+// Objects counts the host objects of all spaces, by space and kind.
+func (h *Host) Objects() map[string]map[string]int {
+	count := map[string]map[string]int{}
+	for kind, f := range h.fanouts {
+		indexer := f.informer.GetIndexer()
+		for _, space := range indexer.ListIndexFuncValues(indexSpace) {
+			if space == everySpace {
+				continue
+			}
+			keys, err := indexer.IndexKeys(indexSpace, space)
+			if err != nil {
+				continue // there is no such index, which there is
+			}
+			if count[space] == nil {
+				count[space] = map[string]int{}
+			}
+			count[space][kind] = len(keys)
+		}
+	}
+	return count
+}
