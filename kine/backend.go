@@ -22,7 +22,10 @@ type backend struct {
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup
+	// closing ends when the store is being closed; end ends it.
+	closing context.Context
+	end     context.CancelFunc
+	calls   sync.WaitGroup
 }
 
 var _ kineserver.Backend = (*backend)(nil)
@@ -55,6 +58,7 @@ func (b *backend) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
+	b.end()
 	b.idle.stop()
 	b.expiry.stop()
 	b.hub.close()

@@ -5,6 +5,7 @@ package kine
 
 import (
 	"context"
+	"errors"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -20,7 +21,8 @@ const maxPut = 3 << 19
 // bridge is kine's etcd server, without its streams, and with our leases.
 type bridge struct {
 	*kineserver.KVServerBridge
-	leases leases
+	backend *backend
+	leases  leases
 }
 
 func (b *bridge) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantRequest) (*etcdserverpb.LeaseGrantResponse, error) {
@@ -31,12 +33,34 @@ func (b *bridge) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantReque
 	return &etcdserverpb.LeaseGrantResponse{Header: granted.ResponseHeader, ID: int64(granted.ID), TTL: granted.TTL}, nil
 }
 
-// Put refuses what etcd refuses.
+// Put writes a key whatever its version. kine's own leaves the key as it is if anything else was written since.
 func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
-	if len(r.Key)+len(r.Value) > maxPut {
+	key := string(r.Key)
+	switch {
+	case len(r.Key)+len(r.Value) > maxPut:
 		return nil, rpctypes.ErrGRPCRequestTooLarge
+	case r.PrevKv, r.IgnoreValue, r.IgnoreLease, key == compactRevKey:
+		return b.KVServerBridge.Put(ctx, r)
 	}
-	return b.KVServerBridge.Put(ctx, r)
+	for {
+		rev, err := b.backend.Create(ctx, key, r.Value, r.Lease)
+		if errors.Is(err, kineserver.ErrKeyExists) {
+			var kv *kineserver.KeyValue
+			if _, kv, err = b.backend.Get(ctx, key, 0, true); err == nil && kv == nil {
+				continue // it was deleted meanwhile
+			}
+			if err == nil {
+				var written bool
+				if rev, _, written, err = b.backend.Update(ctx, key, r.Value, kv.ModRevision, r.Lease); err == nil && !written {
+					continue // it was written meanwhile
+				}
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &etcdserverpb.PutResponse{Header: &etcdserverpb.ResponseHeader{Revision: rev}}, nil
+	}
 }
 
 // Txn refuses what etcd refuses. What kine takes has one write in it.

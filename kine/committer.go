@@ -145,7 +145,7 @@ func (c *committer) commit(group []*row) error {
 		_ = tx.Rollback()
 		return err
 	}
-	c.last.Store(last)
+	c.reached(last)
 	c.writes.Add(int64(len(group)))
 	c.room.set(used, free)
 	select {
@@ -153,6 +153,13 @@ func (c *committer) commit(group []*row) error {
 	default: // it has been told, and has not looked yet
 	}
 	return nil
+}
+
+// reached takes note of a revision that is on disk. A reader may see it a moment before its commit has returned here, and
+// must not be told then that it is yet to come.
+func (c *committer) reached(rev int64) {
+	for last := c.last.Load(); last < rev && !c.last.CompareAndSwap(last, rev); last = c.last.Load() {
+	}
 }
 
 func isConflict(err error) bool {

@@ -18,21 +18,14 @@ const newSuffix = ".new"
 // disk, so that a file at path is always a store: killed in between, the next Open starts over.
 // The caller holds the store's lock.
 func create(ctx context.Context, path string) error {
-	if sizeOf(path+"-wal") > 0 {
-		// SQLite would take it for the new file's log.
-		return fmt.Errorf("%w: the file is gone, but its write-ahead log %s-wal is there; restore both, or remove the log", ErrDamaged, path)
-	}
-	tmp := path + newSuffix
-	for _, old := range []string{tmp, tmp + "-wal", tmp + "-shm", tmp + "-journal"} {
-		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
+	if err := vacantLog(path); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	tmp := path + newSuffix
+	if err := removeAll(tmp); err != nil {
+		return err
+	}
+	if err := createFile(tmp); err != nil {
 		return err
 	}
 	if err := createTables(tmp); err != nil {
@@ -45,6 +38,14 @@ func create(ctx context.Context, path string) error {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// vacantLog refuses a path where a store's log is without the store: SQLite would take it for the new file's.
+func vacantLog(path string) error {
+	if sizeOf(path+"-wal") > 0 {
+		return fmt.Errorf("%w: the file is gone, but its write-ahead log %s-wal is there; restore both, or remove the log", ErrDamaged, path)
+	}
+	return nil
 }
 
 // createTables takes no context: one that ends at the wrong moment makes SQLite leave the log unmerged without an error.

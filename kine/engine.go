@@ -90,6 +90,7 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 	e.hub = newHub(runCtx, last, e.log.changes, e.committer.last.Load)
 	context.AfterFunc(e.health.bad, e.hub.close)
 	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, hub: e.hub, idle: idle}
+	e.backend.closing, e.backend.end = context.WithCancel(context.Background())
 	e.expiry = &expiry{clock: clock.RealClock{}, db: e.readers.DB, health: e.health,
 		enter: e.backend.enter, leave: e.backend.calls.Done,
 		delete: func(ctx context.Context, key string, rev int64) error {

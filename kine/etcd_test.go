@@ -61,6 +61,26 @@ func TestAKeyIsCreatedOnceUpdatedAtItsVersionAndDeletedAtItsVersion(t *testing.T
 	}
 }
 
+func TestAPutWritesWhateverWasThere(t *testing.T) {
+	s := openNew(t)
+	watch := s.Client().Watch(t.Context(), "/registry/a")
+	const writers, writes = 4, 20
+	var writing sync.WaitGroup
+	for range writers {
+		writing.Go(func() {
+			for range writes {
+				if resp, err := s.Client().Put(t.Context(), "/registry/a", "1"); err != nil || resp.Header.Revision == 0 {
+					t.Errorf("put: %+v, %v", resp, err)
+				}
+			}
+		})
+	}
+	if n := len(take(t, watch, writers*writes)); n != writers*writes {
+		t.Errorf("%d of %d puts were written", n, writers*writes)
+	}
+	writing.Wait()
+}
+
 func TestAFutureRevisionIsRefused(t *testing.T) {
 	s := openNew(t)
 	create(t, s, "/registry/a", "1")

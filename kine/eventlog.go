@@ -60,6 +60,7 @@ func (l *eventLog) read(rows *sql.Rows, err error, before, revision int64, val b
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
+	l.d.committer.reached(rev)
 	if len(events) == 0 { // rows bear the revisions that they were read at
 		rev, compacted = before, l.compacted.Load()
 	}
@@ -73,6 +74,7 @@ func (l *eventLog) read(rows *sql.Rows, err error, before, revision int64, val b
 // page, so that the pages after show another moment than the first.
 func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (int64, int64, error) {
 	rev, n, err := l.SQLLog.Count(ctx, key, end, revision)
+	l.d.committer.reached(rev)
 	if err == nil && revision > 0 {
 		rev = revision
 	}

@@ -24,6 +24,7 @@ var (
 	errClosed       = rpctypes.ErrGRPCStopped
 	errNoSpace      = rpctypes.ErrGRPCNoSpace
 	errOutOfOrder   = status.Error(codes.DataLoss, "etcdserver: the space's store is damaged and serves nothing until it is restored")
+	errLocked       = status.Error(codes.Unavailable, "etcdserver: the file of the space's store is locked by another process")
 	errUnconfirmed  = status.Error(codes.Unavailable, "etcdserver: the disk of the space's store fails to confirm writes")
 )
 
@@ -70,6 +71,9 @@ func (h *health) see(err error) error {
 		return h.fail(fmt.Errorf("%w; check the disk, then open the store again", err), errUnconfirmed)
 	}
 	h.log.Error(err, "Store failed a call", "path", h.path)
+	if e.Code == sqlite3.ErrBusy {
+		return errLocked
+	}
 	return err
 }
 

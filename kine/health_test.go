@@ -23,11 +23,16 @@ func TestAnErrorOfTheDiskEndsTheServingOnlyIfWhatIsServedMayBeWrong(t *testing.T
 		shown  error
 		bad    bool
 	}{
-		"None":     {"", nil, nil, false},
-		"Other":    {"It says nothing of the file.", other, other, false},
-		"Full":     {"There may be room later.", sqlite3.Error{Code: sqlite3.ErrFull}, errNoSpace, false},
+		"None":  {"", nil, nil, false},
+		"Other": {"It says nothing of the file.", other, other, false},
+		"Full":  {"There may be room later.", sqlite3.Error{Code: sqlite3.ErrFull}, errNoSpace, false},
+		"NoRoomForTheIndex": {
+			"The log's index is made anew with the first connection.",
+			sqlite3.Error{Code: sqlite3.ErrIoErr, SystemErrno: unix.ENOSPC}, errNoSpace, false,
+		},
 		"Quota":    {"The same, by the owner's quota.", sqlite3.Error{Code: sqlite3.ErrIoErr, SystemErrno: unix.EDQUOT}, errNoSpace, false},
 		"Canceled": {"The caller has gone.", sqlite3.Error{Code: sqlite3.ErrInterrupt}, context.Canceled, false},
+		"Locked":   {"Whoever has it may let go.", sqlite3.Error{Code: sqlite3.ErrBusy}, errLocked, false},
 		"Corrupt":  {"What was read so far may be wrong too (D1).", sqlite3.Error{Code: sqlite3.ErrCorrupt}, errOutOfOrder, true},
 		"NotADB":   {"The first page is gone.", sqlite3.Error{Code: sqlite3.ErrNotADB}, errOutOfOrder, true},
 		"Wrapped":  {"The check wraps its errors.", fmt.Errorf("check: %w", ErrDamaged), errOutOfOrder, true},

@@ -4,6 +4,7 @@
 package kine_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,11 +18,12 @@ import (
 	"github.com/berth-dev/berth/kine"
 )
 
-// D1: an acknowledged write survives kill -9. Some rounds are killed while the store opens or is made; after some the
-// next process finds the log as the killed one left it.
+// D1, D2, D3: an acknowledged write survives kill -9, while the store is snapshotted, compacted and let go of, too. Some
+// rounds are killed while the store opens or is made; after some the next process finds the log as the killed one left it.
+// What is where a snapshot should be is a whole one.
 func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	acked := map[string]int64{}
+	acked, snapshots := map[string]int64{}, 0
 	for round, end := 0, time.Now().Add(10*time.Second); round < 14 && time.Now().Before(end); round++ {
 		c := startChild(t, path)
 		after := time.Duration(rand.Int64N(int64(700 * time.Millisecond)))
@@ -32,6 +34,10 @@ func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 		for c.out.Scan() {
 			key, rev, ok := strings.Cut(c.out.Text(), " ")
 			if !ok {
+				continue
+			}
+			if key == "snapshot" {
+				snapshots++
 				continue
 			}
 			var n int64
@@ -47,10 +53,24 @@ func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 		}
 	}
 	mustHold(t, path, acked)
-	if len(acked) < 100 {
-		t.Errorf("only %d writes in all rounds: the test shows nothing", len(acked))
+	if len(acked) < 100 || snapshots < 3 {
+		t.Errorf("only %d writes and %d snapshots in all rounds: the test shows nothing", len(acked), snapshots)
 	}
-	t.Logf("%d acknowledged writes", len(acked))
+	t.Logf("%d acknowledged writes, %d snapshots", len(acked), snapshots)
+
+	whole := 0
+	for name := range contents(t, filepath.Dir(path)) {
+		if !strings.Contains(name, ".snapshot-") || strings.Contains(name, ".new") {
+			continue
+		}
+		restored := filepath.Join(t.TempDir(), name)
+		mustRestore(t, filepath.Join(filepath.Dir(path), name), restored)
+		mustHold(t, restored, nil)
+		whole++
+	}
+	if whole == 0 {
+		t.Error("no snapshot is left: the test shows nothing of them")
+	}
 }
 
 func mustHold(t *testing.T, path string, acked map[string]int64) {
@@ -99,5 +119,39 @@ func TestAStoreIsOpenOnce(t *testing.T) {
 	closeStore(t, s)
 	if v := value(t, openAt(t, path), "/registry/a"); v != "1" {
 		t.Errorf("value after all = %q", v)
+	}
+}
+
+// SQLite's own lock is taken by whoever looks into the file by hand.
+func TestAWriteWaitsForAnotherConnectionThatLocksTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := openAt(t, path)
+	create(t, s, "/registry/a", "1")
+	other, err := sql.Open("sqlite3", "file:"+path+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan int64, 1)
+	go func() { written <- create(t, s, "/registry/b", "1") }()
+	for range 20 { // reads don't wait
+		if v := value(t, s, "/registry/a"); v != "1" {
+			t.Errorf("value = %q", v)
+		}
+	}
+	select {
+	case <-written:
+		t.Error("a write went past a lock")
+	default:
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if rev := <-written; rev == 0 {
+		t.Error("the write that waited was lost")
 	}
 }

@@ -6,6 +6,7 @@ package kine_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/goleak"
 
@@ -35,7 +37,8 @@ func TestMain(m *testing.M) {
 
 const childWriters = 8
 
-// runChild prints each key once its write is acknowledged. Keys and values tell who wrote them.
+// runChild prints each key once its write is acknowledged, and each snapshot once it is made. Keys and values tell who
+// wrote them. Meanwhile the store is compacted, and let go of as if it were idle.
 func runChild(path string) error {
 	s, err := kine.Open(context.Background(), kine.Options{Path: path, Name: "child"})
 	if err != nil {
@@ -44,6 +47,8 @@ func runChild(path string) error {
 	defer s.Close()
 	fmt.Println("open")
 	var wg sync.WaitGroup
+	wg.Go(func() { snapshots(s, path) })
+	wg.Go(func() { churn(s) })
 	for w := range childWriters {
 		wg.Go(func() {
 			for i := 0; ; i++ {
@@ -59,6 +64,36 @@ func runChild(path string) error {
 	}
 	wg.Wait()
 	return nil
+}
+
+func snapshots(s *kine.Store, path string) {
+	for i := 0; ; i++ {
+		snapshot := fmt.Sprintf("%s.snapshot-%d-%d", path, os.Getpid(), i)
+		if err := s.Snapshot(context.Background(), snapshot); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Printf("snapshot %s\n", snapshot)
+		if i >= 2 { // some are enough
+			_ = os.Remove(fmt.Sprintf("%s.snapshot-%d-%d", path, os.Getpid(), i-2))
+		}
+	}
+}
+
+// churn makes what can be compacted, and has it compacted.
+func churn(s *kine.Store) {
+	c := s.Client()
+	for i := 0; ; i++ {
+		resp, err := c.Put(context.Background(), "/registry/churn", strings.Repeat("x", 5000))
+		if err == nil && i%50 == 49 {
+			_, err = c.Compact(context.Background(), resp.Header.Revision)
+			s.Release()
+		}
+		if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // the last 1000 are kept
+			fmt.Fprintln(os.Stderr, "churn", err)
+			os.Exit(1)
+		}
+	}
 }
 
 func childValue(key string) []byte { return []byte(strings.Repeat(key, 100)) }

@@ -95,7 +95,11 @@ func open(ctx context.Context, path string, maxBytes int64, log klog.Logger) (_ 
 		return nil, err
 	}
 	// The interval is that of kine's watches, which aren't used.
-	b := &bridge{KVServerBridge: kineserver.New(s.engine.backend, "http", 0, etcdVersion), leases: leases{clock.RealClock{}}}
+	b := &bridge{
+		KVServerBridge: kineserver.New(s.engine.backend, "http", 0, etcdVersion),
+		backend:        s.engine.backend,
+		leases:         leases{clock.RealClock{}},
+	}
 	s.client = newClient(b, watcher{s.engine.backend})
 	s.dialer = &dialer{bridge: b}
 	s.close = sync.OnceValue(s.shutdown)
@@ -124,7 +128,7 @@ func (s *Store) checkLater(ctx context.Context, log klog.Logger) {
 	db := openOne(s.path, readerParams)
 	defer db.Close()
 	start := time.Now()
-	if err := checkPages(ctx, db); err != nil && ctx.Err() == nil {
+	if err := checkPages(ctx, db, "quick_check"); err != nil && ctx.Err() == nil {
 		_ = s.engine.health.see(err)
 		return
 	}
