@@ -56,33 +56,33 @@ func TestASpaceStopsAndStartsWhileItsPodsChurn(t *testing.T) {
 	if err := scale(t.Context(), client, 4); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "4 pods on both sides", func(ctx context.Context) error { return samePods(ctx, t, client, 4) })
+	eventually(t, "4 pods on both sides", func(ctx context.Context) error { return samePods(ctx, t, client, "churn", 4) })
 }
 
-func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, count int) error {
+func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, space string, count int) error {
 	ours, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	theirs, err := clientset(t, theHost(t).Config()).CoreV1().Pods("berth-churn").List(ctx, metav1.ListOptions{})
+	theirs, err := clientset(t, theHost(t).Config()).CoreV1().Pods("berth-"+space).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	space, host := map[types.UID]corev1.PodPhase{}, map[types.UID]corev1.PodPhase{}
+	inSpace, onHost := map[types.UID]corev1.PodPhase{}, map[types.UID]corev1.PodPhase{}
 	for _, v := range ours.Items {
-		space[v.UID] = v.Status.Phase
+		inSpace[v.UID] = v.Status.Phase
 	}
 	for _, h := range theirs.Items {
 		id, _ := translate.IdentityOf(&h)
-		host[id.UID] = h.Status.Phase
+		onHost[id.UID] = h.Status.Phase
 	}
-	for uid, phase := range space {
+	for uid, phase := range inSpace {
 		if phase != corev1.PodRunning {
 			return fmt.Errorf("pod %s is %s", uid, phase)
 		}
 	}
-	if len(space) != count || len(theirs.Items) != count || !maps.Equal(space, host) {
-		return fmt.Errorf("want %d pods, the space has %v, the host %v", count, space, host)
+	if len(inSpace) != count || len(theirs.Items) != count || !maps.Equal(inSpace, onHost) {
+		return fmt.Errorf("want %d pods, the space has %v, the host %v", count, inSpace, onHost)
 	}
 	return nil
 }

@@ -28,6 +28,11 @@ func (s *Space) nextTimer(ctx context.Context) (earliest time.Time, err error) {
 		}
 		consider(t, some)
 	}
+	t, some, err := s.plane.NextExpiry(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	consider(t, some)
 	consider(s.syncer.NextTimer())
 	return earliest, nil
 }

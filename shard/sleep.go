@@ -15,6 +15,9 @@ import (
 // restTimeout bounds the questions to a space before it sleeps.
 const restTimeout = 15 * time.Second
 
+// againAfter is the pause of Sleep before it asks a busy space again.
+const againAfter = 200 * time.Millisecond
+
 var (
 	errBusy  = errors.New("its controllers or its syncer have work under way")
 	errInUse = errors.New("it is in use")
@@ -47,7 +50,7 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 			if busy = s.doze(ctx, p, true); busy == nil {
 				return s.halted(ctx, p)
 			}
-			again = s.config.Clock.After(time.Second)
+			again = s.config.Clock.After(againAfter)
 		}
 		select {
 		case <-turn:

@@ -344,9 +344,17 @@ func TestAnAddedSpaceSleeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.is(t, "added-7", shard.ReasonRunning, metav1.ConditionTrue)
-	if err := s.Sleep(t.Context(), "added-7"); err != nil {
-		t.Fatal(err)
-	}
+	put := make(chan error, 1)
+	go func() { put <- s.Sleep(t.Context(), "added-7") }()
+	eventually(t, "sleep", func(context.Context) error {
+		select {
+		case err := <-put:
+			return err
+		default:
+			s.clock.Step(time.Second) // it may be busy for now
+			return errors.New("not yet")
+		}
+	})
 	s.is(t, "added-7", shard.ReasonAsleep, metav1.ConditionTrue)
 	if err := s.Wake(t.Context(), "not-added"); !errors.Is(err, shard.ErrUnknown) {
 		t.Errorf("waking what is not there: %v", err)
