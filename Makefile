@@ -39,6 +39,10 @@ e2e: ## Run the end-to-end tests against the embedded host.
 bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
 	go run ./bench $(ARGS)
 
+.PHONY: soak
+soak: ## Create, use, sleep, wake and delete spaces for 10 minutes, and fail if something leaks (ARGS="-duration 1h").
+	go run ./bench -soak $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## Fuzz each target of ./translate for FUZZTIME.
 	@for f in $$(go test ./translate -list '^Fuzz' | grep '^Fuzz'); do \

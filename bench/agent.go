@@ -29,6 +29,10 @@ type side interface {
 // sleeper is a side whose control planes can sleep. A request wakes them.
 type sleeper interface {
 	sleep(ctx context.Context, name string) error
+	// awake counts those that do not sleep.
+	awake() int
+	// remove leaves nothing of one: no state, no host object.
+	remove(ctx context.Context, name string) error
 }
 
 // The sides. The names are read by people, in errors.
@@ -112,6 +116,25 @@ func (a *Agent) Sleep(name string, _ *struct{}) error {
 		return errors.ErrUnsupported
 	}
 	return s.sleep(a.ctx, name)
+}
+
+// Awake counts the spaces that do not sleep.
+func (a *Agent) Awake(_ struct{}, n *int) error {
+	s, ok := a.side.(sleeper)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	*n = s.awake()
+	return nil
+}
+
+// Remove deletes a space.
+func (a *Agent) Remove(name string, _ *struct{}) error {
+	s, ok := a.side.(sleeper)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return s.remove(a.ctx, name)
 }
 
 // Rest waits until this process is steady, at most for limit, and measures it.

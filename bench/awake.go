@@ -53,6 +53,7 @@ func measureAwake(ctx context.Context, b *bench, s *sides) error {
 	r := &b.report
 	r.Add("rss_awake_mib", "MiB", spaces.each.RSSMiB, peer.each.RSSMiB, report.AtMost(16))
 	r.Add("heap_awake_mib", "MiB", spaces.each.HeapMiB, peer.each.HeapMiB, report.Target{})
+	r.Add("stacks_awake_mib", "MiB", spaces.each.StackMiB, peer.each.StackMiB, report.Target{})
 	r.Add("goroutines_further", "goroutines", spaces.each.Goroutines, peer.each.Goroutines, report.Target{})
 	r.Add("files_further", "files", spaces.each.Files, peer.each.Files, report.Target{})
 	r.Add("rss_further_mib", "MiB", spaces.each.FreedRSSMiB, peer.each.FreedRSSMiB, report.Target{})

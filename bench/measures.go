@@ -71,12 +71,13 @@ type sides struct {
 // inFreshSides gives each group processes of its own: what one leaves behind is not part of the next one's figures.
 func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
 	s := &sides{bench: b, running: map[string]*child{}}
-	defer func() {
-		for _, name := range []string{berthSide, stockSide, hostSide} {
-			err = errors.Join(err, s.end(name))
-		}
-	}()
+	defer func() { err = errors.Join(err, s.endAll()) }()
 	return g.run(ctx, b, s)
+}
+
+// endAll ends what runs, the host after what needs it.
+func (s *sides) endAll() error {
+	return errors.Join(s.end(berthSide), s.end(stockSide), s.end(hostSide))
 }
 
 // end ends a side's process, if it runs.

@@ -35,6 +35,10 @@ type settings struct {
 	rate     int
 	watchers int
 	watchFor time.Duration
+
+	soak       bool
+	soakFor    time.Duration
+	soakSpaces int
 }
 
 func (s *settings) flags() *flag.FlagSet {
@@ -59,6 +63,9 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.rate, "watch-rate", 200, "writes a second while watch latency is measured")
 	f.IntVar(&s.watchers, "watchers", 10, "how many watches are open then")
 	f.DurationVar(&s.watchFor, "watch-for", 15*time.Second, "how long watch latency is measured")
+	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
+	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
+	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
 	return f
 }
 
@@ -67,7 +74,7 @@ func (s *settings) check() error {
 	for name, n := range map[string]int{
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
-		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers,
+		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)

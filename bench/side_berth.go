@@ -6,11 +6,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,6 +29,7 @@ import (
 
 // berth is the side of spaces: a shard behind a TLS port, whose host runs in another process, as in production.
 type berth struct {
+	dir    string // has a directory for each space
 	shard  *shard.Shard
 	server *gateway.Server
 	host   client.Client
@@ -36,7 +41,7 @@ func openBerth(ctx context.Context, dir string, host []byte) (*berth, error) {
 		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
 	}
 	config.QPS = -1
-	b := &berth{}
+	b := &berth{dir: filepath.Join(dir, "spaces")}
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
@@ -45,7 +50,7 @@ func openBerth(ctx context.Context, dir string, host []byte) (*berth, error) {
 		return nil, err
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(dir, "spaces"), Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
+		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err
@@ -67,13 +72,49 @@ func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 	return space.Kubeconfig("bench", []string{user.SystemPrivilegedGroup})
 }
 
-// sleepTime is how long a space may be busy before it can sleep.
-const sleepTime = time.Minute
+const (
+	// sleepTime is how long a space may be busy before it can sleep.
+	sleepTime = time.Minute
+	// removeTime is how long the host may take to empty a namespace.
+	removeTime = 2 * time.Minute
+	removePoll = 200 * time.Millisecond
+)
 
 func (b *berth) sleep(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, sleepTime)
 	defer cancel()
 	return b.shard.Sleep(ctx, name)
+}
+
+func (b *berth) awake() (n int) {
+	for _, status := range b.shard.List() {
+		if len(status.Conditions) != 1 || status.Conditions[0].Reason != shard.ReasonAsleep {
+			n++
+		}
+	}
+	return n
+}
+
+// remove stops a space and deletes its state and its host namespace, and waits until the host has emptied it.
+func (b *berth) remove(ctx context.Context, name string) error {
+	if err := b.shard.StopSpace(ctx, name); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(b.dir, name)); err != nil {
+		return fmt.Errorf("remove the state of space %s: %w", name, err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: translate.Space{Name: name}.HostNamespace()}}
+	if err := b.host.Delete(ctx, namespace); err != nil {
+		return fmt.Errorf("delete the host namespace of space %s: %w", name, err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, removePoll, removeTime, true, func(ctx context.Context) (bool, error) {
+		err := b.host.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the host namespace of space %s is gone: %w", name, err)
+	}
+	return nil
 }
 
 func (b *berth) stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }

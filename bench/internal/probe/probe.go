@@ -26,6 +26,8 @@ type Footprint struct {
 	FreedRSSMiB float64
 	// HeapMiB is what the last garbage collection found alive, in MiB.
 	HeapMiB float64
+	// StackMiB is the memory of the goroutines' stacks in MiB.
+	StackMiB float64
 	// Goroutines counts all of the process's goroutines.
 	Goroutines float64
 	// Files counts the process's open file descriptors.
@@ -41,6 +43,7 @@ func (f Footprint) Minus(before Footprint, n int) Footprint {
 		RSSMiB:      each(f.RSSMiB, before.RSSMiB),
 		FreedRSSMiB: each(f.FreedRSSMiB, before.FreedRSSMiB),
 		HeapMiB:     each(f.HeapMiB, before.HeapMiB),
+		StackMiB:    each(f.StackMiB, before.StackMiB),
 		Goroutines:  each(f.Goroutines, before.Goroutines),
 		Files:       each(f.Files, before.Files),
 		Steady:      f.Steady && before.Steady,
@@ -69,10 +72,10 @@ func Now() (Footprint, error) {
 		return Footprint{}, err
 	}
 	collect()
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
+	memory := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(memory)
 	return Footprint{
-		RSSMiB: rss, HeapMiB: float64(live[0].Value.Uint64()) / (1 << 20),
+		RSSMiB: rss, HeapMiB: float64(memory[0].Value.Uint64()) / (1 << 20), StackMiB: float64(memory[1].Value.Uint64()) / (1 << 20),
 		Goroutines: float64(runtime.NumGoroutine()), Files: float64(files),
 	}, nil
 }

@@ -73,6 +73,18 @@ func ByOrigin(data []byte, valueType string) (map[string]float64, error) {
 	})
 }
 
+// stackShown is how many functions of a stack are shown.
+const stackShown = 8
+
+// ByStack adds up a profile's values of a type by the inner end of the stack, the innermost function first.
+func ByStack(data []byte, valueType string) (map[string]float64, error) {
+	return addUp(data, valueType, func(inward []string) string {
+		inner := slices.Clone(inward[max(0, len(inward)-stackShown):])
+		slices.Reverse(inner)
+		return strings.Join(inner, " < ")
+	})
+}
+
 // runner only starts and repeats what others want to run.
 const runner = "k8s.io/apimachinery/pkg/util/wait"
 

@@ -39,6 +39,16 @@ func TestAProfileIsAddedUpByWhoIsToBlame(t *testing.T) {
 	}
 }
 
+func TestAProfileIsAddedUpByStacks(t *testing.T) {
+	byStack, err := ByStack(encode(t, map[int64][]string{1: {"a.One", "a.Two", "a.Three"}, 2: {"a.One", "b.Two"}}), "space")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]float64{"a.One < a.Two < a.Three": 1, "a.One < b.Two": 2}, byStack); diff != "" {
+		t.Errorf("by stack (-want +got):\n%s", diff)
+	}
+}
+
 func TestAProfileWithoutTheTypeIsAnError(t *testing.T) {
 	if _, err := ByPackage(encode(t, nil), "time"); err == nil {
 		t.Error("no error for a type that the profile does not have")
