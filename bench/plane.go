@@ -42,6 +42,7 @@ func newPlane(c *child, name string, kubeconfig []byte) (*plane, error) {
 		return nil, fmt.Errorf("read kubeconfig of %s: %w", name, err)
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{} // of deprecated kinds, which are counted too
 	return &plane{name: name, child: c, config: config}, nil
 }
 

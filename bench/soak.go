@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// soakWorkers are the spaces that are created, woken or deleted at once.
+	// soakWorkers are the spaces that are created or woken at once.
 	soakWorkers = 4
+	// soakRemovers are the spaces that are deleted at once, which is for the most part to wait for the host.
+	soakRemovers = 40
 	// soakShare is the share of the spaces that a round wakes, and anewShare the share of these that it deletes and creates anew.
 	soakShare, anewShare = 0.2, 0.25
 	// leastRounds have to be: of fewer, nothing is seen to grow.
@@ -82,7 +84,7 @@ type warm struct {
 // warmUp has some spaces come and go, so that what a process makes once is there.
 func (k *soak) warmUp(ctx context.Context) (w warm, err error) {
 	k.spaces = k.newSpaces(soakWorkers)
-	if err := k.each(ctx, k.spaces, (*soakSpace).create, (*soakSpace).use, (*soakSpace).sleep); err != nil {
+	if err := k.each(ctx, soakWorkers, k.spaces, (*soakSpace).create, (*soakSpace).use, (*soakSpace).sleep); err != nil {
 		return w, err
 	}
 	if err := k.empty(ctx); err != nil {
@@ -105,7 +107,7 @@ func (k *soak) newSpaces(n int) []*soakSpace {
 func (k *soak) fill(ctx context.Context) error {
 	k.say("creating %d spaces with pods, and putting them to sleep", k.soakSpaces)
 	k.spaces = k.newSpaces(k.soakSpaces)
-	return k.each(ctx, k.spaces, (*soakSpace).create, (*soakSpace).sleep)
+	return k.each(ctx, soakWorkers, k.spaces, (*soakSpace).create, (*soakSpace).sleep)
 }
 
 // rounds wakes some spaces, uses them and puts them to sleep, deletes some and creates others, again and again until the time
@@ -116,14 +118,14 @@ func (k *soak) rounds(ctx context.Context, until time.Time) (points []leak.Point
 		some := k.spaces[:max(1, int(soakShare*float64(len(k.spaces))))]
 		anew := some[:max(1, int(anewShare*float64(len(some))))]
 		k.say("round %d: waking %d, of which %d are deleted then and created anew", round, len(some), len(anew))
-		if err := k.each(ctx, some, (*soakSpace).use, (*soakSpace).sleep); err != nil {
+		if err := k.each(ctx, soakWorkers, some, (*soakSpace).use, (*soakSpace).sleep); err != nil {
 			return nil, profiles, err
 		}
-		if err := k.each(ctx, anew, (*soakSpace).remove); err != nil {
+		if err := k.each(ctx, soakRemovers, anew, (*soakSpace).remove); err != nil {
 			return nil, profiles, err
 		}
 		copy(anew, k.newSpaces(len(anew)))
-		if err := k.each(ctx, anew, (*soakSpace).create, (*soakSpace).sleep); err != nil {
+		if err := k.each(ctx, soakWorkers, anew, (*soakSpace).create, (*soakSpace).sleep); err != nil {
 			return nil, profiles, err
 		}
 		point, taken, err := k.point(ctx)
@@ -142,22 +144,27 @@ func (k *soak) rounds(ctx context.Context, until time.Time) (points []leak.Point
 // empty deletes all spaces.
 func (k *soak) empty(ctx context.Context) error {
 	k.say("deleting %d spaces", len(k.spaces))
-	err := k.each(ctx, k.spaces, (*soakSpace).remove)
+	err := k.each(ctx, soakRemovers, k.spaces, (*soakSpace).remove)
 	k.spaces = nil
 	return err
 }
 
-// each does something to spaces, step by step, a few spaces at once.
-func (k *soak) each(ctx context.Context, spaces []*soakSpace, steps ...func(*soakSpace, context.Context) error) error {
-	errs := make([]error, soakWorkers)
+// each does something to spaces, step by step, some spaces at once.
+func (k *soak) each(ctx context.Context, atOnce int, spaces []*soakSpace, steps ...func(*soakSpace, context.Context) error) error {
+	errs := make([]error, len(spaces))
+	next := make(chan int)
 	var wg sync.WaitGroup
-	for w := range soakWorkers {
+	for range atOnce {
 		wg.Go(func() {
-			for i := w; i < len(spaces) && errs[w] == nil; i += soakWorkers {
-				errs[w] = spaces[i].do(ctx, steps)
+			for i := range next {
+				errs[i] = spaces[i].do(ctx, steps)
 			}
 		})
 	}
+	for i := range spaces {
+		next <- i
+	}
+	close(next)
 	wg.Wait()
 	return errors.Join(errs...)
 }
@@ -165,7 +172,7 @@ func (k *soak) each(ctx context.Context, spaces []*soakSpace, steps ...func(*soa
 // point counts what is there once all spaces sleep and all is quiet.
 func (k *soak) point(ctx context.Context) (p leak.Point, profiles map[string][]byte, err error) {
 	for range quietTries {
-		if err := k.each(ctx, k.spaces, (*soakSpace).sleep); err != nil {
+		if err := k.each(ctx, soakWorkers, k.spaces, (*soakSpace).sleep); err != nil {
 			return p, nil, err
 		}
 		if p.Footprint, err = k.rest(ctx, k.berth); err != nil {
