@@ -28,6 +28,9 @@ import (
 // delegates to the core, which delegates to API extensions.
 type chain struct {
 	server    *aggregatorapiserver.APIAggregator
+	crds      *watchedCRDs
+	own       *registries
+	documents *spaceDocuments
 	informers *ownedInformers
 	admission *latch
 	// space is what the shared handlers need of this one.
@@ -55,6 +58,8 @@ func newChain(
 		return nil, err
 	}
 
+	// The shared ones are served, by all servers of the chain.
+	generic.SkipOpenAPIInstallation = true
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
 	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
@@ -82,23 +87,22 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("build shared APIs: %w", err)
 	}
-	// The shared ones are served. Extensions were copied before.
-	generic.SkipOpenAPIInstallation = true
-	server, crds, own, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared)
+	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
-	hooks.watch(server.GenericAPIServer, crds)
-	space := &builtin.Space{
+	built.informers, built.admission = factory, admission
+	hooks.watch(built.server.GenericAPIServer, built.crds)
+	built.space = &builtin.Space{
 		Admission:     generic.AdmissionControl,
 		Authorizer:    generic.Authorization.Authorizer,
 		RuleResolver:  generic.RuleResolver,
 		Authenticator: generic.Authentication.Authenticator,
 		Loopback:      loopback.Transport,
 		NewStorage:    store.open,
-		Own:           own.get,
+		Own:           built.own.get,
 	}
-	return &chain{server: server, informers: factory, admission: admission, space: space}, nil
+	return built, nil
 }
 
 // handler serves the whole API.
@@ -114,23 +118,24 @@ func (c *chain) handler() http.Handler {
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
 	shared *sharedAPI,
-) (*aggregatorapiserver.APIAggregator, *watchedCRDs, *registries, error) {
+) (*chain, error) {
 	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	crds := watchCRDs(extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions())
-	server, err := controlplaneapiserver.CreateAggregatorServer(
-		aggregator, shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses), crds, true, apiPriorities())
+	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	c := &chain{crds: watchCRDs(crds), own: own}
+	c.server, err = controlplaneapiserver.CreateAggregatorServer(
+		aggregator, shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses), c.crds, true, apiPriorities())
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	err = shared.documents.add(server.GenericAPIServer, aggregator.GenericConfig.Config, extensionsServer.GenericAPIServer,
-		extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister())
-	return server, crds, own, err
+	c.documents, err = shared.documents.add(
+		c.server.GenericAPIServer, extensionsServer.GenericAPIServer, aggregator.GenericConfig.Config, crds)
+	return c, err
 }

@@ -103,6 +103,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	// with a server that ran.
 	p.run = runServer(p.chain.server)
 	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
+	p.background.Go(func() { p.chain.documents.run(p.stopping) })
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}

@@ -101,6 +101,7 @@ func newRegistries(
 			own := map[schema.GroupVersionResource]rest.Storage{}
 			for version, storages := range info.VersionedResourcesStorageMap {
 				for resource, s := range storages {
+					builtin.Strip(s)
 					if builtin.IsOwn(s) {
 						own[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = s
 					}

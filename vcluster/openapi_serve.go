@@ -5,19 +5,24 @@ package vcluster
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	apiextensionslisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	openapidownload "k8s.io/kube-aggregator/pkg/controllers/openapi/aggregator"
 	openapimerge "k8s.io/kube-openapi/pkg/aggregator"
 	"k8s.io/kube-openapi/pkg/handler"
@@ -44,11 +49,11 @@ const (
 type documents struct {
 	builtin http.Handler
 
-	once       sync.Once
-	aggregator http.Handler    // of the aggregator's own types
-	v2         []*spec.Swagger // the aggregator's and the built-in ones
-	v3         []part
-	err        error
+	once          sync.Once
+	v2            []*spec.Swagger // of the aggregator, of the built-in APIs, of CRDs themselves
+	v3            []part
+	describedCRDs *spec.Swagger // what the space's own are added to
+	err           error
 
 	mu     sync.Mutex // one document is made at a time
 	merged *lru.Cache // by the ETag of what CRDs add
@@ -64,69 +69,123 @@ func newDocuments(builtin http.Handler) *documents {
 	return &documents{builtin: builtin, merged: lru.New(mergedDocuments)}
 }
 
-// add has s, the first server of a chain, serve them. Its types are described
-// by its configuration c. extensions is the server of CRDs, to which only the
-// space's own are added.
+// add has first, the first server of a chain, serve them. extensions is the
+// chain's server of CRDs. Both are described by c.
 func (d *documents) add(
-	s *genericapiserver.GenericAPIServer, c *genericapiserver.Config,
-	extensions *genericapiserver.GenericAPIServer, crds apiextensionslisters.CustomResourceDefinitionLister,
-) error {
-	d.once.Do(func() { d.err = d.describeShared(s, c) })
+	first, extensions *genericapiserver.GenericAPIServer, c *genericapiserver.Config, crds crdinformers.CustomResourceDefinitionInformer,
+) (*spaceDocuments, error) {
+	d.once.Do(func() { d.err = d.describeShared(first, extensions, c) })
 	if d.err != nil {
-		return d.err
+		return nil, d.err
 	}
-	own := &spaceDocuments{documents: d, extensions: extensions.Handler.NonGoRestfulMux, crds: crds}
-	m := s.Handler.NonGoRestfulMux
+	own := &spaceDocuments{documents: d, crds: crds}
+	m := first.Handler.NonGoRestfulMux
 	m.HandleFunc(openAPIV2Path, own.serveV2)
 	m.HandleFunc(openAPIV3Path, own.serveV3Root)
 	m.HandlePrefix(openAPIV3Path+"/", http.HandlerFunc(own.serveV3))
-	return nil
+	return own, nil
 }
 
-// describeShared makes what is the same in all spaces. It keeps nothing of s.
-func (d *documents) describeShared(s *genericapiserver.GenericAPIServer, c *genericapiserver.Config) error {
-	m := mux.NewPathRecorderMux("aggregator-openapi")
-	_, own := routes.OpenAPI{Config: c.OpenAPIConfig}.InstallV2(s.Handler.GoRestfulContainer, m)
-	routes.OpenAPI{V3Config: c.OpenAPIV3Config}.InstallV3(s.Handler.GoRestfulContainer, m)
+// describeShared makes what is the same in all spaces. It keeps nothing of the
+// servers.
+func (d *documents) describeShared(first, extensions *genericapiserver.GenericAPIServer, c *genericapiserver.Config) error {
 	builtin, err := download(d.builtin)
 	if err != nil {
 		return err
 	}
-	d.v2 = []*spec.Swagger{own, builtin}
-	for _, h := range []http.Handler{m, d.builtin} {
+	d.v2 = []*spec.Swagger{nil, builtin, nil}
+	handlers := []http.Handler{nil, d.builtin, nil}
+	for i, s := range map[int]*genericapiserver.GenericAPIServer{0: first, 2: extensions} {
+		m := mux.NewPathRecorderMux("openapi")
+		_, d.v2[i] = routes.OpenAPI{Config: c.OpenAPIConfig}.InstallV2(s.Handler.GoRestfulContainer, m)
+		routes.OpenAPI{V3Config: c.OpenAPIV3Config}.InstallV3(s.Handler.GoRestfulContainer, m)
+		handlers[i] = m
+	}
+	for _, h := range handlers {
 		paths, err := rootOf(h)
 		if err != nil {
 			return err
 		}
 		d.v3 = append(d.v3, part{h, paths})
 	}
-	return nil
+	// Servers that are delegated to are read over HTTP, upstream, too, which puts
+	// some things in another order.
+	d.describedCRDs = d.v2[2]
+	d.v2[2], err = download(handlers[2])
+	return err
 }
 
-// mergeV2 merges documents as upstream's aggregator does, and returns what
-// serves them. first comes before the shared ones' last.
-func (d *documents) mergeV2(extensions *spec.Swagger) (http.Handler, error) {
+// handlerV2 returns what serves the shared documents with extensions, which is
+// what CRDs themselves and those of a space are described by. etag is its own.
+func (d *documents) handlerV2(etag string, extensions func() (*spec.Swagger, error)) (http.Handler, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if kept, ok := d.merged.Get(etag); ok {
+		return kept.(http.Handler), nil //nolint:forcetypeassert // Nothing else is put in.
+	}
+	last, err := extensions()
+	if err != nil {
+		return nil, err
+	}
+	// As upstream's aggregator does.
 	merged := *d.v2[0]
 	merged.Paths, merged.Definitions, merged.Parameters = nil, nil, nil
-	for _, s := range []*spec.Swagger{d.v2[0], d.v2[1], extensions} {
+	for _, s := range []*spec.Swagger{d.v2[0], d.v2[1], last} {
 		if err := openapimerge.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(&merged, s); err != nil {
 			return nil, fmt.Errorf("merge OpenAPI documents: %w", err)
 		}
 	}
 	m := mux.NewPathRecorderMux("merged-openapi")
 	handler.NewOpenAPIService(&merged).RegisterOpenAPIVersionedService(openAPIV2Path, m)
+	d.merged.Add(etag, m)
 	return m, nil
 }
 
-// spaceDocuments are those of a space.
+// spaceDocuments are those of a space: the shared ones, and from when it first
+// has CRDs, its own.
 type spaceDocuments struct {
 	*documents
-	extensions http.Handler
-	crds       apiextensionslisters.CustomResourceDefinitionLister
+	crds crdinformers.CustomResourceDefinitionInformer
+	own  atomic.Pointer[mux.PathRecorderMux] // nil before
+}
+
+// run describes the space's CRDs, if there ever are some, until ctx ends.
+func (d *spaceDocuments) run(ctx context.Context) {
+	first := make(chan struct{})
+	found := sync.OnceFunc(func() { close(first) })
+	registered, err := d.crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { found() }})
+	if err != nil {
+		return // the informer has stopped
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-first:
+	}
+	_ = d.crds.Informer().RemoveEventHandler(registered)
+
+	v2, v3 := handler.NewOpenAPIService(d.describedCRDs), handler3.NewOpenAPIService()
+	m := mux.NewPathRecorderMux("crd-openapi")
+	v2.RegisterOpenAPIVersionedService(openAPIV2Path, m)
+	if err := v3.RegisterOpenAPIV3VersionedService(openAPIV3Path, m); err != nil {
+		klog.FromContext(ctx).Error(err, "Describing CRDs")
+		return
+	}
+	var controllers sync.WaitGroup
+	controllers.Go(func() { openapi.NewController(d.crds).Run(d.describedCRDs, v2, ctx.Done()) })
+	controllers.Go(func() { openapiv3.NewController(d.crds).Run(v3, ctx.Done()) })
+	d.own.Store(m)
+	controllers.Wait()
 }
 
 func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
-	h, err := d.v2Handler()
+	var h http.Handler
+	var err error
+	if own := d.own.Load(); own != nil {
+		h, err = d.handlerV2(fetch(own, openAPIV2Path).Header().Get("ETag"), func() (*spec.Swagger, error) { return download(own) })
+	} else {
+		h, err = d.handlerV2("", func() (*spec.Swagger, error) { return d.v2[2], nil })
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -134,41 +193,16 @@ func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-func (d *spaceDocuments) v2Handler() (http.Handler, error) {
-	const none = ""
-	crds, err := d.crds.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	etag := none
-	if len(crds) > 0 {
-		etag = fetch(d.extensions, openAPIV2Path).Header().Get("ETag")
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if kept, ok := d.merged.Get(etag); ok {
-		return kept.(http.Handler), nil //nolint:forcetypeassert // Nothing else is put in.
-	}
-	// Types of CRDs' own, and what the space's CRDs define.
-	extensions, err := download(d.extensions)
-	if err != nil {
-		return nil, err
-	}
-	h, err := d.mergeV2(extensions)
-	if err == nil {
-		d.merged.Add(etag, h)
-	}
-	return h, err
-}
-
 func (d *spaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
 	root := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	own, err := rootOf(d.extensions)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	if own := d.own.Load(); own != nil {
+		paths, err := rootOf(own)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		maps.Copy(root.Paths, paths)
 	}
-	maps.Copy(root.Paths, own)
 	for _, p := range d.v3 {
 		maps.Copy(root.Paths, p.paths)
 	}
@@ -188,7 +222,11 @@ func (d *spaceDocuments) serveV3(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	d.extensions.ServeHTTP(w, r)
+	if own := d.own.Load(); own != nil {
+		own.ServeHTTP(w, r)
+		return
+	}
+	http.NotFound(w, r)
 }
 
 func download(h http.Handler) (*spec.Swagger, error) {

@@ -71,6 +71,19 @@ func IsOwn(s rest.Storage) bool {
 	return wrapped
 }
 
+// Strip takes from a space's own registry what the shared one answers: printers
+// are most of what a registry takes. Status registries are copies, and short.
+func Strip(s rest.Storage) {
+	switch s := s.(type) {
+	case *services.REST:
+		s.TableConvertor = nil
+	case *pods.REST:
+		s.TableConvertor = nil
+	case *serviceaccounts.REST:
+		s.TableConvertor = nil
+	}
+}
+
 // owner finds the space's own registry of a resource.
 type owner struct{ resource schema.GroupVersionResource }
 
