@@ -25,7 +25,12 @@ const listBytes = 256 << 20
 // changes is a changesFunc.
 func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error) {
 	l.idle.touch()
-	rows, err := l.d.After(ctx, key, end, after, feedEvents)
+	leave, err := l.enterRead(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	rows, err := l.d.After(context.WithoutCancel(ctx), key, end, after, feedEvents)
 	if err != nil {
 		return nil, false, l.health.see(err)
 	}
@@ -76,10 +81,13 @@ func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err erro
 }
 
 // readEvents reads the rows of a list, and the store's revision and compacted revision that they were read at.
-func readEvents(rows *sql.Rows, val bool) (revision, compacted int64, events kineserver.Events, err error) {
+func readEvents(ctx context.Context, rows *sql.Rows, val bool) (revision, compacted int64, events kineserver.Events, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	var rev, old sql.NullInt64
 	for size := 0; rows.Next(); {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, nil, err
+		}
 		e := &kineserver.Event{KV: &kineserver.KeyValue{}}
 		into := []any{&rev, &old, &e.KV.ModRevision, &e.KV.Key, &e.Create, &e.Delete, &e.KV.CreateRevision, new(int64), &e.KV.Lease}
 		if val {

@@ -4,13 +4,16 @@
 package kine_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -119,6 +122,9 @@ func TestAListComesInPagesOfOneMoment(t *testing.T) {
 		all, err := c.List(t.Context(), "/registry/pods/", kubernetes.ListOptions{Revision: first.Revision})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !slices.IsSortedFunc(all.Kvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) }) {
+			t.Error("the list isn't in the order of its keys")
 		}
 		if first.Count != int64(len(all.Kvs)) {
 			t.Errorf("first page counts %d; there were %d", first.Count, len(all.Kvs))

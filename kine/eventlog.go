@@ -22,6 +22,8 @@ type eventLog struct {
 	d      *dialect
 	health *health
 	idle   *idler
+	// reading holds one for each reader that reads.
+	reading chan struct{}
 
 	compacting sync.Mutex
 	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
@@ -36,27 +38,42 @@ func (l *eventLog) CurrentRevision(context.Context) (int64, error) {
 
 // List reads the newest version at a revision (0: now) of a key, or of those from key to end.
 func (l *eventLog) List(ctx context.Context, key, end string, limit, revision int64, includeDeletes, keysOnly bool) (int64, kineserver.Events, error) {
+	leave, err := l.enterRead(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer leave()
 	before := l.d.committer.last.Load()
 	var rows *sql.Rows
-	var err error
-	if revision == 0 {
-		rows, err = l.d.ListCurrent(ctx, key, end, limit, includeDeletes, keysOnly)
+	if unbound := context.WithoutCancel(ctx); revision == 0 {
+		rows, err = l.d.ListCurrent(unbound, key, end, limit, includeDeletes, keysOnly)
 	} else {
-		rows, err = l.d.List(ctx, key, end, limit, revision, includeDeletes, keysOnly)
+		rows, err = l.d.List(unbound, key, end, limit, revision, includeDeletes, keysOnly)
 	}
-	rev, events, err := l.read(rows, err, before, revision, !keysOnly)
+	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly)
 	if err == nil && revision > rev {
 		return rev, nil, kineserver.ErrFutureRev
 	}
 	return rev, events, err
 }
 
+// enterRead waits for a reader that is free, until ctx ends. What is read then is given a context that doesn't end: SQLite's
+// driver would start a goroutine for each row of a list to wait for it, which takes longer than to read the row.
+func (l *eventLog) enterRead(ctx context.Context) (leave func(), err error) {
+	select {
+	case l.reading <- struct{}{}:
+		return func() { <-l.reading }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // read returns the rows and the store's revision they were read at, or at least the one before.
-func (l *eventLog) read(rows *sql.Rows, err error, before, revision int64, val bool) (int64, kineserver.Events, error) {
+func (l *eventLog) read(ctx context.Context, rows *sql.Rows, err error, before, revision int64, val bool) (int64, kineserver.Events, error) {
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
-	rev, compacted, events, err := readEvents(rows, val)
+	rev, compacted, events, err := readEvents(ctx, rows, val)
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
@@ -73,7 +90,12 @@ func (l *eventLog) read(rows *sql.Rows, err error, before, revision int64, val b
 // Count of a past revision returns that revision with it. kine returns the newest, which it then gives a list's first
 // page, so that the pages after show another moment than the first.
 func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (int64, int64, error) {
-	rev, n, err := l.SQLLog.Count(ctx, key, end, revision)
+	leave, err := l.enterRead(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer leave()
+	rev, n, err := l.SQLLog.Count(context.WithoutCancel(ctx), key, end, revision)
 	l.d.committer.reached(rev)
 	if err == nil && revision > 0 {
 		rev = revision

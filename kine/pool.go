@@ -42,6 +42,7 @@ func openPool(ctx context.Context, path, params string, open, kept int) (*pool, 
 		return nil, err
 	}
 	p.LastInsertID = true
+	useLists(p.Generic)
 	p.ErrCode = errCode
 	return p, nil
 }
