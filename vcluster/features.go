@@ -18,6 +18,8 @@ import (
 	clientfeatures "k8s.io/client-go/features"
 	zpages "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/vcluster/unmetered"
 )
 
 // processWide sets what Kubernetes keeps once for a process: feature gates,
@@ -53,6 +55,7 @@ var processWide = sync.OnceValue(func() error {
 	// wrote, must not end the others: upstream logs it, and starts most loops
 	// again.
 	utilruntime.ReallyCrash = false
+	unmetered.Set()
 	return nil
 })
 

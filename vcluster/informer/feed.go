@@ -44,6 +44,13 @@ type Observer interface {
 	Lost()
 }
 
+// sink is an [Observer] of some keys that, once it has missed something, hears
+// no more until it subscribes again.
+type sink interface {
+	wrote(Write)
+	lost()
+}
+
 // Feed hands on what is written to a store, from one watch. Its methods may be
 // called concurrently.
 type Feed struct {
@@ -52,14 +59,14 @@ type Feed struct {
 	ready  chan struct{} // closed when nothing after last is missed any more
 
 	mu        sync.Mutex
-	last      int64 // revision up to which writes were handed on
-	subs      map[*subscription]struct{}
+	last      int64           // revision up to which writes were handed on
+	sinks     map[sink]string // and the prefix that each wants
 	observers []Observer
 }
 
 // NewFeed returns a feed that does nothing until it is run.
 func NewFeed(client *clientv3.Client, logger klog.Logger) *Feed {
-	return &Feed{client: client, logger: logger, ready: make(chan struct{}), subs: map[*subscription]struct{}{}}
+	return &Feed{client: client, logger: logger, ready: make(chan struct{}), sinks: map[sink]string{}}
 }
 
 // Observe adds o. It is told of every write that comes after Observe returned
@@ -159,9 +166,9 @@ func (f *Feed) hand(event *clientv3.Event) {
 		}
 	}
 	f.mu.Lock()
-	var to []*subscription
-	for s := range f.subs {
-		if strings.HasPrefix(w.Key, s.prefix) {
+	var to []sink
+	for s, prefix := range f.sinks {
+		if strings.HasPrefix(w.Key, prefix) {
 			to = append(to, s)
 		}
 	}
@@ -172,7 +179,7 @@ func (f *Feed) hand(event *clientv3.Event) {
 		o.Wrote(w)
 	}
 	for _, s := range to {
-		s.push(w)
+		s.wrote(w)
 	}
 }
 
@@ -182,32 +189,27 @@ func (f *Feed) all() []Observer {
 	return f.observers
 }
 
-// subscribe returns a subscription to all writes under prefix of a later
-// revision than the store has now.
-func (f *Feed) subscribe(ctx context.Context, prefix string, decode *decoder) (*subscription, error) {
-	if err := f.WaitReady(ctx); err != nil {
-		return nil, err
-	}
-	s := &subscription{prefix: prefix, decode: decode, feed: f, stopped: make(chan struct{})}
+// subscribe makes s hear of all writes under prefix of a later revision than the
+// store has now. The feed must be ready.
+func (f *Feed) subscribe(s sink, prefix string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.subs[s] = struct{}{}
-	return s, nil
+	f.sinks[s] = prefix
 }
 
-func (f *Feed) drop(s *subscription) {
+func (f *Feed) drop(s sink) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.subs, s)
+	delete(f.sinks, s)
 }
 
-// endAll makes all subscribers list anew. Only Run calls it, and what it calls.
+// endAll makes all sinks begin anew. Only Run calls it, and what it calls.
 func (f *Feed) endAll() {
 	f.mu.Lock()
-	subs := f.subs
-	f.subs = map[*subscription]struct{}{}
+	sinks := f.sinks
+	f.sinks = map[sink]string{}
 	f.mu.Unlock()
-	for s := range subs {
-		s.end()
+	for s := range sinks {
+		s.lost()
 	}
 }

@@ -37,7 +37,7 @@ type Pool struct {
 // member is an informer and how many use it.
 type member struct {
 	cache.SharedIndexInformer
-	source *source // nil if it reads the API
+	stored *storeInformer // the same, unless it reads the API
 	users  int
 	gone   bool               // it must not be started any more
 	cancel context.CancelFunc // nil until it is started
@@ -91,16 +91,13 @@ func (p *Pool) use(example runtime.Object, make internalinterfaces.NewInformerFu
 
 func (p *Pool) member(example runtime.Object, newFunc internalinterfaces.NewInformerFunc) *member {
 	m := &member{done: make(chan struct{})}
-	prefix, d, ok := storedAs(example)
-	if !ok {
-		m.SharedIndexInformer = newFunc(p.client, Resync)
-		_ = m.SetTransform(Trim) // fails only if it runs
+	if prefix, d, ok := storedAs(example); ok {
+		m.stored = newStoreInformer(p.feed, prefix, d)
+		m.SharedIndexInformer = m.stored
 		return m
 	}
-	m.source = &source{prefix: prefix, decode: d, feed: p.feed}
-	// With the index that all of upstream's have.
-	m.SharedIndexInformer = cache.NewSharedIndexInformer(m.source, example, Resync,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	m.SharedIndexInformer = newFunc(p.client, Resync)
+	_ = m.SetTransform(Trim) // fails only if it runs
 	return m
 }
 
@@ -118,6 +115,11 @@ func (p *Pool) start(members []*member) {
 		}
 		ctx, cancel := context.WithCancel(p.ctx)
 		m.cancel = cancel
+		if m.stored != nil {
+			m.stored.start(ctx) // no goroutine waits in it
+			close(m.done)
+			continue
+		}
 		go func() {
 			defer close(m.done)
 			m.RunWithContext(ctx)
@@ -149,7 +151,7 @@ func (m *member) end() {
 		m.cancel()
 		<-m.done
 	}
-	if m.source != nil {
-		m.source.keep(nil)
+	if m.stored != nil {
+		m.stored.stop()
 	}
 }
