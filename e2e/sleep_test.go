@@ -104,6 +104,37 @@ func TestAPodThatEndsWhileItsSpaceSleepsWakesIt(t *testing.T) {
 	}
 }
 
+// T8, S8: a CronJob's run is not missed by a space that sleeps.
+func TestACronJobRunsThoughItsSpaceSleeps(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--idle-after", "4s")
+	demo := b.demo(t)
+	demo.apply(t, `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: tick, namespace: default}
+spec:
+  schedule: "* * * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: nginx}]
+`)
+	b.awaitState(t, "demo", "Asleep")
+	hostPods := func() int {
+		return len(must(b.host(t).CoreV1().Pods(hostNamespace).List(t.Context(), metav1.ListOptions{}))(t).Items)
+	}
+	before := hostPods()
+	eventually(t, func() error {
+		if now := hostPods(); now <= before {
+			return fmt.Errorf("there are %d pods on the host, as before", now)
+		}
+		return nil
+	})
+}
+
 // T7, D1: one space that cannot run says so, and the others serve.
 func TestASpaceWithADamagedStoreLeavesTheOthersAlone(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,8 @@ import (
 // door is where requests from outside come in to a space. Those that bear a
 // credential of the space count: they keep it awake while they last, watches and
 // exec too, and are held until it has woken. Others are let through to a space
-// that is awake, which will know what to do with them, and wake none.
+// that is awake, which will know what to do with them, and wake none. Nor do
+// those that ask for its health: whoever looks after a space does not use it.
 type door struct {
 	shard *Shard
 	place *place
@@ -25,8 +27,13 @@ type door struct {
 
 // ServeHTTP implements [http.Handler].
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	counts := d.shard.bears(d.place, r)
+	healthy := isHealth(r)
+	counts := !healthy && d.shard.bears(d.place, r)
 	space, refuse := d.enter(r, counts)
+	if refuse != nil && healthy {
+		d.health(w)
+		return
+	}
 	if refuse != nil {
 		refuse.write(w)
 		return
@@ -99,6 +106,24 @@ func (d *door) leave() {
 	if d.place.state == running {
 		d.place.lastRequest = d.shard.config.Clock.Now()
 	}
+}
+
+// isHealth tells questions for health, which an API server answers anybody.
+func isHealth(r *http.Request) bool {
+	return r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz"
+}
+
+// health answers for a space that does not run: it is well if it would wake.
+func (d *door) health(w http.ResponseWriter) {
+	d.shard.mu.Lock()
+	reason, _ := d.place.reason()
+	d.shard.mu.Unlock()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if reason == ReasonFailed {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintf(w, "the space is %s\n", strings.ToLower(reason))
 }
 
 // refusal is an answer of the shard itself, as an API server would give it. It

@@ -19,7 +19,7 @@ const restTimeout = 15 * time.Second
 const againAfter = 200 * time.Millisecond
 
 var (
-	errBusy  = errors.New("its controllers or its syncer have work under way")
+	errBusy  = errors.New("its syncer has work under way, or its host objects change")
 	errInUse = errors.New("it is in use")
 	errSoon  = errors.New("it has something to do soon")
 )

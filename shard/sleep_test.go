@@ -212,6 +212,11 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 			t.Fatalf("%s woke the space", name)
 		}
 	}
+	// To ask for its health is not to use it.
+	if text, err := clientset(t, admin).CoreV1().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil || !strings.Contains(string(text), "asleep") {
+		t.Errorf("asked for its health the sleeping space says %q (%v)", text, err)
+	}
+	s.is(t, "mine", shard.ReasonAsleep, metav1.ConditionTrue)
 	for name, c := range map[string]*rest.Config{"certificate": admin, "token": with(token)} {
 		if err := readOnce(t, c); err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", name, err)
@@ -260,6 +265,9 @@ func TestABrokenSpaceSaysWhyAndIsTriedAgain(t *testing.T) {
 	}
 	if err := readOnce(t, whole); err != nil {
 		t.Errorf("the other space: %v", err)
+	}
+	if err := clientset(t, broken).CoreV1().RESTClient().Get().AbsPath("/livez").MaxRetries(0).Do(t.Context()).Error(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("asked for its health it says %v", err)
 	}
 	if err := os.WriteFile(path, store, 0o600); err != nil {
 		t.Fatal(err)

@@ -170,11 +170,25 @@ func joined(errs ...error) error {
 	return errors.New("without an error")
 }
 
-// rest asks a space whether it may sleep, and until when: zero if for ever.
+// rest asks a space whether it may sleep, and until when: zero if for ever. It
+// may not while its syncer has work under way. What its controllers wait for is
+// in its objects; what expires, in its store.
 func (s *Space) rest(ctx context.Context) (until time.Time, err error) {
 	err = guard("ask", func() error {
-		until, err = s.nextTimer(ctx)
-		return err
+		if !s.syncer.Idle() {
+			return errBusy
+		}
+		timer, ok, err := s.plane.NextTimer(ctx)
+		if err != nil {
+			return err
+		}
+		if ok {
+			until = timer
+		}
+		if timer, ok = s.syncer.NextTimer(); ok && (until.IsZero() || timer.Before(until)) {
+			until = timer
+		}
+		return nil
 	})
 	return until, err
 }
