@@ -40,3 +40,8 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 		Writes: e.committer.writes.Load(), Watches: e.hub.count(),
 	}, nil
 }
+
+// Used returns how many bytes the store holds, and how many it may.
+func (s *Store) Used() (used, limit int64) {
+	return s.engine.room.used.Load(), s.engine.room.max
+}

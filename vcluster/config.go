@@ -64,6 +64,9 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Clock tells when certificates end. Default: the wall clock.
 	Clock clock.PassiveClock
+	// StoreBytes is how much the control plane's objects may take, with what is
+	// kept of their earlier versions. Default: [kine.DefaultMaxBytes].
+	StoreBytes int64
 	// Logger is given to whatever logs contextually. Default: klog's own.
 	Logger klog.Logger
 }

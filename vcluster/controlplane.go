@@ -79,7 +79,9 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.credentials, err = openCredentials(p.config); err != nil {
 		return err
 	}
-	store, err := kine.Open(ctx, kine.Options{Path: filepath.Join(p.config.Dir, "store.db"), Name: p.config.Name})
+	store, err := kine.Open(ctx, kine.Options{
+		Path: filepath.Join(p.config.Dir, "store.db"), Name: p.config.Name, MaxBytes: p.config.StoreBytes,
+	})
 	if err != nil {
 		return err
 	}

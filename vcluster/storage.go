@@ -119,7 +119,7 @@ func (s *sharedStore) open(
 	if err != nil {
 		return nil, fmt.Errorf("set up storage of %s: %w", c.GroupResource, err)
 	}
-	return store, nil
+	return &boundedStorage{Interface: store, resource: c.GroupResource, used: s.store.Used}, nil
 }
 
 // healthCheck tells whether the store answers.
