@@ -40,7 +40,7 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
-	before, err := b.profiles(ctx, berth, "asleep-before")
+	before, err := b.profile(ctx, berth, "asleep-before")
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
-	after, err := b.profiles(ctx, berth, "asleep-after")
+	after, err := b.profile(ctx, berth, "asleep-after")
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (b *bench) awakeSpaces(ctx context.Context, c *child) (a awake, err error) 
 	if err != nil {
 		return a, err
 	}
-	before, err := b.profiles(ctx, c, "before")
+	before, err := b.profile(ctx, c, "before")
 	if err != nil {
 		return a, err
 	}
@@ -114,7 +114,7 @@ func (b *bench) awakeSpaces(ctx context.Context, c *child) (a awake, err error) 
 		return a, err
 	}
 	a.each = all.Minus(warm, b.spaces)
-	after, err := b.profiles(ctx, c, "after")
+	after, err := b.profile(ctx, c, "after")
 	if err != nil {
 		return a, err
 	}

@@ -20,8 +20,8 @@ const (
 	reasons = 12
 )
 
-// profiles takes those that tell where memory is.
-func (b *bench) profiles(ctx context.Context, c *child, when string) (map[string][]byte, error) {
+// profile takes the profiles that tell where memory is.
+func (b *bench) profile(ctx context.Context, c *child, when string) (map[string][]byte, error) {
 	taken := map[string][]byte{}
 	for _, kind := range []string{"heap", "goroutine"} {
 		var data []byte
@@ -37,10 +37,10 @@ func (b *bench) profiles(ctx context.Context, c *child, when string) (map[string
 }
 
 func (b *bench) keepProfile(name string, data []byte) error {
-	if b.settings.profiles == "" {
+	if b.profiles == "" {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(b.settings.profiles, name+".pb.gz"), data, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.profiles, name+".pb.gz"), data, 0o600); err != nil {
 		return fmt.Errorf("-profiles: %w", err)
 	}
 	return nil

@@ -109,8 +109,8 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 }
 
 func (s *sides) findHost(ctx context.Context) (err error) {
-	if s.bench.settings.host != "" {
-		if s.host, err = os.ReadFile(s.bench.settings.host); err != nil {
+	if s.bench.host != "" {
+		if s.host, err = os.ReadFile(s.bench.host); err != nil {
 			return fmt.Errorf("-host-kubeconfig: %w", err)
 		}
 		return nil

@@ -46,10 +46,6 @@ func newPlane(c *child, name string, kubeconfig []byte) (*plane, error) {
 	return &plane{name: name, child: c, config: config}, nil
 }
 
-func (p *plane) stop(ctx context.Context) error {
-	return p.child.call(context.WithoutCancel(ctx), "Stop", p.name, new(struct{}))
-}
-
 // client has a connection of its own, as each client of a real cluster has.
 func (p *plane) client() (_ kubernetes.Interface, disconnect func(), err error) {
 	config := rest.CopyConfig(p.config)

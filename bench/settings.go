@@ -14,7 +14,6 @@ type settings struct {
 	only     string
 	host     string // path of a kubeconfig
 	profiles string // directory
-	keepJSON string
 
 	repeats int
 

@@ -192,7 +192,7 @@ func (k *soak) point(ctx context.Context) (p leak.Point, profiles map[string][]b
 		p.HostObjects = len(p.Names)
 		k.say("%d spaces sleep: live heap %.1f MiB, %.0f goroutines, %.0f files, %d host objects",
 			len(k.spaces), p.HeapMiB, p.Goroutines, p.Files, p.HostObjects)
-		profiles, err = k.profiles(ctx, k.berth, "soak")
+		profiles, err = k.profile(ctx, k.berth, "soak")
 		return p, profiles, err
 	}
 	return p, nil, fmt.Errorf("spaces did not stay asleep, though nobody used them")
