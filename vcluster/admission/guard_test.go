@@ -121,6 +121,13 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
 		return err
 	}
+	hijack := func(name string) func(context.Context, kubernetes.Interface) error {
+		return func(ctx context.Context, client kubernetes.Interface) error {
+			patch := []byte(`{"spec":{"service":{"namespace":"default","name":"mine"},"insecureSkipTLSVerify":true}}`)
+			return client.Discovery().RESTClient().Patch(types.MergePatchType).
+				AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/" + name).Body(patch).Do(ctx).Error()
+		}
+	}
 	byName := pod("", hostile)
 	byName.GenerateName = "hostile-"
 
@@ -137,6 +144,9 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		"a node": {"M2", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), metav1.CreateOptions{}), "spec.nodeName"},
 		"a node selector": {"M2", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }),
 			metav1.CreateOptions{}), "spec.nodeSelector"},
+		"the API of Deployments":         {"requests of others would go to the tenant's server", hijack("v1.apps"), "apps/v1"},
+		"the core API":                   {"requests of others would go to the tenant's server", hijack("v1."), "v1"},
+		"the API of CRDs":                {"requests of others would go to the tenant's server", hijack("v1.apiextensions.k8s.io"), "apiextensions.k8s.io/v1"},
 		"a debug container":              {"kubectl debug", debug(corev1.EphemeralContainerCommon{Name: "debug"}), ""},
 		"a debug container of privilege": {"a subresource is no way around", debug(corev1.EphemeralContainerCommon{Name: "root", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}), "privileged"},
 		"a binding":                      {"the host schedules", bind, "scheduled by the host"},
