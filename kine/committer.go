@@ -17,12 +17,16 @@ import (
 // groupMax bounds the rows of a commit, and with it how long the first of them waits for the last.
 const groupMax = 256
 
+// insertSQL appends a row with a copy of the value that it supersedes.
+const insertSQL = `
+	INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value, old_value)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT value FROM kine WHERE id = ?5))`
+
 // committer appends rows, all that wait in one commit: while one fsync runs, the next group gathers. No write is delayed
 // to make a group larger, so a lone writer pays nothing for it.
 type committer struct {
-	db     *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
-	insert string
-	room   *room
+	db   *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
+	room *room
 
 	queue chan *row
 	done  sync.WaitGroup
@@ -44,8 +48,8 @@ type row struct {
 	done chan struct{}
 }
 
-func newCommitter(db *sql.DB, insert string, room *room, last int64) *committer {
-	c := &committer{db: db, insert: insert, room: room, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
+func newCommitter(db *sql.DB, room *room, last int64) *committer {
+	c := &committer{db: db, room: room, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
 	c.last.Store(last)
 	c.done.Go(c.run)
 	return c
@@ -123,7 +127,7 @@ func (c *committer) commit(group []*row) error {
 			r.err = errNoSpace
 			continue
 		}
-		res, err := tx.Exec(c.insert, r.args...)
+		res, err := tx.Exec(insertSQL, r.args...)
 		if isConflict(err) {
 			r.err = kineserver.ErrKeyExists
 			continue

@@ -22,5 +22,5 @@ var _ kineserver.Dialect = (*dialect)(nil)
 //nolint:revive // the interface's names
 func (d *dialect) Insert(ctx context.Context, key string, create, delete bool, createRevision, previousRevision, ttl int64, value []byte) (int64, error) {
 	return d.committer.append(&row{ctx: ctx, key: key, value: value, frees: frees(key, delete),
-		args: []any{key, create, delete, createRevision, previousRevision, ttl, value, previousRevision}})
+		args: []any{key, create, delete, createRevision, previousRevision, ttl, value}})
 }

@@ -5,6 +5,7 @@ package kine
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 
@@ -16,13 +17,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// maxReaders is how many reads run at once, keptReaders how many connections are kept for the next ones until the store
-// is idle. A used connection holds about 0.5 MiB.
-const (
-	maxReaders  = 4
-	keptReaders = 2
-)
-
 // engine is kine's parts, put together: connections, the log of changes, expiry of leases, and the backend over them.
 //
 // kine's own assembly (drivers/sqlite.New) isn't used: its look for a table of long ago keeps a connection for good on
@@ -32,8 +26,8 @@ type engine struct {
 	health    *health
 	room      *room
 	tidier    *tidier
-	writer    *pool
-	readers   *pool
+	writer    *sql.DB // of one connection
+	readers   *readers
 	committer *committer
 	log       *eventLog
 	hub       *hub
@@ -56,31 +50,29 @@ func startEngine(ctx context.Context, path string, maxBytes int64, log klog.Logg
 }
 
 func (e *engine) start(ctx context.Context, path string) (err error) {
-	if e.writer, err = openPool(ctx, path, writerParams, 1, 1); err != nil {
-		return err
-	}
+	e.writer = openOne(path, writerParams)
 	// The log of a killed process goes into the file, and indexes that another kine left out are made.
 	for _, stmt := range append(schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
-		if _, err := e.writer.DB.ExecContext(ctx, stmt); err != nil {
+		if _, err := e.writer.ExecContext(ctx, stmt); err != nil {
 			return err
 		}
 	}
-	if e.readers, err = openPool(ctx, path, readerParams, maxReaders, keptReaders); err != nil {
+	if e.readers, err = openReaders(ctx, path); err != nil {
 		return err
 	}
 	var last int64
-	if err := e.writer.DB.QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM kine").Scan(&last); err != nil {
+	if err := e.writer.QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM kine").Scan(&last); err != nil {
 		return err
 	}
 	runCtx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.tidier = &tidier{ctx: runCtx, room: e.room}
 	e.room.pressed = e.tidier.wake
-	used, free, err := pages(ctx, e.writer.DB)
+	used, free, err := pages(ctx, e.writer)
 	if err != nil {
 		return err
 	}
-	e.committer = newCommitter(e.writer.DB, e.writer.InsertLastInsertIDSQL.Query, e.room, last)
+	e.committer = newCommitter(e.writer, e.room, last)
 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
@@ -127,12 +119,12 @@ func (e *engine) release() {
 	}
 	defer e.backend.calls.Done()
 	// Here, as SQLite would do it while it closes the last connection, but say nothing if the disk fails it.
-	if err := checkpoint(context.Background(), e.writer.DB); err != nil {
+	if err := checkpoint(context.Background(), e.writer); err != nil {
 		_ = e.health.see(err)
 		return
 	}
-	e.readers.release()
-	e.writer.release()
+	release(e.readers.DB, keptReaders)
+	release(e.writer, 1)
 	giveBack()
 }
 
@@ -158,9 +150,9 @@ func (e *engine) close() error {
 	}
 	if e.writer != nil {
 		if _, bad := e.health.check(); bad == nil {
-			err = errors.Join(err, checkpoint(context.Background(), e.writer.DB))
+			err = errors.Join(err, checkpoint(context.Background(), e.writer))
 		}
-		err = errors.Join(err, e.writer.close())
+		err = errors.Join(err, e.writer.Close())
 	}
 	e.health.cancel()
 	return err

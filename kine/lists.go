@@ -24,7 +24,7 @@ const listSQL = `
 // useLists replaces kine's statements for lists, which take the same parameters.
 func useLists(g *generic.Generic) {
 	list := func(columns, until, name string) *query.Named {
-		return query.New(fmt.Sprintf(listSQL, columns, generic.CurrentRevSQL, generic.CompactRevSQL, until), "?", false, name)
+		return &query.Named{Name: name, Query: fmt.Sprintf(listSQL, columns, generic.CurrentRevSQL, generic.CompactRevSQL, until)}
 	}
 	const untilRevision = "AND id <= ?"
 	g.ListCurrentSQL = list(generic.Columns, "", "ListCurrent")

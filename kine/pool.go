@@ -14,34 +14,38 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// pool is kine's statements over connections to one file.
-type pool struct {
+// maxReaders is how many reads run at once, keptReaders how many connections are kept for the next ones until the store
+// is idle. A used connection holds about 0.5 MiB.
+const (
+	maxReaders  = 4
+	keptReaders = 2
+)
+
+// readers is kine's statements over connections that can't write.
+type readers struct {
 	*generic.Generic
-	kept int // how many connections are kept while they idle
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// openPool opens at most open connections, and keeps kept of them until they are released.
-func openPool(ctx context.Context, path, params string, open, kept int) (*pool, error) {
+func openReaders(ctx context.Context, path string) (*readers, error) {
 	// kine tries a connection again for five minutes. One of ours shows an error at once.
-	probe := openOne(path, params)
+	probe := openOne(path, readerParams)
 	defer probe.Close()
 	if err := probe.PingContext(ctx); err != nil {
 		return nil, err
 	}
 	poolCtx, stop := context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, stop)()
-	p := &pool{stop: stop, kept: kept}
+	p := &readers{stop: stop}
 	var err error
-	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, params)},
-		generic.ConnectionPoolConfig{MaxOpen: open, MaxIdle: kept}, "?", false, nil)
+	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, readerParams)},
+		generic.ConnectionPoolConfig{MaxOpen: maxReaders, MaxIdle: keptReaders}, "?", false, nil)
 	if err != nil {
 		stop()
 		p.done.Wait()
 		return nil, err
 	}
-	p.LastInsertID = true
 	useLists(p.Generic)
 	p.ErrCode = errCode
 	return p, nil
@@ -64,14 +68,14 @@ func checkpoint(ctx context.Context, db *sql.DB) error {
 	return errors.Join(err, restoreErr)
 }
 
-// release closes the connections that aren't in use. Others are opened when they are needed.
-func (p *pool) release() {
-	p.DB.SetMaxIdleConns(0)
-	p.DB.SetMaxIdleConns(p.kept)
+// release closes the connections that aren't in use, of which kept would be kept. Others are opened when they are needed.
+func release(db *sql.DB, kept int) {
+	db.SetMaxIdleConns(0)
+	db.SetMaxIdleConns(kept)
 }
 
 // close closes the connections, which must not be in use.
-func (p *pool) close() error {
+func (p *readers) close() error {
 	err := p.DB.Close()
 	p.stop()
 	p.done.Wait()

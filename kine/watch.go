@@ -249,20 +249,17 @@ func (w *watch) wanted(events []*clientv3.Event) []*clientv3.Event {
 	return out
 }
 
+// wants makes no string of the key: it is called for each watch with each event.
 func (w *watch) wants(e *clientv3.Event) bool {
-	key := string(e.Kv.Key)
-	if key == compactRevKey {
-		key = compactRevRow
-	}
 	switch {
 	case e.Kv.ModRevision < w.from,
 		w.noPuts && e.Type == clientv3.EventTypePut,
 		w.noDeletes && e.Type == clientv3.EventTypeDelete:
 		return false
 	case w.end == "":
-		return key == w.key
+		return string(e.Kv.Key) == w.key || w.key == compactRevRow && string(e.Kv.Key) == compactRevKey
 	}
-	return key >= w.key && key < w.end
+	return string(e.Kv.Key) >= w.key && string(e.Kv.Key) < w.end
 }
 
 // sizeOfEvents is about what events take in memory.
