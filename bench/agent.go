@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/rpc"
 	"os"
+	"path/filepath"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -149,14 +150,22 @@ func (a *Agent) CPU(d time.Duration, cores *float64) (err error) {
 	return err
 }
 
-// Profile takes a profile of the kind that args names.
-func (a *Agent) Profile(args ProfileArgs, data *[]byte) (err error) {
+// Profile writes a profile of the kind that args names to a file, since what is sent to the parent stays in this process's heap.
+func (a *Agent) Profile(args ProfileArgs, path *string) (err error) {
+	var data []byte
 	if args.Kind == cpuProfile {
-		*data, err = probe.CPUProfile(a.ctx, args.For)
+		data, err = probe.CPUProfile(a.ctx, args.For)
+	} else {
+		data, err = probe.Profile(args.Kind)
+	}
+	if err != nil {
 		return err
 	}
-	*data, err = probe.Profile(args.Kind)
-	return err
+	*path = filepath.Join(a.dir, args.Kind+".profile")
+	if err := os.WriteFile(*path, data, 0o600); err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	return nil
 }
 
 // ProfileArgs says which profile to take: of cpuProfile for how long, or one that runtime/pprof knows, now.

@@ -34,8 +34,8 @@ type child struct {
 	ended     chan struct{} // closed when the process has ended
 }
 
-// startChild starts a side. host is the kubeconfig of the host cluster, for the side that has one.
-func startChild(ctx context.Context, side string, host []byte) (_ *child, err error) {
+// startChild starts a side. host is the kubeconfig of the host cluster, for the side that has one; env is more environment.
+func startChild(ctx context.Context, side string, host []byte, env ...string) (_ *child, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -47,7 +47,7 @@ func startChild(ctx context.Context, side string, host []byte) (_ *child, err er
 	}
 	c := &child{side: side, dir: dir, complaint: &tail{}, ended: make(chan struct{}), cmd: exec.CommandContext(ctx, self)}
 	c.cmd.Dir = dir
-	c.cmd.Env = append(os.Environ(), childVariable+"="+side)
+	c.cmd.Env = append(append(os.Environ(), childVariable+"="+side), env...)
 	c.cmd.Stderr = c.complaint
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -112,6 +112,19 @@ func (c *child) start(ctx context.Context, name string) (*plane, float64, error)
 func (c *child) rest(ctx context.Context, limit time.Duration) (f probe.Footprint, err error) {
 	err = c.call(ctx, "Rest", limit, &f)
 	return f, err
+}
+
+// profile takes a profile of the child.
+func (c *child) profile(ctx context.Context, args ProfileArgs) ([]byte, error) {
+	var path string
+	if err := c.call(ctx, "Profile", args, &path); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: read profile: %w", c.side, err)
+	}
+	return data, nil
 }
 
 // stop ends the child and waits for it. How well it ended matters to nobody: its data is thrown away.

@@ -24,8 +24,8 @@ const (
 func (b *bench) profile(ctx context.Context, c *child, when string) (map[string][]byte, error) {
 	taken := map[string][]byte{}
 	for _, kind := range []string{"heap", "goroutine"} {
-		var data []byte
-		if err := c.call(ctx, "Profile", ProfileArgs{Kind: kind}, &data); err != nil {
+		data, err := c.profile(ctx, ProfileArgs{Kind: kind})
+		if err != nil {
 			return nil, err
 		}
 		taken[kind] = data
@@ -63,8 +63,8 @@ func (b *bench) explainMemory(what string, before, after map[string][]byte, n in
 
 // explainCPU notes what idle spaces are busy with.
 func (b *bench) explainCPU(ctx context.Context, c *child) error {
-	var data []byte
-	if err := c.call(ctx, "Profile", ProfileArgs{Kind: cpuProfile, For: profileTime}, &data); err != nil {
+	data, err := c.profile(ctx, ProfileArgs{Kind: cpuProfile, For: profileTime})
+	if err != nil {
 		return err
 	}
 	if err := b.keepProfile(cpuProfile, data); err != nil {

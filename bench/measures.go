@@ -65,7 +65,8 @@ func (b *bench) measure(ctx context.Context) error {
 type sides struct {
 	bench   *bench
 	running map[string]*child
-	host    []byte // kubeconfig of the host cluster, once it is there
+	host    []byte   // kubeconfig of the host cluster, once it is there
+	env     []string // of the processes
 }
 
 // inFreshSides gives each group processes of its own: what one leaves behind is not part of the next one's figures.
@@ -100,7 +101,7 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, name, s.host)
+	c, err := startChild(ctx, name, s.host, s.env...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ const (
 	quietTries = 10
 )
 
+// fineProfile has heap profiles show also what leaks a few bytes at a time.
+const fineProfile = "GODEBUG=memprofilerate=4096"
+
 // errLeak says that the soak found something.
 var errLeak = errors.New("something leaks")
 
@@ -43,7 +46,7 @@ type soak struct {
 
 // runSoak fills a shard with spaces, uses some of them round by round, deletes them all, and judges.
 func (b *bench) runSoak(ctx context.Context) (err error) {
-	s := &sides{bench: b, running: map[string]*child{}}
+	s := &sides{bench: b, running: map[string]*child{}, env: []string{fineProfile}}
 	defer func() { err = errors.Join(err, s.endAll()) }()
 	k := &soak{bench: b}
 	if k.berth, err = s.get(ctx, berthSide); err != nil {
@@ -192,7 +195,7 @@ func (k *soak) point(ctx context.Context) (p leak.Point, profiles map[string][]b
 		p.HostObjects = len(p.Names)
 		k.say("%d spaces sleep: live heap %.1f MiB, %.0f goroutines, %.0f files, %d host objects",
 			len(k.spaces), p.HeapMiB, p.Goroutines, p.Files, p.HostObjects)
-		profiles, err = k.profile(ctx, k.berth, "soak")
+		profiles, err = k.profile(ctx, k.berth, fmt.Sprintf("soak-%d-%d", k.created, len(k.spaces)))
 		return p, profiles, err
 	}
 	return p, nil, fmt.Errorf("spaces did not stay asleep, though nobody used them")

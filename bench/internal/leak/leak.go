@@ -41,9 +41,7 @@ func Growing(points []Point) (complaints []string) {
 	// The least of some, since a collection may come before what refers to garbage has ended.
 	third := max(1, len(points)/3)
 	before, after := leastHeap(points[:third]), leastHeap(points[len(points)-third:])
-	if limit := max(moreHeapMiB, moreHeapShare*before); after-before > limit {
-		complaints = append(complaints, fmt.Sprintf("the live heap grew from %.1f to %.1f MiB: more than by %.1f", before, after, limit))
-	}
+	complaints = append(complaints, moreHeap(before, after)...)
 	if last.HostObjects != first.HostObjects {
 		complaints = append(complaints, fmt.Sprintf("the host had %d objects of as many spaces, and then %d", first.HostObjects, last.HostObjects))
 	}
@@ -52,7 +50,7 @@ func Growing(points []Point) (complaints []string) {
 
 // Left says what is there at the end, when no space is, and was not there at the start.
 func Left(start, end Point) []string {
-	complaints := more(start, end)
+	complaints := append(more(start, end), moreHeap(start.HeapMiB, end.HeapMiB)...)
 	if end.HostObjects > 0 {
 		complaints = append(complaints, fmt.Sprintf("%d host objects are left of spaces that were deleted, such as %v", end.HostObjects, end.Names))
 	}
@@ -73,6 +71,14 @@ func more(before, after Point) (complaints []string) {
 		}
 	}
 	return complaints
+}
+
+func moreHeap(before, after float64) []string {
+	limit := max(moreHeapMiB, moreHeapShare*before)
+	if after-before <= limit {
+		return nil
+	}
+	return []string{fmt.Sprintf("the live heap grew from %.1f to %.1f MiB: more than by %.1f", before, after, limit)}
 }
 
 func leastHeap(points []Point) float64 {

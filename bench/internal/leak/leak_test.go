@@ -43,6 +43,7 @@ func TestWhatIsLeftOfDeletedSpacesIsALeak(t *testing.T) {
 		"nothing":         {point(70, 92, 12, 0), ""},
 		"goroutines":      {point(70, 290, 12, 0), "goroutines"},
 		"files":           {point(70, 90, 212, 0), "open files"},
+		"heap":            {point(75, 90, 12, 0), "live heap"},
 		"one host object": {point(70, 90, 12, 1), "1 host objects are left"},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, Left(start, c.end), c.want) })
