@@ -28,6 +28,9 @@ type Client struct {
 	http *http.Client
 }
 
+// ErrNotRunning says that there is nobody to ask.
+var ErrNotRunning = errors.New("no berth runs")
+
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -68,7 +71,7 @@ func (c *Client) Open(ctx context.Context, method, path string) (io.ReadCloser, 
 	resp, err := c.http.Do(req)
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("no berth runs on %s; start one with: berth up --data-dir %[1]s", c.dir)
+		return nil, fmt.Errorf("%w on %s; start one with: berth up --data-dir %[2]s", ErrNotRunning, c.dir)
 	case err != nil:
 		return nil, fmt.Errorf("ask berth: %w", err)
 	case resp.StatusCode < http.StatusBadRequest:

@@ -119,10 +119,6 @@ func (s *Shard) Names() []string {
 	return slices.Sorted(maps.Keys(s.places))
 }
 
-// HostObjects counts what each space has on the host, by kind, whether it is
-// awake or not.
-func (s *Shard) HostObjects() map[string]map[string]int { return s.host.Objects() }
-
 // Handler serves a space's API, and wakes the space for it; nil if the space has
 // no place here.
 func (s *Shard) Handler(name string) http.Handler {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -42,17 +41,6 @@ type Space struct {
 // Kubeconfig for a user of the space with the given groups.
 func (s *Space) Kubeconfig(user string, groups []string) ([]byte, error) {
 	return s.plane.ClientKubeconfig(user, groups)
-}
-
-// StoreStats are figures of the space's store.
-func (s *Space) StoreStats(ctx context.Context) (kine.Stats, error) { return s.plane.StoreStats(ctx) }
-
-// SyncStats count what the space's syncer has done since it woke.
-func (s *Space) SyncStats() syncer.Stats {
-	if q, ok := s.syncer.(interface{ Stats() syncer.Stats }); ok {
-		return q.Stats()
-	}
-	return syncer.Stats{}
 }
 
 // Loopback reaches the space's API in process with all rights.

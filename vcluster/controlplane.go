@@ -172,6 +172,12 @@ func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, e
 	return pki.Kubeconfig(p.config.Name, p.config.Endpoint, p.config.ServingCA, user, pair)
 }
 
+// Snapshot writes a copy of the store, as it is at one moment, to path, where
+// nothing is.
+func (p *ControlPlane) Snapshot(ctx context.Context, path string) error {
+	return p.store.store.Snapshot(ctx, path)
+}
+
 // StoreStats are figures of the control plane's store.
 func (p *ControlPlane) StoreStats(ctx context.Context) (kine.Stats, error) {
 	return p.store.store.Stats(ctx)

@@ -24,6 +24,7 @@ type upOptions struct {
 	idleAfter      time.Duration
 	spacesMax      int
 	metricsListen  string
+	snapshots      snapshotOptions
 	verbosity      int
 }
 
@@ -49,6 +50,9 @@ credential of the space; a watch lasts as long as it is open, as do exec and log
 No more than --spaces-max spaces are awake at once. At the bound, the one idle
 longest makes room; if all are in use, the next one waits. Reckon with 16 MiB of
 memory for each that is awake, and more for one that holds much.
+
+With --snapshot-to, snapshots of all spaces are taken as scheduled: see 'berth
+snapshot'.
 
 It runs until it is interrupted. Started again on the same --data-dir it goes on
 where it was, with the spaces of earlier runs too.`,
@@ -77,6 +81,9 @@ where it was, with the spaces of earlier runs too.`,
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
 	cmd.Flags().IntVar(&o.spacesMax, "spaces-max", 250, "most spaces to be awake at once; 0 for no bound")
+	cmd.Flags().StringVar(&o.snapshots.to, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
+	cmd.Flags().DurationVar(&o.snapshots.every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
+	cmd.Flags().IntVar(&o.snapshots.keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")
 	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
 	_ = cmd.MarkFlagFilename("host-kubeconfig")
@@ -102,6 +109,9 @@ func (o *upOptions) check() error {
 		return fmt.Errorf("--idle-after=%s: want a time, or 0 for never", o.idleAfter)
 	case o.spacesMax < 0:
 		return fmt.Errorf("--spaces-max=%d: want a number, or 0 for no bound", o.spacesMax)
+	}
+	if err := o.snapshots.check(); err != nil {
+		return err
 	}
 	for _, name := range o.spaces {
 		if err := tenancy.CheckSpaceName(name); err != nil {

@@ -69,7 +69,7 @@ func (u *up) run(ctx context.Context) (err error) {
 	}()
 	u.metrics = u.newMetrics()
 	for _, step := range []func(context.Context) error{
-		u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startRenewing,
+		u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startSnapshots, u.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -99,19 +99,28 @@ func (u *up) onStop(undo func(context.Context)) { u.undo = append(u.undo, undo) 
 
 // lock makes the data directory ours until the process ends, however it ends.
 func (u *up) lock(context.Context) error {
-	file, err := os.OpenFile(filepath.Join(u.options.dataDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := lockDataDir(u.options.dataDir)
 	if err != nil {
-		return fmt.Errorf("lock data directory: %w", err)
+		return err
+	}
+	u.onStop(func(context.Context) { _ = file.Close() })
+	return nil
+}
+
+// lockDataDir makes a data directory ours until the file is closed.
+func lockDataDir(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return fmt.Errorf("data directory %s is in use by another berth; stop it or choose another --data-dir", u.options.dataDir)
+			return nil, fmt.Errorf("data directory %s is in use by another berth; stop it or choose another --data-dir", dir)
 		}
-		return fmt.Errorf("lock data directory: %w", err)
+		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	u.onStop(func(context.Context) { _ = file.Close() })
-	return nil
+	return file, nil
 }
 
 // serveCommands opens the socket by which other commands reach this one.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -109,7 +110,8 @@ func (u *up) earlierSpaces() (names []string, err error) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !slices.Contains(u.options.spaces, e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil {
+		if e.IsDir() && !slices.Contains(u.options.spaces, e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+			snapshot.Exists(u.spaceDir(e.Name())) { // else it is one whose making was cut off
 			names = append(names, e.Name())
 		}
 	}

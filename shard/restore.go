@@ -1,0 +1,54 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Prepare makes on the host what a space stands on that has no place yet, and
+// whose store is being made elsewhere. It may be called again.
+func (s *Shard) Prepare(ctx context.Context, name string) error {
+	if s.config.Prepare != nil {
+		if err := s.config.Prepare(ctx, name); err != nil {
+			return fmt.Errorf("prepare space %s: %w", name, err)
+		}
+	}
+	if _, err := s.host.ReserveAPI(ctx, translate.Space{Name: name}); err != nil {
+		return fmt.Errorf("prepare space %s: %w", name, err)
+	}
+	return nil
+}
+
+// ReserveService makes the host object of a service of a space that was
+// prepared, and returns it with its addresses; see [syncer.Host.ReserveService].
+func (s *Shard) ReserveService(ctx context.Context, name string, v *corev1.Service) (*corev1.Service, error) {
+	return s.host.ReserveService(ctx, translate.Space{Name: name}, v)
+}
+
+// HostObjects counts what each space has on the host, by kind, whether it is
+// awake or not.
+func (s *Shard) HostObjects() map[string]map[string]int { return s.host.Objects() }
+
+// Snapshot writes a copy of the space's store, as it is at one moment, to path,
+// where nothing is.
+func (s *Space) Snapshot(ctx context.Context, path string) error { return s.plane.Snapshot(ctx, path) }
+
+// StoreStats are figures of the space's store.
+func (s *Space) StoreStats(ctx context.Context) (kine.Stats, error) { return s.plane.StoreStats(ctx) }
+
+// SyncStats count what the space's syncer has done since it woke.
+func (s *Space) SyncStats() syncer.Stats {
+	if q, ok := s.syncer.(interface{ Stats() syncer.Stats }); ok {
+		return q.Stats()
+	}
+	return syncer.Stats{}
+}

@@ -1,0 +1,128 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+)
+
+// Bucket keeps snapshots under their names. It may be used concurrently.
+type Bucket struct {
+	store
+	name string
+}
+
+// store is where the bytes are. An object appears whole or not at all.
+type store interface {
+	put(ctx context.Context, key string, data io.Reader, size int64) error
+	// get fails with errNotThere, now or when it is first read.
+	get(ctx context.Context, key string) (io.ReadCloser, error)
+	// list returns the objects whose keys are "PREFIX/...", or "x/..." for any x
+	// if prefix is empty.
+	list(ctx context.Context, prefix string) ([]object, error)
+	remove(ctx context.Context, key string) error
+}
+
+type object struct {
+	key  string
+	size int64
+}
+
+var errNotThere = errors.New("there is no such snapshot; see `berth snapshot list`")
+
+// Open opens a bucket by its URL: file:///DIRECTORY, or
+// s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true. Credentials for S3 are
+// those of the environment, as the AWS tools take them. Nothing is looked at yet.
+func Open(address string) (*Bucket, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("snapshots at %q: %w", address, err)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("snapshots at %q: %w", address, err)
+	}
+	known := map[string][]string{"file": nil, "s3": {"region", "endpoint", "path-style"}}[u.Scheme]
+	for name := range query {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("snapshots at %q: unknown parameter %q; %s:// takes %q", address, name, u.Scheme, known)
+		}
+	}
+	b := &Bucket{name: address}
+	switch {
+	case u.User != nil:
+		return nil, fmt.Errorf("snapshots at %s: a URL is no place for a password; credentials come from the environment", u.Redacted())
+	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path):
+		b.store = directory(filepath.Clean(u.Path))
+	case u.Scheme == "s3" && u.Host != "":
+		b.store, err = openS3(u, query)
+	default:
+		err = errors.New("want file:///DIRECTORY or s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("snapshots at %q: %w", address, err)
+	}
+	return b, nil
+}
+
+// String is the bucket's URL.
+func (b *Bucket) String() string { return b.name }
+
+// List returns the snapshots of a space, or all if space is empty: by space, and
+// the newest of each first. Other things in the bucket are not listed.
+func (b *Bucket) List(ctx context.Context, space string) ([]Info, error) {
+	objects, err := b.list(ctx, space)
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots at %s: %w", b.name, err)
+	}
+	infos := make([]Info, 0, len(objects))
+	for _, o := range objects {
+		if info, ok := infoOf(o); ok && (space == "" || info.Space == space) {
+			infos = append(infos, info)
+		}
+	}
+	slices.SortFunc(infos, byAge)
+	return infos, nil
+}
+
+// Find returns the snapshot that id names: a space's newest if it has no time.
+func (b *Bucket) Find(ctx context.Context, id ID) (ID, error) {
+	infos, err := b.List(ctx, id.Space)
+	if err != nil {
+		return ID{}, err
+	}
+	for _, info := range infos {
+		if id.Time.IsZero() || info.Time.Equal(id.Time) {
+			return ID{Space: info.Space, Time: info.Time}, nil
+		}
+	}
+	return ID{}, fmt.Errorf("find snapshot %s at %s: %w", id.Space, b.name, errNotThere)
+}
+
+// Delete deletes a snapshot for good.
+func (b *Bucket) Delete(ctx context.Context, id ID) error {
+	if err := b.remove(ctx, id.key()); err != nil {
+		return fmt.Errorf("delete snapshot %s at %s: %w", id, b.name, err)
+	}
+	return nil
+}
+
+// Prune deletes all but the newest snapshots of a space.
+func (b *Bucket) Prune(ctx context.Context, space string, keep int) error {
+	infos, err := b.List(ctx, space)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, info := range infos[min(keep, len(infos)):] {
+		errs = append(errs, b.Delete(ctx, ID{Space: info.Space, Time: info.Time}))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,265 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Spaces are those that snapshots are taken of.
+type Spaces interface {
+	// Names of the spaces that there are.
+	Names() []string
+	// Snapshot writes the store of a space that is awake to path, where nothing
+	// is. It fails with [ErrAsleep] if the space sleeps.
+	Snapshot(ctx context.Context, space, path string) error
+	// Revision of the last write to the store of a space; 0 if it sleeps.
+	Revision(space string) int64
+	// Wake wakes a space.
+	Wake(ctx context.Context, space string) error
+}
+
+var (
+	// ErrAsleep says that a space sleeps.
+	ErrAsleep = errors.New("space is asleep")
+	// errMoved says that a store was written while it was copied.
+	errMoved = errors.New("the space woke up while it was copied")
+)
+
+// Results of an attempt, for [Config].Observe.
+const (
+	Taken     = "taken"
+	Unchanged = "unchanged"
+	Failed    = "failed"
+)
+
+// Config of a keeper.
+type Config struct {
+	// Dir holds a directory for each space.
+	Dir string
+	// Scratch is where archives are put together. It is emptied at first.
+	Scratch string
+	Spaces  Spaces
+	// Bucket, Every and Keep say where scheduled snapshots go, how often, and how
+	// many of each space are kept. None are taken if Bucket is nil.
+	Bucket *Bucket
+	Every  time.Duration
+	Keep   int
+	// Observe, if set, is told how each attempt on a space ended.
+	Observe func(space, result string)
+	Clock   clock.WithTicker // the wall clock if nil
+	Logger  klog.Logger
+}
+
+// Keeper takes snapshots. Its methods may be called concurrently.
+type Keeper struct {
+	config Config
+
+	mu   sync.Mutex       // one snapshot at a time: they are bound by the disk
+	seen map[string]int64 // revision of each space's last scheduled snapshot
+}
+
+// NewKeeper prepares a keeper; see [Keeper.Run].
+func NewKeeper(c Config) (*Keeper, error) {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if err := os.RemoveAll(c.Scratch); err != nil {
+		return nil, fmt.Errorf("prepare for snapshots: %w", err)
+	}
+	if err := os.MkdirAll(c.Scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("prepare for snapshots: %w", err)
+	}
+	return &Keeper{config: c, seen: map[string]int64{}}, nil
+}
+
+// Bucket is where scheduled snapshots go; nil if there are none.
+func (k *Keeper) Bucket() *Bucket { return k.config.Bucket }
+
+// Run takes snapshots of all spaces on schedule until ctx ends. Started again,
+// it goes on with the schedule where the newest snapshot left it.
+func (k *Keeper) Run(ctx context.Context) {
+	wait := k.untilNext(ctx)
+	for {
+		if !k.pause(ctx, wait) {
+			return
+		}
+		start := k.config.Clock.Now()
+		for _, space := range k.config.Spaces.Names() {
+			if ctx.Err() != nil {
+				return
+			}
+			k.keep(ctx, space)
+		}
+		wait = max(0, k.config.Every-k.config.Clock.Since(start))
+	}
+}
+
+// pause waits, and reports whether ctx goes on.
+func (k *Keeper) pause(ctx context.Context, wait time.Duration) bool {
+	if wait > 0 {
+		timer := k.config.Clock.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (k *Keeper) untilNext(ctx context.Context) time.Duration {
+	infos, err := k.config.Bucket.List(ctx, "")
+	if err != nil {
+		k.config.Logger.Error(err, "Looking for earlier snapshots")
+	}
+	var newest time.Time
+	for _, info := range infos {
+		if info.Time.After(newest) {
+			newest = info.Time
+		}
+	}
+	return min(max(0, newest.Add(k.config.Every).Sub(k.config.Clock.Now())), k.config.Every)
+}
+
+// keep takes a snapshot of a space if it has changed since its last one, and
+// lets go of old ones.
+func (k *Keeper) keep(ctx context.Context, space string) {
+	result, err := k.keepOne(ctx, space)
+	if err != nil {
+		result = Failed
+		k.config.Logger.Error(err, "Scheduled snapshot failed; the next one is tried as scheduled", "space", space)
+	}
+	if k.config.Observe != nil {
+		k.config.Observe(space, result)
+	}
+}
+
+func (k *Keeper) keepOne(ctx context.Context, space string) (result string, err error) {
+	revision := k.config.Spaces.Revision(space)
+	infos, err := k.config.Bucket.List(ctx, space)
+	if err != nil {
+		return "", err
+	}
+	if len(infos) > 0 && k.unchanged(space, revision, infos[0].Time) {
+		return Unchanged, nil
+	}
+	if _, err := k.Take(ctx, space, k.config.Bucket); err != nil {
+		return "", err
+	}
+	k.mu.Lock()
+	k.seen[space] = revision
+	k.mu.Unlock()
+	return Taken, k.config.Bucket.Prune(ctx, space, k.config.Keep)
+}
+
+// unchanged tells whether a space is as it was when its last snapshot was taken.
+func (k *Keeper) unchanged(space string, revision int64, last time.Time) bool {
+	if revision > 0 {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.seen[space] == revision
+	}
+	path := filepath.Join(k.config.Dir, space, storeFile)
+	info, err := os.Stat(path)
+	return err == nil && info.ModTime().Before(last) && !exists(path+"-wal")
+}
+
+// Take takes a snapshot of a space, awake or asleep, whether or not it has
+// changed, and puts it into bucket.
+func (k *Keeper) Take(ctx context.Context, space string, bucket *Bucket) (Info, error) {
+	id := ID{Space: space, Time: k.config.Clock.Now().UTC().Truncate(time.Millisecond)}
+	size, err := k.take(ctx, id, bucket)
+	if err != nil {
+		return Info{}, fmt.Errorf("take a snapshot of space %s to %s: %w", space, bucket, err)
+	}
+	return Info{ID: id.String(), Space: space, Time: id.Time, Bytes: size}, nil
+}
+
+func (k *Keeper) take(ctx context.Context, id ID, bucket *Bucket) (size int64, err error) {
+	scratch, err := os.MkdirTemp(k.config.Scratch, "take-*") // mode 0700
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(scratch)
+	store := filepath.Join(scratch, storeFile)
+	if err := k.copyStore(ctx, id.Space, store); err != nil {
+		return 0, err
+	}
+	archive, err := os.OpenFile(filepath.Join(scratch, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer archive.Close()
+	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space)); err != nil {
+		return 0, err
+	}
+	if size, err = archive.Seek(0, 1); err != nil {
+		return 0, err
+	}
+	if _, err = archive.Seek(0, 0); err != nil {
+		return 0, err
+	}
+	return size, bucket.put(ctx, id.key(), archive, size)
+}
+
+// copyStore copies the store of a space. One that is awake copies itself; of one
+// that sleeps the file is copied, which nobody writes. It may wake or fall asleep
+// meanwhile: then it is tried again.
+func (k *Keeper) copyStore(ctx context.Context, space, to string) error {
+	const attempts = 5
+	path := filepath.Join(k.config.Dir, space, storeFile)
+	var err error
+	for range attempts {
+		if err = k.config.Spaces.Snapshot(ctx, space, to); !errors.Is(err, ErrAsleep) {
+			return err
+		}
+		if exists(path + "-wal") {
+			// It was not put to sleep in order: only its store can read it.
+			if err := k.config.Spaces.Wake(ctx, space); err != nil {
+				return err
+			}
+			continue
+		}
+		if err = copyAtRest(path, to); !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+	return err
+}
+
+// copyAtRest copies a store that nobody has open, and fails with errMoved if
+// somebody opened it meanwhile: what was copied then is no store.
+func copyAtRest(from, to string) error {
+	before, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := copyFile(from, to); err != nil {
+		return err
+	}
+	after, err := os.Stat(from)
+	if err == nil && (exists(from+"-wal") || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
+		err = errMoved
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,173 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// seen is what happened to a space in a round.
+type seen struct{ space, result string }
+
+// round steps the clock to the next round and returns what happened in it.
+func round(t *testing.T, s *spaces, results <-chan seen, n int) map[string]string {
+	t.Helper()
+	waiting := func() error {
+		if !s.clock.HasWaiters() {
+			return errors.New("the keeper does not wait for its next round")
+		}
+		return nil
+	}
+	eventually(t, waiting)
+	s.clock.Step(time.Hour)
+	got := map[string]string{}
+	for range n {
+		select {
+		case r := <-results:
+			got[r.space] = r.result
+		case <-time.After(patience):
+			t.Fatalf("only %v happened", got)
+		}
+	}
+	eventually(t, waiting)
+	return got
+}
+
+const patience = 30 * time.Second
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// D2: snapshots are taken as scheduled, of what has changed, and as many kept
+// as was asked for; a restart goes on with the schedule.
+func TestSnapshotsAreTakenOnSchedule(t *testing.T) {
+	for kind, url := range buckets(t) {
+		t.Run(kind, func(t *testing.T) {
+			s := newSpaces(t, "busy", "quiet")
+			s.clock.SetTime(time.Now().Add(time.Hour)) // after what is written here
+			s.sleep(t, "quiet")
+			bucket := open(t, url)
+			results := make(chan seen, 100)
+			observe := func(space, result string) { results <- seen{space, result} }
+			run := func() (stop func()) {
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				k := keeper(t, s, bucket, observe)
+				go func() { defer close(done); k.Run(ctx) }()
+				return func() { cancel(); <-done }
+			}
+			stop := run()
+			first := map[string]string{}
+			for range 2 { // at once, as there are none
+				r := <-results
+				first[r.space] = r.result
+			}
+			if fmt.Sprint(first) != "map[busy:taken quiet:taken]" {
+				t.Errorf("at first: %v", first)
+			}
+			if got := fmt.Sprint(round(t, s, results, 2)); got != "map[busy:unchanged quiet:unchanged]" {
+				t.Errorf("when nothing changed: %s", got)
+			}
+			for i := range 5 {
+				s.put(t, "busy", fmt.Sprintf("/registry/configmaps/default/n%d", i), "x")
+				if got := fmt.Sprint(round(t, s, results, 2)); got != "map[busy:taken quiet:unchanged]" {
+					t.Errorf("round %d: %s", i, got)
+				}
+			}
+			stop()
+			count := func(space string) int {
+				infos, err := bucket.List(t.Context(), space)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(infos)
+			}
+			if count("busy") != 3 || count("quiet") != 1 {
+				t.Errorf("%d and %d are kept, want 3 and 1", count("busy"), count("quiet"))
+			}
+
+			s.clock.Step(time.Hour / 2)
+			stop = run()
+			eventually(t, func() error {
+				if !s.clock.HasWaiters() {
+					return errors.New("it does not wait")
+				}
+				return nil
+			})
+			select {
+			case r := <-results:
+				t.Errorf("a restart takes one at once: %v", r)
+			default:
+			}
+			stop()
+		})
+	}
+}
+
+// One space that can't be copied, or a bucket that is out of order, keeps
+// nobody from the next round.
+func TestASnapshotThatFailsIsTriedAgain(t *testing.T) {
+	s := newSpaces(t, "sound", "broken")
+	s.sleep(t, "broken")
+	if err := os.Rename(s.path("broken"), s.path("broken")+".away"); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "bucket")
+	bucket := open(t, "file://"+dir)
+	results := make(chan seen, 100)
+	k := keeper(t, s, bucket, func(space, result string) { results <- seen{space, result} })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	got := map[string]string{}
+	for range 2 {
+		r := <-results
+		got[r.space] = r.result
+	}
+	if fmt.Sprint(got) != "map[broken:failed sound:taken]" {
+		t.Errorf("at first: %v", got)
+	}
+	if err := os.Rename(s.path("broken")+".away", s.path("broken")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := round(t, s, results, 2); fmt.Sprint(got) != "map[broken:failed sound:failed]" {
+		t.Errorf("without the bucket: %v", got)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := round(t, s, results, 2); got["broken"] != snapshot.Taken {
+		t.Errorf("mended: %v", got)
+	}
+	entries, err := filepath.Glob(filepath.Join(dir, "*", ".*"))
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left over: %v (%v)", entries, err)
+	}
+}

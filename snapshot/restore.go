@@ -1,0 +1,136 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-dev/berth/kine"
+)
+
+// replacedFile is a store that a restore took the place of, until the next one.
+const replacedFile = storeFile + ".replaced"
+
+// ErrExists says that there is a space of a name already.
+var ErrExists = errors.New("there is a space of that name; choose another, or restore the snapshot under its own name")
+
+// Exists tells whether a space's store is in dir, which is the space's own.
+func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
+
+// Replace makes the space in spaces, a directory of spaces' directories, what it
+// was when a snapshot was taken. The space must not run. Its keys stay, so that
+// what was given out goes on working; if they are lost, they are the snapshot's.
+// The store that was there is kept as store.db.replaced until the next time.
+//
+// It is done whole or not at all.
+func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string) error {
+	err := withFetched(ctx, bucket, id, scratch, func(from string) error {
+		return replace(from, filepath.Join(spaces, id.Space))
+	})
+	if err != nil {
+		return fmt.Errorf("restore snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+// Clone makes a space named as of a snapshot of another: with keys of its own,
+// so that nothing that was given out for the other works. What names the other
+// in its store is changed, see [Reidentify]; there must be no such space yet.
+//
+// It is done whole or not at all, but for what prepare and reserve do.
+func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch string, prepare func(context.Context) error, reserve Reserve) (Changes, error) {
+	dir := filepath.Join(spaces, as)
+	var changes Changes
+	err := withFetched(ctx, bucket, id, scratch, func(from string) (err error) {
+		if Exists(dir) {
+			return ErrExists
+		}
+		if err := prepare(ctx); err != nil {
+			return err
+		}
+		store := filepath.Join(from, storeFile)
+		if changes, err = Reidentify(ctx, store, as, reserve); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(store, filepath.Join(dir, storeFile)); err != nil {
+			return err
+		}
+		return syncDir(dir)
+	})
+	if err != nil {
+		return Changes{}, fmt.Errorf("restore snapshot %s as %s: %w", id, as, err)
+	}
+	return changes, nil
+}
+
+// withFetched calls do with a directory that holds a snapshot's files, whose
+// store was found sound.
+func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(scratch, "restore-*") // mode 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	archive, err := bucket.get(ctx, id.key())
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	space, err := unpack(archive, dir)
+	if err != nil {
+		return err
+	}
+	if space != id.Space {
+		return fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, space)
+	}
+	snapshot := filepath.Join(dir, "snapshot.db")
+	if err := os.Rename(filepath.Join(dir, storeFile), snapshot); err != nil {
+		return err
+	}
+	if err := kine.Restore(ctx, snapshot, filepath.Join(dir, storeFile)); err != nil {
+		return err
+	}
+	return do(dir)
+}
+
+func replace(from, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range identityFiles {
+		if !exists(filepath.Join(dir, name)) && exists(filepath.Join(from, name)) {
+			if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	path, replaced := filepath.Join(dir, storeFile), filepath.Join(dir, replacedFile)
+	for _, old := range []string{replaced, replaced + "-wal", path + "-shm"} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	// The old store has a second name before it loses its own: at no moment is
+	// there none, which a start would take for a space that is new.
+	if err := os.Link(path, replaced); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(path+"-wal", replaced+"-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(filepath.Join(from, storeFile), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
