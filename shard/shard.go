@@ -177,7 +177,7 @@ func (s *Shard) drop(p *place) {
 
 // Stop stops all spaces, those that are starting too, then the watches on the
 // host. No space can be added or woken afterwards.
-func (s *Shard) Stop(ctx context.Context) error {
+func (s *Shard) Stop(ctx context.Context) (err error) {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
@@ -197,10 +197,10 @@ func (s *Shard) Stop(ctx context.Context) error {
 	select {
 	case <-rest:
 	case <-ctx.Done():
-		errs = append(errs, fmt.Errorf("stop shard: %w", context.Cause(ctx)))
+		err = fmt.Errorf("stop shard: %w", context.Cause(ctx))
 	}
 	s.host.Stop()
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), err)
 }
 
 func (s *Shard) dir(space string) string { return filepath.Join(s.config.Dir, space) }

@@ -332,19 +332,87 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	})
 }
 
-// A space that was registered costs nothing until it is wanted.
+// rowAllowed is what a space that sleeps may cost in memory, in bytes (T8: 32 KiB
+// with all that the process keeps for it).
+const rowAllowed = 4 << 10
+
+// A tenant that knocks at many doors waits for its own spaces; it does not keep
+// others' waiting, nor spaces starting and stopping.
+func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
+	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.StartsMax = 2, 1 })
+	victim := clientset(t, s.admin(t, startSpace(t, s.Shard, "victim"), "victim"))
+	greedy := []string{"greedy-0", "greedy-1", "greedy-2", "greedy-3"}
+	for _, name := range greedy {
+		build(t, name)
+		if err := s.Add(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, name := range greedy {
+		wg.Go(func() {
+			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				if s.Space(name) == nil { // as soon as it sleeps
+					_ = s.Wake(ctx, name)
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer cancel()
+	// In use, the victim's space is never the one that makes room.
+	for range 20 {
+		if _, err := victim.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if s.Space("victim") == nil {
+			t.Fatal("a space in use was put to sleep")
+		}
+		s.clock.Step(5 * time.Second)
+	}
+	// Out of use it sleeps, and comes back in its turn.
+	eventually(t, "the victim sleeps", func(context.Context) error {
+		s.clock.Step(5 * time.Second)
+		if s.Space("victim") != nil {
+			return errors.New("it is awake")
+		}
+		return nil
+	})
+	woken := make(chan error, 1)
+	go func() { woken <- s.Wake(t.Context(), "victim") }()
+	eventually(t, "the victim wakes", func(context.Context) error {
+		select {
+		case err := <-woken:
+			return err
+		default:
+			s.clock.Step(2 * time.Second)
+			return errors.New("it waits")
+		}
+	})
+}
+
+// A space that was registered costs next to nothing until it is wanted.
 func TestAnAddedSpaceSleeps(t *testing.T) {
 	s := startSleepy(t)
-	for i := range 1000 {
+	const count = 10000
+	before := liveHeap()
+	for i := range count {
 		if err := s.Add(fmt.Sprintf("added-%d", i)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if each := (int64(liveHeap()) - int64(before)) / count; each > rowAllowed {
+		t.Errorf("a space that sleeps costs %d bytes", each)
+	} else {
+		t.Logf("a space that sleeps costs %d bytes", each)
 	}
 	if err := s.Add("added-1"); !errors.Is(err, shard.ErrTaken) {
 		t.Errorf("added twice: %v", err)
 	}
 	s.is(t, "added-1", shard.ReasonAsleep, metav1.ConditionUnknown)
-	if list := s.List(); len(list) != 1000 || list[999].Name != "added-999" {
+	if list := s.List(); len(list) != count || list[count-1].Name != "added-9999" {
 		t.Errorf("the shard lists %d spaces", len(list))
 	}
 	build(t, "added-7")

@@ -68,10 +68,12 @@ func (s *Shard) need(p *place, why cause) *wake {
 		p.wake = newWake()
 	}
 	w := p.wake
-	if p.state == asleep {
+	switch p.state {
+	case asleep:
 		s.enqueue(p, why)
-	} else if p.state == stopping {
+	case stopping:
 		p.cause = why
+	case queued, starting, running:
 	}
 	return w
 }

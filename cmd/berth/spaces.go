@@ -15,7 +15,7 @@ import (
 
 func newSpaces() *cobra.Command {
 	var dir string
-	var print spacePrinter
+	var printer spacePrinter
 	cmd := &cobra.Command{
 		Use:     "spaces [SPACE...]",
 		Aliases: []string{"space"},
@@ -32,7 +32,7 @@ last request from outside came.`,
   berth spaces demo -o jsonpath='{.status.conditions[0].reason}'`,
 		ValidArgsFunction: completeSpaces(&dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := print.complete(); err != nil {
+			if err := printer.complete(); err != nil {
 				return err
 			}
 			client := control.NewClient(dir)
@@ -41,7 +41,7 @@ last request from outside came.`,
 				if err := client.Do(cmd.Context(), http.MethodGet, "/spaces", &list); err != nil {
 					return err
 				}
-				return print.list(cmd.OutOrStdout(), cmd.ErrOrStderr(), list)
+				return printer.list(cmd.OutOrStdout(), cmd.ErrOrStderr(), list)
 			}
 			for _, name := range args {
 				var status shard.Status
@@ -51,13 +51,13 @@ last request from outside came.`,
 				list = append(list, status)
 			}
 			if len(args) == 1 {
-				return print.one(cmd.OutOrStdout(), list[0])
+				return printer.one(cmd.OutOrStdout(), list[0])
 			}
-			return print.list(cmd.OutOrStdout(), cmd.ErrOrStderr(), list)
+			return printer.list(cmd.OutOrStdout(), cmd.ErrOrStderr(), list)
 		},
 	}
 	addDataDir(cmd, &dir)
-	print.addFlags(cmd)
+	printer.addFlags(cmd)
 	return cmd
 }
 
