@@ -81,7 +81,7 @@ func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err erro
 }
 
 // readEvents reads the rows of a list, and the store's revision and compacted revision that they were read at.
-func readEvents(ctx context.Context, rows *sql.Rows, val bool) (revision, compacted int64, events kineserver.Events, err error) {
+func readEvents(ctx context.Context, rows *sql.Rows, val bool, most int) (revision, compacted int64, events kineserver.Events, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	var rev, old sql.NullInt64
 	for size := 0; rows.Next(); {
@@ -99,7 +99,7 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool) (revision, compac
 		if e.Create {
 			e.KV.CreateRevision = e.KV.ModRevision
 		}
-		if size += len(e.KV.Key) + len(e.KV.Value); size > listBytes {
+		if size += len(e.KV.Key) + len(e.KV.Value); size > most {
 			return 0, 0, nil, errListTooLarge
 		}
 		events = append(events, e)

@@ -76,7 +76,7 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
-	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders),
+	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders), maxList: listBytes,
 		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without what kine does in the background
 	e.tidier.log = e.log
 	e.hub = newHub(runCtx, last, e.log.changes, e.committer.last.Load)

@@ -24,6 +24,7 @@ type eventLog struct {
 	idle   *idler
 	// reading holds one for each reader that reads.
 	reading chan struct{}
+	maxList int // bytes of keys and values that a list may have
 
 	compacting sync.Mutex
 	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
@@ -73,7 +74,7 @@ func (l *eventLog) read(ctx context.Context, rows *sql.Rows, err error, before, 
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
-	rev, compacted, events, err := readEvents(ctx, rows, val)
+	rev, compacted, events, err := readEvents(ctx, rows, val, l.maxList)
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}

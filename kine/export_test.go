@@ -26,3 +26,9 @@ func (s *Store) Release() int {
 	s.engine.release()
 	return s.engine.readers.DB.Stats().OpenConnections + s.engine.writer.Stats().OpenConnections
 }
+
+// TellProgress does what happens a while after others' keys were written.
+func (s *Store) TellProgress() { s.engine.hub.tellProgress() }
+
+// LimitLists sets how many bytes a list may have. It is called before the store is used.
+func (s *Store) LimitLists(n int) { s.engine.log.maxList = n }

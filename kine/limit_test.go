@@ -166,3 +166,19 @@ func TestWhatIsTooLargeForEtcdIsRefused(t *testing.T) {
 		t.Error("put of 2 MiB succeeded")
 	}
 }
+
+// A list holds all it returns in memory, in a process that many spaces share.
+func TestAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T) {
+	s := openNew(t)
+	s.LimitLists(100 << 10)
+	for i := range 30 {
+		create(t, s, fmt.Sprintf("/registry/pods/%02d", i), strings.Repeat("x", 5000))
+	}
+	if _, err := s.Client().Kubernetes.List(t.Context(), "/registry/pods/", kubernetes.ListOptions{}); err == nil || !strings.Contains(err.Error(), "ask for it in pages") {
+		t.Errorf("list of 150 KB = %v", err)
+	}
+	page, err := s.Client().Kubernetes.List(t.Context(), "/registry/pods/", kubernetes.ListOptions{Limit: 10})
+	if err != nil || len(page.Kvs) != 10 || page.Count != 30 {
+		t.Errorf("page of %d of %d, %v", len(page.Kvs), page.Count, err)
+	}
+}

@@ -116,6 +116,34 @@ func TestAskedForProgressAWatchTellsTheRevisionItHasReached(t *testing.T) {
 	}
 }
 
+// Else the revision that the API server's watch cache is at would be compacted in time, while others' keys are written.
+func TestAWatchThatWantsProgressIsToldInAWhileWithoutAsking(t *testing.T) {
+	s := openNew(t)
+	wants := s.Client().Watch(t.Context(), "/registry/a/", clientv3.WithPrefix(), clientv3.WithProgressNotify())
+	not := s.Client().Watch(t.Context(), "/registry/a/", clientv3.WithPrefix())
+	rev := create(t, s, "/registry/b/1", "1")
+	until(t, func() bool {
+		s.TellProgress()
+		select {
+		case resp := <-wants:
+			if !resp.IsProgressNotify() || resp.Header.Revision > rev {
+				t.Fatalf("%+v", resp)
+			}
+			return resp.Header.Revision == rev
+		default:
+			return false
+		}
+	})
+	s.TellProgress()
+	select {
+	case resp := <-wants:
+		t.Errorf("told again: %+v", resp)
+	case resp := <-not:
+		t.Errorf("told without having asked: %+v", resp)
+	default:
+	}
+}
+
 func TestACancelledWatchEndsAndOthersGoOn(t *testing.T) {
 	s := openNew(t)
 	c := s.Client()
