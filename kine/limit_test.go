@@ -182,3 +182,29 @@ func TestAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T) {
 		t.Errorf("page of %d of %d, %v", len(page.Kvs), page.Count, err)
 	}
 }
+
+// A space that sleeps soon after each wake is never up for the API server's five minutes.
+func TestAStoreThatClosesIsCompacted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := openAt(t, path)
+	var writing sync.WaitGroup
+	for w := range 20 {
+		writing.Go(func() {
+			key := fmt.Sprintf("/registry/%d", w)
+			rev := create(t, s, key, "0")
+			for i := range 110 {
+				rev = put(t, s, key, fmt.Sprint(i), rev)
+			}
+		})
+	}
+	writing.Wait()
+	last := mustRevision(t, s)
+	closeStore(t, s)
+	s = openAt(t, path)
+	if got := stats(t, s); got.CompactedRevision != last-1000 || got.Revision != last {
+		t.Errorf("compacted to %d of %d, want %d", got.CompactedRevision, got.Revision, last-1000)
+	}
+	if v := value(t, s, "/registry/7"); v != "109" {
+		t.Errorf("value = %q", v)
+	}
+}

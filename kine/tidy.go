@@ -16,6 +16,8 @@ const (
 	tidyPause = time.Second
 	// vacuumPages is how many pages are given back at once. Writers wait that long, some milliseconds.
 	vacuumPages = 256
+	// leaveTime is how long a store that is being closed may take for its compaction. The rest is done another time.
+	leaveTime = time.Second
 	// keptFree is how much of a file may be free, besides an eighth of it: what is free is reused without asking the disk.
 	keptFree = 1 << 20
 )
@@ -82,7 +84,9 @@ func (t *tidier) leave() {
 	if _, bad := t.log.health.check(); bad != nil || target-t.log.compacted.Load() < compactRetain {
 		return
 	}
-	if err := t.log.compactTo(t.ctx, target); err != nil {
+	ctx, cancel := context.WithTimeout(t.ctx, leaveTime)
+	defer cancel()
+	if err := t.log.compactTo(ctx, target); err != nil && ctx.Err() == nil {
 		t.room.log.Error(err, "Compaction of a store that closes failed", "path", t.room.path)
 	}
 }
