@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -23,12 +25,14 @@ const renewInterval = time.Hour
 func (u *up) startRenewing(context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	p := &publisher{spaces: u.shard, port: u.ca.PEM, published: u.ca.PEM(), logger: u.logger}
 	go func() {
 		defer close(done)
 		ticker := time.NewTicker(renewInterval)
 		defer ticker.Stop()
 		for {
 			u.renewKubeconfigs()
+			p.publish(run)
 			select {
 			case <-ticker.C:
 			case <-run.Done():
@@ -38,6 +42,41 @@ func (u *up) startRenewing(context.Context) error {
 	}()
 	u.onStop(func(context.Context) { stop(); <-done })
 	return nil
+}
+
+// publisher has all spaces publish the port's authority anew, in each namespace's
+// kube-root-ca.crt, when another one is to be trusted too: once in some years.
+// They do so when they wake, and nobody would wake one whose pods can't reach it
+// because they don't trust the port.
+type publisher struct {
+	spaces interface {
+		Names() []string
+		Sleep(ctx context.Context, space string) error
+		Visit(space string)
+	}
+	port      func() []byte
+	published []byte
+	logger    klog.Logger
+}
+
+// sleepTimeout bounds the wait for one space to have nothing under way.
+const sleepTimeout = time.Minute
+
+func (p *publisher) publish(ctx context.Context) {
+	current := p.port()
+	if bytes.Equal(current, p.published) {
+		return
+	}
+	p.published = current
+	for _, name := range p.spaces.Names() {
+		sleep, cancel := context.WithTimeout(ctx, sleepTimeout)
+		if err := p.spaces.Sleep(sleep, name); err != nil && ctx.Err() == nil {
+			p.logger.Error(err, "publish the port's authority; will try all spaces again", "space", name)
+			p.published = nil
+		}
+		cancel()
+		p.spaces.Visit(name)
+	}
 }
 
 func (u *up) renewKubeconfigs() {
