@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-
-	"k8s.io/apimachinery/pkg/util/httpstream"
 )
 
 // verb is what a request wants, as far as its method and parameters tell. What
@@ -32,7 +30,7 @@ func (v verb) String() string {
 func verbOf(r *http.Request) verb {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		if httpstream.IsUpgradeRequest(r) {
+		if upgrades(r) {
 			return verbConnect
 		}
 		if strings.Contains(r.URL.RawQuery, "watch=") {
@@ -42,7 +40,7 @@ func verbOf(r *http.Request) verb {
 		}
 		return verbRead
 	case http.MethodPost:
-		if httpstream.IsUpgradeRequest(r) {
+		if upgrades(r) {
 			return verbConnect
 		}
 		return verbWrite
@@ -53,6 +51,16 @@ func verbOf(r *http.Request) verb {
 	default:
 		return verbOther
 	}
+}
+
+// upgrades reports whether a request asks for another protocol, as exec does.
+func upgrades(r *http.Request) bool {
+	for _, connection := range r.Header.Values("Connection") {
+		if strings.Contains(strings.ToLower(connection), "upgrade") {
+			return true
+		}
+	}
+	return false
 }
 
 // class is the first digit of a status code; 0 is an answer that was cut off.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -87,7 +88,7 @@ func (s *spaces) path(name string) string { return filepath.Join(s.dir, name, "s
 
 func (s *spaces) put(t *testing.T, name, key, value string) {
 	t.Helper()
-	response, err := s.awake[name].Client().Kubernetes.OptimisticPut(t.Context(), key, []byte(value), 0, putOptions)
+	response, err := s.awake[name].Client().Kubernetes.OptimisticPut(t.Context(), key, []byte(value), 0, kubernetes.PutOptions{})
 	if err != nil || !response.Succeeded {
 		t.Fatalf("put %s: %v (%v)", key, response, err)
 	}
@@ -95,7 +96,7 @@ func (s *spaces) put(t *testing.T, name, key, value string) {
 
 func (s *spaces) get(t *testing.T, name, key string) string {
 	t.Helper()
-	response, err := s.awake[name].Client().Kubernetes.Get(t.Context(), key, getOptions)
+	response, err := s.awake[name].Client().Kubernetes.Get(t.Context(), key, kubernetes.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/berth-dev/berth/kine"
@@ -95,7 +94,7 @@ func (reidentifier) namespace(_ context.Context, o runtime.Object) (verdict, err
 	if !ok || ns.Name != metav1.NamespaceSystem {
 		return keep, nil
 	}
-	ns.UID = types.UID(uuid.NewUUID())
+	ns.UID = uuid.NewUUID()
 	return write, nil
 }
 

@@ -58,7 +58,7 @@ type Config struct {
 	Keep   int
 	// Observe, if set, is told how each attempt on a space ended.
 	Observe func(space, result string)
-	Clock   clock.WithTicker // the wall clock if nil
+	Clock   clock.Clock // the wall clock if nil
 	Logger  klog.Logger
 }
 
