@@ -6,10 +6,13 @@ package kine_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -76,4 +79,64 @@ func TestAWatchThatFellBehindIsToldOfACompaction(t *testing.T) {
 		}
 	}
 	t.Error("the watch ended without a word")
+}
+
+// Whenever a watch begins, and however its client dawdles, it tells each change of its keys once, in order.
+func TestWatchesThatBeginAnywhereAndDawdleTellEachChangeOnce(t *testing.T) {
+	s := openNew(t)
+	const writers, writes, watchers = 4, 150, 12
+	value := strings.Repeat("x", 20<<10) // some fifty are what one read of the log takes
+	var mu sync.Mutex
+	revs := map[string][]int64{} // of each writer's changes
+	var writing, watching sync.WaitGroup
+	begin := make(chan int, writers*writes)
+	for w := range writers {
+		prefix := fmt.Sprintf("/registry/%d/", w)
+		writing.Go(func() {
+			for i := range writes {
+				rev := create(t, s, prefix+fmt.Sprint(i), value)
+				mu.Lock()
+				revs[prefix] = append(revs[prefix], rev)
+				mu.Unlock()
+				begin <- i
+			}
+		})
+	}
+	type told struct {
+		prefix string
+		from   int64
+		revs   []int64
+	}
+	results := make([]told, watchers)
+	for i := range results {
+		r := &results[i]
+		r.prefix = fmt.Sprintf("/registry/%d/", i%writers)
+		for range writers * writes / watchers / 2 { // they begin while half is written
+			<-begin
+		}
+		r.from = 1 + rand.Int64N(mustRevision(t, s)+5)
+		watch := s.Client().Watch(t.Context(), r.prefix, clientv3.WithPrefix(), clientv3.WithRev(r.from))
+		watching.Go(func() {
+			if i%3 == 0 {
+				writing.Wait() // by then much has gathered
+			}
+			for e := range events(t, watch) {
+				r.revs = append(r.revs, e.Kv.ModRevision)
+				if string(e.Kv.Key) == r.prefix+"end" {
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
+	for prefix := range revs {
+		revs[prefix] = append(revs[prefix], create(t, s, prefix+"end", "1"))
+	}
+	watching.Wait()
+	for i, r := range results {
+		want := slices.DeleteFunc(slices.Clone(revs[r.prefix]), func(rev int64) bool { return rev < r.from })
+		if diff := cmp.Diff(want, r.revs); diff != "" {
+			t.Errorf("watch %d of %s from %d: %s", i, r.prefix, r.from, diff)
+		}
+	}
 }
