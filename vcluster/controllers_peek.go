@@ -20,7 +20,7 @@ import (
 
 // protobufPrefix begins what is stored as protobuf: all built-in kinds but API
 // services and definitions of custom resources.
-var protobufPrefix = []byte("k8s\x00")
+const protobufPrefix = "k8s\x00"
 
 // contains matches objects that hold the text, in whatever field.
 func contains(text string) func(string, []byte) bool {
@@ -30,7 +30,7 @@ func contains(text string) func(string, []byte) bool {
 // collectable says whether the garbage collector may have to do with an object:
 // it has owners, or waits for its dependents to be deleted or orphaned.
 func collectable(value []byte) bool {
-	if !bytes.HasPrefix(value, protobufPrefix) &&
+	if !bytes.HasPrefix(value, []byte(protobufPrefix)) &&
 		!bytes.Contains(value, []byte(`"ownerReferences"`)) && !bytes.Contains(value, []byte(`"deletionTimestamp"`)) {
 		return len(value) > 0 && value[0] != '{'
 	}
@@ -60,7 +60,7 @@ func unsettledRange(_ string, value []byte) bool {
 // metadataOf decodes no more than an object's metadata.
 func metadataOf(value []byte) (metav1.ObjectMeta, bool) {
 	var partial metav1.PartialObjectMetadata
-	if raw, ok := bytes.CutPrefix(value, protobufPrefix); ok {
+	if raw, ok := bytes.CutPrefix(value, []byte(protobufPrefix)); ok {
 		var stored runtime.Unknown
 		if stored.Unmarshal(raw) != nil {
 			return metav1.ObjectMeta{}, false

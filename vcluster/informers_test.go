@@ -43,7 +43,7 @@ func TestInformersShowWhatTheAPIShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	const namespace = "samples"
-	make := func(gvr schema.GroupVersionResource, stub string) error {
+	create := func(gvr schema.GroupVersionResource, stub string) error {
 		object := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(stub), &object.Object); err != nil {
 			return err
@@ -66,7 +66,7 @@ func TestInformersShowWhatTheAPIShows(t *testing.T) {
 		{schema.GroupVersionResource{Version: "v1", Resource: "services"}, `{"metadata":{"name":"elsewhere"},"spec":{"type":"ExternalName","externalName":"example.com"}}`},
 		{schema.GroupVersionResource{Version: "v1", Resource: "services"}, `{"metadata":{"name":"headless"},"spec":{"clusterIP":"None"}}`},
 	} {
-		if err := make(first.gvr, first.stub); err != nil {
+		if err := create(first.gvr, first.stub); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestInformersShowWhatTheAPIShows(t *testing.T) {
 		if _, ok := kinds[gvr]; !ok {
 			continue
 		}
-		if err := make(gvr, sample.Stub); err != nil {
+		if err := create(gvr, sample.Stub); err != nil {
 			t.Logf("without a sample of %v: %v", gvr, err)
 			continue
 		}

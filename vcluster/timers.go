@@ -133,8 +133,10 @@ func cronJobTimer(c *batchv1.CronJob, now time.Time) time.Time {
 	}
 	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
 		// It counts from the last time, not from the hour.
-		missed := max(0, now.Add(-overdue).Sub(last)/every.Delay)
-		return every.Next(last.Add(missed * every.Delay))
+		if passed := now.Add(-overdue).Sub(last); passed > 0 {
+			last = last.Add(passed.Truncate(every.Delay))
+		}
+		return every.Next(last)
 	}
 	from := now.Add(-overdue)
 	if last.After(from) {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// resyncMin is upstream's shortest resync period.
-const resyncMin = time.Second
+// leastResync is upstream's shortest resync period.
+const leastResync = time.Second
 
 type kind uint8
 
@@ -62,7 +62,7 @@ func (i *storeInformer) add(h cache.ResourceEventHandler, resync time.Duration) 
 		r.push(notification{kind: synced})
 	}
 	if resync > 0 {
-		resync = max(resync, resyncMin)
+		resync = max(resync, leastResync)
 		r.resync = time.AfterFunc(resync, func() { i.resyncOne(r, resync) })
 	}
 	i.handlers[r] = struct{}{}

@@ -76,13 +76,13 @@ func (p *Pool) Stop() {
 }
 
 // use returns the informer for objects like example, for one more user.
-func (p *Pool) use(example runtime.Object, make internalinterfaces.NewInformerFunc) *member {
+func (p *Pool) use(example runtime.Object, newFunc internalinterfaces.NewInformerFunc) *member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := reflect.TypeOf(example)
 	m, ok := p.members[t]
 	if !ok {
-		m = p.member(example, make)
+		m = p.member(example, newFunc)
 		p.members[t] = m
 	}
 	m.users++

@@ -25,10 +25,10 @@ import (
 )
 
 //go:linkname provider k8s.io/client-go/util/workqueue.globalMetricsProvider
-var provider workqueue.MetricsProvider
+var provider workqueue.MetricsProvider //nolint:gochecknoglobals // It is client-go's.
 
 // none is the provider of a process that has none.
-var none = provider
+var none = provider //nolint:gochecknoglobals // It must be read before others write it.
 
 // Set makes the queues that are made from now on keep no metrics. Call it before
 // there are goroutines that make some.
