@@ -23,13 +23,13 @@ type feeds struct {
 
 // source begins to feed the queue, and says how to end that. fed, if not nil,
 // is done when all there was at first has been fed.
-type source func(enqueue func(Key)) (remove func(), fed cache.DoneChecker, err error)
+type source func(q *queue) (remove func(), fed cache.DoneChecker, err error)
 
 // open opens all sources, until one fails. What it opened is to be closed at
 // any rate.
-func (f *feeds) open(enqueue func(Key)) error {
+func (f *feeds) open(q *queue) error {
 	for _, open := range f.sources {
-		remove, fed, err := open(enqueue)
+		remove, fed, err := open(q)
 		if err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func (f *feeds) fed() bool {
 // fromSpace feeds the queue from an informer of the space.
 func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
 	s.synced = append(s.synced, informer.HasSyncedChecker())
-	s.feeds.sources = append(s.feeds.sources, func(enqueue func(Key)) (func(), cache.DoneChecker, error) {
-		receive := func(obj any) {
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+		receive := func(obj any, enqueue func(Key)) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
@@ -73,7 +73,9 @@ func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.
 			}
 		}
 		handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: receive, UpdateFunc: func(_, obj any) { receive(obj) }, DeleteFunc: receive,
+			AddFunc:    func(obj any) { receive(obj, q.addFirst) },
+			UpdateFunc: func(_, obj any) { receive(obj, q.add) },
+			DeleteFunc: func(obj any) { receive(obj, q.add) },
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch the space: %w", err)
@@ -84,8 +86,8 @@ func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.
 
 // fromHost feeds the queue from the shared watch of a kind on the host.
 func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
-	s.feeds.sources = append(s.feeds.sources, func(enqueue func(Key)) (func(), cache.DoneChecker, error) {
-		remove, err := s.host.fanouts[kind].subscribe(s.space.Name, func(obj client.Object) { lead(obj, enqueue) })
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+		remove, err := s.host.fanouts[kind].subscribe(s.space.Name, func(obj client.Object) { lead(obj, q.add) })
 		return remove, nil, err
 	})
 }

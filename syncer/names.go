@@ -37,8 +37,8 @@ type nameWatch struct {
 func (s *Syncer) fromNames(kind string, used usage) {
 	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used}
 	s.names[kind] = w
-	s.feeds.sources = append(s.feeds.sources, func(enqueue func(Key)) (func(), cache.DoneChecker, error) {
-		w.open(enqueue)
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+		w.open(q.add)
 		return w.close, nil, nil
 	})
 }

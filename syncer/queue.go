@@ -14,6 +14,9 @@ import (
 // later, and it is no larger than the number of objects that there is something
 // to do for.
 //
+// What is new goes before what changed: a burst of pods is on the host before
+// the space hears of all that becomes of them there.
+//
 // There is no pool that spaces share: whoever made its own API hang, by webhooks
 // that never answer, would hold the others' workers.
 type queue struct {
@@ -23,12 +26,18 @@ type queue struct {
 	mu      sync.Mutex
 	ctx     context.Context // of all work; nil until open
 	closed  bool
-	waiting []Key          // in the order in which they came
+	first   []Key          // what waits and is new to the host, in the order in which it came
+	rest    []Key          // all else that waits
+	turn    int            // counts takes, so that the first do not starve the rest
 	marks   map[Key]mark   // of all keys that wait or are worked on
 	later   map[Key]*timer // of keys that are due later
 	working int
 	workers sync.WaitGroup
 }
+
+// restTurn is which of the takes is for what is not new, while something new
+// waits: each of so many.
+const restTurn = 8
 
 type mark int
 
@@ -63,7 +72,7 @@ func (q *queue) open(ctx context.Context) {
 		return
 	}
 	q.ctx = ctx
-	for range min(q.limit, len(q.waiting)) {
+	for range min(q.limit, len(q.first)+len(q.rest)) {
 		q.hire()
 	}
 }
@@ -72,7 +81,7 @@ func (q *queue) open(ctx context.Context) {
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
-	q.waiting = nil
+	q.first, q.rest = nil, nil
 	for key, t := range q.later {
 		t.Stop()
 		delete(q.later, key)
@@ -82,7 +91,12 @@ func (q *queue) close() {
 }
 
 // add has key worked on, once more if it is worked on right now.
-func (q *queue) add(key Key) {
+func (q *queue) add(key Key) { q.put(key, false) }
+
+// addFirst is add for what is new.
+func (q *queue) addFirst(key Key) { q.put(key, true) }
+
+func (q *queue) put(key Key, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -93,11 +107,20 @@ func (q *queue) add(key Key) {
 	case worked:
 		q.marks[key] = again
 	default:
-		q.marks[key] = waits
-		q.waiting = append(q.waiting, key)
+		q.wait(key, first)
 		if q.ctx != nil && q.working < q.limit {
 			q.hire()
 		}
+	}
+}
+
+// wait queues a key. q.mu is held.
+func (q *queue) wait(key Key, first bool) {
+	q.marks[key] = waits
+	if first {
+		q.first = append(q.first, key)
+	} else {
+		q.rest = append(q.rest, key)
 	}
 }
 
@@ -114,15 +137,18 @@ func (q *queue) hire() {
 func (q *queue) take() (key Key, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) == 0 {
+	from := &q.first
+	if q.turn++; len(q.first) == 0 || q.turn%restTurn == 0 && len(q.rest) > 0 {
+		from = &q.rest
+	}
+	if len(*from) == 0 {
 		q.working--
-		q.waiting = nil // a burst is not remembered
-		if len(q.marks) == 0 {
-			q.marks = map[Key]mark{}
+		if len(q.marks) == 0 { // a burst is not remembered
+			q.first, q.rest, q.marks = nil, nil, map[Key]mark{}
 		}
 		return key, false
 	}
-	key, q.waiting = q.waiting[0], q.waiting[1:]
+	key, *from = (*from)[0], (*from)[1:]
 	q.marks[key] = worked
 	// What comes of this run is all that counts.
 	if t := q.later[key]; t != nil {
@@ -140,8 +166,7 @@ func (q *queue) done(key Key, n next) {
 	switch {
 	case q.closed:
 	case repeat:
-		q.marks[key] = waits
-		q.waiting = append(q.waiting, key)
+		q.wait(key, false)
 	case n.after > 0:
 		t := &timer{at: time.Now().Add(n.after), idle: n.idle}
 		q.later[key] = t

@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,8 +73,8 @@ func TestAFloodOfChangesOfOneObjectIsOneKey(t *testing.T) {
 		for range 1_000_000 {
 			q.add(thing("hot"))
 		}
-		if len(q.marks) != 1 || len(q.waiting) > 1 || w.now != 1 {
-			t.Errorf("%d marks, %d keys wait, %d are worked on", len(q.marks), len(q.waiting), w.now)
+		if len(q.marks) != 1 || len(q.first)+len(q.rest) > 1 || w.now != 1 {
+			t.Errorf("%d marks, %d keys wait, %d are worked on", len(q.marks), len(q.first)+len(q.rest), w.now)
 		}
 		close(w.hold)
 		synctest.Wait()
@@ -103,8 +104,8 @@ func TestAQueueAtRestHoldsNothing(t *testing.T) {
 		if w.most > 4 || len(w.did) != 1000 {
 			t.Errorf("%d keys were worked on, up to %d at once", len(w.did), w.most)
 		}
-		if !q.empty() || len(q.marks)+len(q.waiting)+len(q.later) != 0 || q.working != 0 {
-			t.Errorf("left over: %d marks, %d waiting, %d later, %d working", len(q.marks), len(q.waiting), len(q.later), q.working)
+		if !q.empty() || len(q.marks)+len(q.first)+len(q.rest)+len(q.later) != 0 || q.working != 0 {
+			t.Errorf("left over: %d marks, %d waiting, %d later, %d working", len(q.marks), len(q.first)+len(q.rest), len(q.later), q.working)
 		}
 	})
 }
@@ -133,6 +134,32 @@ func TestASpaceThatHangsHoldsNoOthersWork(t *testing.T) {
 
 // pass lets a bubble's time pass.
 func pass(d time.Duration) { <-time.After(d) }
+
+// A burst of new objects goes before the changes of old ones, and does not
+// starve them.
+func TestWhatIsNewGoesFirstAndStarvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{}
+		q := newQueue(1, w.do)
+		for i := range 100 {
+			q.add(thing(fmt.Sprint("changed-", i)))
+			q.addFirst(thing(fmt.Sprint("new-", i)))
+		}
+		q.open(t.Context())
+		synctest.Wait()
+		news, changes := 0, 0
+		for i, key := range w.did[:100] {
+			if strings.HasPrefix(key.Name, "new-") {
+				news++
+			} else if changes++; changes > 1+i/restTurn {
+				t.Fatalf("%d changes went before new objects within %d", changes, i+1)
+			}
+		}
+		if news < 85 || changes < 10 || len(w.did) != 200 {
+			t.Errorf("of the first 100 were %d new, %d changed; %d in all", news, changes, len(w.did))
+		}
+	})
+}
 
 func TestAKeyComesAgainWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

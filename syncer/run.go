@@ -34,7 +34,7 @@ func (s *Syncer) Run(ctx context.Context) error {
 	defer s.queue.close()
 	s.queue.open(ctx)
 	defer s.feeds.close()
-	if err := s.feeds.open(s.queue.add); err != nil && ctx.Err() == nil { // informers may end with ctx
+	if err := s.feeds.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx
 		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
 	}
 	<-ctx.Done()

@@ -95,11 +95,11 @@ func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
 // Whatever becomes of its start, a syncer that has ended is fed no more.
 func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
 	handlers := 0
-	opens := func(func(Key)) (func(), cache.DoneChecker, error) {
+	opens := func(*queue) (func(), cache.DoneChecker, error) {
 		handlers++
 		return func() { handlers-- }, nil, nil
 	}
-	fails := func(func(Key)) (func(), cache.DoneChecker, error) { return nil, nil, errors.New("synced twice") }
+	fails := func(*queue) (func(), cache.DoneChecker, error) { return nil, nil, errors.New("synced twice") }
 	tests := map[string]struct {
 		sources []source
 		fails   bool
@@ -111,7 +111,7 @@ func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := &feeds{sources: test.sources}
-			if err := f.open(func(Key) {}); (err != nil) != test.fails {
+			if err := f.open(nil); (err != nil) != test.fails {
 				t.Errorf("open: %v", err)
 			}
 			if f.fed() == test.fails {
