@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	workers    = 12 // reconciles of one space under way at once
+	workers    = 32 // reconciles of one space under way at once
 	firstRetry = 50 * time.Millisecond
 	firstLater = time.Second // for what is not an error of the syncer's
 	lastRetry  = 30 * time.Second
