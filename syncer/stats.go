@@ -47,7 +47,7 @@ func (s *Syncer) Stats() Stats {
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting)
+	return len(q.first) + len(q.rest)
 }
 
 // Objects counts the host objects of all spaces, by space and kind.
