@@ -6,6 +6,7 @@ package syncer
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,8 @@ type fanout struct {
 	spaceOf  func(client.Object) string
 	// changed, if set, is told of which space an object came, changed or went.
 	changed func(space string)
+	// shown is the latest resource version that all who had to have been told of.
+	shown atomic.Uint64
 
 	mu     sync.RWMutex
 	spaces map[string]func(client.Object)
@@ -85,6 +88,7 @@ func (f *fanout) deliver(obj any, changed bool) {
 	if changed && f.changed != nil && space != "" {
 		f.changed(space)
 	}
+	f.shown.Store(max(f.shown.Load(), version(o.GetResourceVersion()))) // one call at a time
 }
 
 func (f *fanout) receive(space string, o client.Object) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -25,7 +26,12 @@ type writer struct {
 	written map[string]uint64    // the latest resource version of each kind
 	deleted map[object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
+	synced  map[string]time.Time // since when a watch is past written
 }
+
+// delivery bounds the time from when a watch has got an event until it has told
+// of it. It matters only for what a watch never tells, as it had been cut.
+const delivery = 5 * time.Second
 
 // object names a host object.
 type object struct {
@@ -34,13 +40,15 @@ type object struct {
 }
 
 func newWriter(c client.Client, host *Host) *writer {
-	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}}
+	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}, synced: map[string]time.Time{}}
 }
 
 func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	err := w.Client.Create(ctx, obj, opts...)
 	if err == nil {
-		w.wrote(obj)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wrote(kindOf(obj), obj.GetResourceVersion())
 	}
 	return err
 }
@@ -48,7 +56,9 @@ func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.C
 func (w *writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	err := w.Client.Update(ctx, obj, opts...)
 	if err == nil {
-		w.wrote(obj)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wrote(kindOf(obj), obj.GetResourceVersion())
 	}
 	return err
 }
@@ -66,36 +76,44 @@ func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	return err
 }
 
-func (w *writer) wrote(obj client.Object) {
+// seen reports whether the host's watches have shown all writes, at now.
+func (w *writer) seen(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	kind := kindOf(obj)
-	w.written[kind] = max(w.written[kind], version(obj.GetResourceVersion()))
-}
-
-// seen reports whether the host's watches have shown all writes.
-func (w *writer) seen() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for kind, wrote := range w.written {
-		if version(w.host.fanouts[kind].informer.LastSyncResourceVersion()) < wrote {
-			return false
-		}
-		delete(w.written, kind)
-	}
 	w.tidy()
-	return len(w.deleted) == 0
+	for kind, wrote := range w.written {
+		f := w.host.fanouts[kind]
+		since, synced := w.synced[kind]
+		switch {
+		case f.shown.Load() >= wrote, synced && now.Sub(since) > delivery:
+			delete(w.written, kind)
+			delete(w.synced, kind)
+		case !synced && version(f.informer.LastSyncResourceVersion()) >= wrote:
+			w.synced[kind] = now
+		}
+	}
+	return len(w.deleted)+len(w.written) == 0
 }
 
-// tidy forgets deletions that the watches have shown. w.mu is held.
+// tidy forgets deletions that the watches have got, but for that they must have
+// told of them. w.mu is held.
 func (w *writer) tidy() {
 	for o, uid := range w.deleted {
 		there, ok := cached[client.Object](w.host, o.kind, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
+			w.wrote(o.kind, w.host.fanouts[o.kind].informer.LastSyncResourceVersion())
 		}
 	}
 	w.tidied = len(w.deleted)
+}
+
+// wrote notes a write. w.mu is held.
+func (w *writer) wrote(kind, resourceVersion string) {
+	if v := version(resourceVersion); v > w.written[kind] {
+		w.written[kind] = v
+		delete(w.synced, kind)
+	}
 }
 
 // version is a resource version as a number, which it is on conformant clusters
