@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
 )
 
@@ -22,9 +23,13 @@ const (
 	warmSleepers = 20
 	// beds is how many spaces are created and put to sleep at once.
 	beds = 3
+	// quietTries is how often what has been put to sleep may wake before it counts as not sleeping.
+	quietTries = 10
 	// sayEvery is how many spaces are between two lines of progress.
 	sayEvery = 100
 )
+
+var errRestless = errors.New("spaces did not stay asleep, though nobody used them")
 
 // measureAsleep measures what sleeping spaces cost, each of which was created, written to and put to sleep, and how long a
 // request to one is held until it is answered.
@@ -33,10 +38,11 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.putToSleep(ctx, berth, 0, warmSleepers); err != nil {
+	warmers, err := b.putToSleep(ctx, berth, 0, warmSleepers)
+	if err != nil {
 		return err
 	}
-	warm, err := b.rest(ctx, berth)
+	warm, err := b.restAsleep(ctx, berth, warmers)
 	if err != nil {
 		return err
 	}
@@ -48,7 +54,7 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
-	all, err := b.rest(ctx, berth)
+	all, err := b.restAsleep(ctx, berth, append(warmers, sleepers...))
 	if err != nil {
 		return err
 	}
@@ -142,6 +148,26 @@ func (b *bench) putToSleep(ctx context.Context, c *child, first, n int) ([]*plan
 	}
 	wg.Wait()
 	return planes, errors.Join(errs...)
+}
+
+// restAsleep measures a child at rest while all its spaces sleep. Changes on the host wake some that are new: to sleep again.
+func (b *bench) restAsleep(ctx context.Context, c *child, planes []*plane) (f probe.Footprint, err error) {
+	for range quietTries {
+		for _, p := range planes {
+			if err := p.sleep(ctx); err != nil {
+				return f, err
+			}
+		}
+		if f, err = b.rest(ctx, c); err != nil {
+			return f, err
+		}
+		var awake int
+		if err := c.call(ctx, "Awake", struct{}{}, &awake); err != nil || awake == 0 {
+			return f, err
+		}
+		b.say("%d spaces woke by themselves meanwhile; once more", awake)
+	}
+	return f, errRestless
 }
 
 // sleep puts the space to sleep.

@@ -25,8 +25,6 @@ const (
 	soakShare, anewShare = 0.2, 0.25
 	// leastRounds have to be: of fewer, nothing is seen to grow.
 	leastRounds = 3
-	// quietTries is how often what has been put to sleep may wake before it counts as not sleeping.
-	quietTries = 10
 )
 
 // fineProfile has heap profiles show also what leaks a few bytes at a time.
@@ -174,31 +172,21 @@ func (k *soak) each(ctx context.Context, atOnce int, spaces []*soakSpace, steps 
 
 // point counts what is there once all spaces sleep and all is quiet.
 func (k *soak) point(ctx context.Context) (p leak.Point, profiles map[string][]byte, err error) {
-	for range quietTries {
-		if err := k.each(ctx, soakWorkers, k.spaces, (*soakSpace).sleep); err != nil {
-			return p, nil, err
-		}
-		if p.Footprint, err = k.rest(ctx, k.berth); err != nil {
-			return p, nil, err
-		}
-		var awake int
-		if err := k.berth.call(ctx, "Awake", struct{}{}, &awake); err != nil {
-			return p, nil, err
-		}
-		if awake > 0 {
-			k.say("%d spaces woke by themselves meanwhile; once more", awake)
-			continue
-		}
-		if p.Names, err = hostObjects(ctx, k.host.config); err != nil {
-			return p, nil, err
-		}
-		p.HostObjects = len(p.Names)
-		k.say("%d spaces sleep: live heap %.1f MiB, %.0f goroutines, %.0f files, %d host objects",
-			len(k.spaces), p.HeapMiB, p.Goroutines, p.Files, p.HostObjects)
-		profiles, err = k.profile(ctx, k.berth, fmt.Sprintf("soak-%d-%d", k.created, len(k.spaces)))
-		return p, profiles, err
+	planes := make([]*plane, len(k.spaces))
+	for i, s := range k.spaces {
+		planes[i] = s.plane
 	}
-	return p, nil, fmt.Errorf("spaces did not stay asleep, though nobody used them")
+	if p.Footprint, err = k.restAsleep(ctx, k.berth, planes); err != nil {
+		return p, nil, err
+	}
+	if p.Names, err = hostObjects(ctx, k.host.config); err != nil {
+		return p, nil, err
+	}
+	p.HostObjects = len(p.Names)
+	k.say("%d spaces sleep: live heap %.1f MiB, %.0f goroutines, %.0f files, %d host objects",
+		len(k.spaces), p.HeapMiB, p.Goroutines, p.Files, p.HostObjects)
+	profiles, err = k.profile(ctx, k.berth, fmt.Sprintf("soak-%d-%d", k.created, len(k.spaces)))
+	return p, profiles, err
 }
 
 // judge prints the verdict, and is an error if something leaks.
