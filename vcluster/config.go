@@ -50,7 +50,7 @@ type Config struct {
 	// [SpaceControllers] and [HostControllers]. None if empty.
 	Controllers []string
 	// ControllersQuiet is how long a controller that has nothing to do any more
-	// goes on, before it is stopped until it has. Default one minute.
+	// goes on, before it is stopped until it has. Default 15 seconds.
 	ControllersQuiet time.Duration
 	// HiddenNodes says that pods run on nodes that are not in this API: the
 	// controllers then take any node that a pod names to exist.

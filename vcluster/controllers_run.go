@@ -15,7 +15,7 @@ import (
 
 // controllersQuiet is how long a controller goes on when there is nothing left
 // for it. Starting one takes milliseconds.
-const controllersQuiet = time.Minute
+const controllersQuiet = 15 * time.Second
 
 // controllers are a control plane's upstream controllers.
 type controllers struct {
