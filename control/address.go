@@ -4,7 +4,9 @@
 package control
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +14,16 @@ import (
 
 // maxAddress is how long the path of a unix socket may be, on every system.
 const maxAddress = 103
+
+// DialSocket connects to a unix socket, however long its path is.
+func DialSocket(ctx context.Context, path string) (net.Conn, error) {
+	address, release, err := shorten(path)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return (&net.Dialer{}).DialContext(ctx, "unix", address)
+}
 
 // shorten returns an address of the socket at path that is short enough for the
 // kernel. It is good until release is called.

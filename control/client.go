@@ -34,12 +34,7 @@ var ErrNotRunning = errors.New("no berth runs")
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		address, release, err := shorten(filepath.Join(dir, Name))
-		if err != nil {
-			return nil, err
-		}
-		defer release()
-		return (&net.Dialer{}).DialContext(ctx, "unix", address)
+		return DialSocket(ctx, filepath.Join(dir, Name))
 	}
 	return &Client{dir: dir, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }

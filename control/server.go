@@ -22,7 +22,7 @@ const Name = "control.sock"
 
 const (
 	readHeaderTimeout = 10 * time.Second
-	maxHeaderBytes    = 16 << 10
+	maxHeaderBytes    = 1 << 20 // as upstream's API server
 )
 
 // Server serves a control socket until it is stopped.

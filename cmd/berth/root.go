@@ -20,7 +20,7 @@ shared host cluster, behind quotas and walls, without seeing it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newSpaces(), newSleep(), newWake(), newSnapshot(), newKubeconfig(), newVersion())
+	root.AddCommand(newUp(), newSpaces(), newSleep(), newWake(), newSnapshot(), newKubeconfig(), newVersion(), newDedicated())
 	return root
 }
 

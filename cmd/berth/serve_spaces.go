@@ -20,9 +20,17 @@ import (
 // spaceResource names spaces in errors, as an API server would.
 var spaceResource = schema.GroupResource{Group: "berth.dev", Resource: "spaces"}
 
+// spaceSet is a shard, or more than one.
+type spaceSet interface {
+	List() []shard.Status
+	Status(name string) (shard.Status, bool)
+	Wake(ctx context.Context, name string) error
+	Sleep(ctx context.Context, name string) error
+}
+
 // serveSpaces lets other commands ask about spaces, wake them and put them to
 // sleep, through the control socket.
-func serveSpaces(mux *http.ServeMux, spaces *shard.Shard) {
+func serveSpaces(mux *http.ServeMux, spaces spaceSet) {
 	mux.Handle("GET /spaces", control.Answer(func(*http.Request) (any, error) { return spaces.List(), nil }))
 	mux.Handle("GET /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
 		status, ok := spaces.Status(r.PathValue("name"))

@@ -19,6 +19,7 @@ type upOptions struct {
 	dataDir        string
 	listen         string
 	spaces         []string
+	dedicated      []string
 	hostKubeconfig string
 	nodes          int
 	idleAfter      time.Duration
@@ -54,6 +55,9 @@ memory for each that is awake, and more for one that holds much.
 With --snapshot-to, snapshots of all spaces are taken as scheduled: see 'berth
 snapshot'.
 
+A space named by --dedicated has a process of its own, with the same data: it can
+be switched at any start. Its log is in DATA-DIR/dedicated/SPACE.
+
 It runs until it is interrupted. Started again on the same --data-dir it goes on
 where it was, with the spaces of earlier runs too.`,
 		Example: `  berth up
@@ -77,6 +81,7 @@ where it was, with the spaces of earlier runs too.`,
 	addDataDir(cmd, &o.dataDir)
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs")
 	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
+	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, instead of sharing this one")
 	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
@@ -97,13 +102,13 @@ where it was, with the spaces of earlier runs too.`,
 func (o *upOptions) check() error {
 	var once []string
 	for _, name := range o.spaces {
-		if !slices.Contains(once, name) {
+		if !slices.Contains(once, name) && !slices.Contains(o.dedicated, name) {
 			once = append(once, name)
 		}
 	}
 	o.spaces = once
 	switch {
-	case len(o.spaces) == 0:
+	case len(o.spaces)+len(o.dedicated) == 0:
 		return errors.New("--space: name at least one space")
 	case o.idleAfter < 0:
 		return fmt.Errorf("--idle-after=%s: want a time, or 0 for never", o.idleAfter)
@@ -116,6 +121,13 @@ func (o *upOptions) check() error {
 	for _, name := range o.spaces {
 		if err := tenancy.CheckSpaceName(name); err != nil {
 			return fmt.Errorf("--space: %w", err)
+		}
+	}
+	slices.Sort(o.dedicated)
+	o.dedicated = slices.Compact(o.dedicated)
+	for _, name := range o.dedicated {
+		if err := tenancy.CheckSpaceName(name); err != nil {
+			return fmt.Errorf("--dedicated: %w", err)
 		}
 	}
 	return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -50,6 +51,8 @@ type up struct {
 	listener    net.Listener
 	host        hostCluster
 	shard       *shard.Shard
+	prepare     func(ctx context.Context, space string) error // what a space stands on
+	processes   map[string]*dedicated.Process                 // by space
 	server      *gateway.Server
 	metrics     *metrics.Metrics
 	serving     atomic.Bool // between start and stop
@@ -69,7 +72,7 @@ func (u *up) run(ctx context.Context) (err error) {
 	}()
 	u.metrics = u.newMetrics()
 	for _, step := range []func(context.Context) error{
-		u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startSnapshots, u.startRenewing,
+		u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startDedicated, u.startSnapshots, u.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -175,16 +178,9 @@ func (u *up) serve(context.Context) (err error) {
 	return nil
 }
 
-func (u *up) lookup(space string) http.Handler {
-	if space == gateway.SystemSpace {
-		return u.host.Handler()
-	}
-	return u.shard.Handler(space)
-}
-
 func (u *up) explain() {
-	dir, space := u.options.dataDir, u.options.spaces[0]
-	for _, name := range u.options.spaces {
+	dir, names := u.options.dataDir, slices.Concat(u.options.spaces, u.options.dedicated)
+	for _, name := range names {
 		fmt.Fprintf(u.out, "\nSpace %s serves at %s", name, u.endpoint(name))
 	}
 	fmt.Fprintf(u.out, `
@@ -192,7 +188,7 @@ func (u *up) explain() {
   export KUBECONFIG=%s
   kubectl create deployment web --image=nginx --replicas=3
   kubectl get pods -o wide
-`, kubeconfigPath(dir, space))
+`, kubeconfigPath(dir, names[0]))
 	if u.host.Handler() != nil {
 		fmt.Fprintf(u.out, `
 and, as the platform's admin, see the same pods on the host:

@@ -29,15 +29,19 @@ func (u *up) startShard(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
+	u.prepare = func(ctx context.Context, space string) error {
+		if err := u.buildWalls(ctx, host, space); err != nil {
+			return err
+		}
+		return u.writeKubeconfig(space)
+	}
+	if err := u.newProcesses(); err != nil {
+		return err
+	}
 	u.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(u.options.dataDir, "spaces"), Host: u.host.Config(),
 		Endpoint: u.endpoint, ServingCA: u.ca.PEM,
-		Prepare: func(ctx context.Context, space string) error {
-			if err := u.buildWalls(ctx, host, space); err != nil {
-				return err
-			}
-			return u.writeKubeconfig(space)
-		},
+		Prepare:   u.prepare,
 		IdleAfter: u.options.idleAfter, SpacesMax: u.options.spacesMax, Woken: u.metrics.Woken, Logger: u.logger,
 	})
 	if err != nil {
@@ -48,7 +52,7 @@ func (u *up) startShard(ctx context.Context) error {
 			u.logger.Error(err, "stop shard")
 		}
 	})
-	serveSpaces(u.commands, u.shard)
+	serveSpaces(u.commands, u)
 	return nil
 }
 
@@ -86,7 +90,7 @@ func (u *up) startSpaces(ctx context.Context) error {
 		wg.Go(func() { errs[i] = u.startSpace(ctx, name) })
 	}
 	wg.Wait()
-	if !slices.Contains(errs, nil) {
+	if len(errs) > 0 && !slices.Contains(errs, nil) {
 		return errs[0]
 	}
 	for i, name := range u.options.spaces {
@@ -110,7 +114,7 @@ func (u *up) earlierSpaces() (names []string, err error) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !slices.Contains(u.options.spaces, e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+		if e.IsDir() && !slices.Contains(slices.Concat(u.options.spaces, u.options.dedicated), e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
 			snapshot.Exists(u.spaceDir(e.Name())) { // else it is one whose making was cut off
 			names = append(names, e.Name())
 		}

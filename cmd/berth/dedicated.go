@@ -1,0 +1,110 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// dedicatedOptions are the flags of `berth dedicated`.
+type dedicatedOptions struct {
+	dataDir, hostKubeconfig, endpoint string
+	idleAfter                         time.Duration
+	verbosity                         int
+}
+
+// newDedicated is the command that `berth up --dedicated` runs, once a space.
+func newDedicated() *cobra.Command {
+	var o dedicatedOptions
+	cmd := &cobra.Command{
+		Use:    "dedicated SPACE",
+		Short:  "Run one space for a 'berth up --dedicated', until standard input ends",
+		Args:   cobra.ExactArgs(1),
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			logs, err := openLogs(dedicatedDir(o.dataDir, args[0]), o.verbosity)
+			if err != nil {
+				return err
+			}
+			defer logs.close()
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			go func() {
+				_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+				cancel()
+			}()
+			return o.run(ctx, args[0], logs)
+		},
+	}
+	addDataDir(cmd, &o.dataDir)
+	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster")
+	cmd.Flags().StringVar(&o.endpoint, "endpoint", "", "URL of the gateway")
+	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 0, "put the space to sleep when it has been idle this long")
+	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
+	return cmd
+}
+
+func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) error {
+	config, err := clientcmd.BuildConfigFromFlags("", o.hostKubeconfig)
+	if err != nil {
+		return err
+	}
+	ca, err := pki.OpenCA(filepath.Join(o.dataDir, "pki"), "berth")
+	if err != nil {
+		return err
+	}
+	spaces, err := shard.Start(ctx, shard.Config{
+		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, ServingCA: ca.PEM,
+		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
+		IdleAfter: o.idleAfter, Logger: logs.logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if err := spaces.Stop(stop); err != nil {
+			logs.logger.Error(err, "stop shard")
+		}
+	}()
+	if err := spaces.Add(name); err != nil {
+		return err
+	}
+	spaces.Visit(name)
+	commands := http.NewServeMux()
+	serveSpaces(commands, spaces)
+	return dedicated.Serve(ctx, dedicatedDir(o.dataDir, name), spaces.Handler(name), commands, logs.logger)
+}
+
+func dedicatedDir(dataDir, space string) string {
+	return filepath.Join(dataDir, "dedicated", space)
+}
+
+// hostKubeconfig is by what a process of its own reaches the host.
+func (u *up) hostKubeconfig() string {
+	if u.options.hostKubeconfig != "" {
+		return u.options.hostKubeconfig
+	}
+	return kubeconfigPath(u.options.dataDir, "host")
+}
+
+func dedicatedArgs(o dedicatedOptions, space string) []string {
+	return []string{
+		"dedicated", space, "--data-dir", o.dataDir, "--host-kubeconfig", o.hostKubeconfig, "--endpoint", o.endpoint,
+		"--idle-after", o.idleAfter.String(),
+	}
+}

@@ -1,0 +1,121 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// T9: a space in a process of its own is the same to its tenant, with the same
+// data; it is switched by starting berth anew.
+func TestASpaceMayHaveAProcessOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--space", "own,other")
+	before := b.space(t, "own").run(t, "default", newPod("moves"))
+	b.stop(t, syscall.SIGTERM)
+
+	b.up(t, "--space", "other", "--dedicated", "own", "--idle-after", "0")
+	own, other := b.space(t, "own"), b.space(t, "other")
+	children := childrenOf(t, b.Pid)
+	if len(children) != 1 {
+		t.Fatalf("berth has the processes %v, want one", children)
+	}
+	if now := own.awaitRunning(t, "default", "moves"); now.UID != before.UID {
+		t.Errorf("in its own process the space has another pod")
+	}
+	own.run(t, "default", newPod("made-there"))
+	watch := must(own.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{}))(t)
+	own.kubectl(t, "create", "configmap", "seen")
+	for event := range watch.ResultChan() {
+		if m, ok := event.Object.(metav1.Object); ok && m.GetName() == "seen" {
+			break
+		}
+	}
+	watch.Stop()
+	if state, message := b.stateOf(t, "own"); state != "Running" {
+		t.Errorf("the space is %s: %s", state, message)
+	}
+
+	t.Run("knows its own by their certificates alone", func(t *testing.T) {
+		// The admin's certificate is no secret; its key is.
+		certificate, _ := pem.Decode(own.config.CertData)
+		header := base64.StdEncoding.EncodeToString(certificate.Bytes)
+		for name, client := range map[string]*rest.Config{
+			"another's": withServer(other.config, own.config.Host),
+			"nobody's":  withToken(own.config, ""),
+		} {
+			client.NextProtos = []string{"http/1.1"} // which has hop-by-hop headers
+			err := must(kubernetes.NewForConfig(client))(t).CoreV1().RESTClient().Get().Resource("pods").
+				SetHeader("X-Berth-Client-Certificate", header).SetHeader("Connection", "X-Berth-Client-Certificate").
+				Do(t.Context()).Error()
+			if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+				t.Errorf("%s request with a certificate in a header gets %v", name, err)
+			}
+		}
+	})
+	t.Run("is started again, and harms nobody", func(t *testing.T) {
+		if err := syscall.Kill(children[0], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		other.kubectl(t, "get", "pods")
+		eventually(t, func() error {
+			_, err := own.CoreV1().Pods("default").Get(t.Context(), "made-there", metav1.GetOptions{})
+			return err
+		})
+	})
+	t.Run("ends with berth, however that ends", func(t *testing.T) {
+		last := childrenOf(t, b.Pid)
+		b.crash(t)
+		eventually(t, func() error {
+			for _, pid := range last {
+				if syscall.Kill(pid, 0) == nil {
+					return fmt.Errorf("process %d runs on", pid)
+				}
+			}
+			return nil
+		})
+	})
+	b.up(t, "--space", "own,other")
+	if now := b.space(t, "own").awaitRunning(t, "default", "moves"); now.UID != before.UID {
+		t.Errorf("back in the shared process the space has another pod")
+	}
+	b.space(t, "own").awaitRunning(t, "default", "made-there")
+}
+
+// childrenOf lists the processes that a process started and that run.
+func childrenOf(t *testing.T, pid int) (children []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil || len(stats) == 0 {
+		t.Skipf("cannot list processes: %v", err)
+	}
+	for _, path := range stats {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (name) state parent ...
+		_, rest, _ := strings.Cut(string(data), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) || fields[0] == "Z" {
+			continue
+		}
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		children = append(children, child)
+	}
+	return children
+}

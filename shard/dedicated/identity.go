@@ -1,0 +1,83 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dedicated
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httputil"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/control"
+)
+
+// certificateHeader holds the client's certificate, DER in base64.
+const certificateHeader = "X-Berth-Client-Certificate"
+
+// identified gives requests back the certificate that they came with. It must
+// be reached by a [proxy] only.
+func identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		encoded := r.Header.Get(certificateHeader)
+		r.Header.Del(certificateHeader)
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true, Version: tls.VersionTLS13}
+		r.RemoteAddr = "127.0.0.1:0" // what comes by a unix socket has none, and upstream wants one
+		if encoded != "" {
+			der, err := base64.StdEncoding.DecodeString(encoded)
+			if err != nil {
+				http.Error(w, "client certificate: "+err.Error(), http.StatusBadRequest)
+				return
+			}
+			cert, err := x509.ParseCertificate(der)
+			if err != nil {
+				http.Error(w, "client certificate: "+err.Error(), http.StatusBadRequest)
+				return
+			}
+			r.TLS.PeerCertificates = []*x509.Certificate{cert}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// proxy leads requests, upgraded ones too, to the socket of a space's process,
+// with the certificate that they came with and no other.
+func proxy(socket string) (*httputil.ReverseProxy, *http.Transport) {
+	transport := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return control.DialSocket(ctx, socket) },
+		MaxIdleConnsPerHost: 64,
+		DisableCompression:  true, // bytes are passed on as they are
+	}
+	return &httputil.ReverseProxy{
+		// Hop-by-hop headers have gone when this is called: a client can't have
+		// ours removed by naming it in Connection.
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "space", r.In.Host
+			r.Out.Header.Del(certificateHeader)
+			if r.In.TLS != nil && len(r.In.TLS.PeerCertificates) > 0 {
+				r.Out.Header.Set(certificateHeader, base64.StdEncoding.EncodeToString(r.In.TLS.PeerCertificates[0].Raw))
+			}
+		},
+		FlushInterval: -1, // watches
+		Transport:     transport,
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { unavailable(w) },
+	}, transport
+}
+
+// unavailable answers while the process does not run. Clients try again.
+func unavailable(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: "the space's process is being started; try again later", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+	})
+}

@@ -1,0 +1,219 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dedicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/shard"
+)
+
+const (
+	firstRestart = time.Second
+	lastRestart  = time.Minute
+	// statusTimeout bounds what a list of spaces waits for one process.
+	statusTimeout = 5 * time.Second
+	// maxComplaint bounds what is kept of the last words of a process.
+	maxComplaint = 4 << 10
+)
+
+// Process is the process of one space, started again whenever it ends. Its
+// methods may be called concurrently.
+type Process struct {
+	space, dir string
+	command    func() *exec.Cmd
+	logger     logr.Logger
+	client     *control.Client
+	handler    http.Handler
+	transport  *http.Transport
+
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu      sync.Mutex
+	since   time.Time
+	failure string // why it does not run; empty if it does
+}
+
+// New prepares the process of a space: until Start is called its space is
+// starting. command makes a process that calls [Serve] on dir, and that ends when
+// its standard input does, so that none outlives this one.
+func New(space, dir string, command func() *exec.Cmd, logger logr.Logger) *Process {
+	p := &Process{
+		space: space, dir: dir, command: command, logger: logger.WithValues("space", space),
+		client: control.NewClient(dir), done: make(chan struct{}), since: time.Now(),
+	}
+	p.handler, p.transport = proxy(filepath.Join(dir, apiSocket))
+	return p
+}
+
+// Start keeps the process running until Stop. It may be called once.
+func (p *Process) Start() error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("start the process of space %s: %w", p.space, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go p.keep(ctx)
+	return nil
+}
+
+func (p *Process) keep(ctx context.Context) {
+	defer close(p.done)
+	pause := firstRestart
+	for {
+		began := time.Now()
+		err := p.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastRestart {
+			pause = firstRestart
+		}
+		p.logger.Error(err, "The space's process ended; it is started again", "in", pause)
+		p.set(err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, lastRestart)
+	}
+}
+
+// run runs the process once. When ctx ends it is asked to end.
+func (p *Process) run(ctx context.Context) error {
+	cmd := p.command()
+	var complaint tail
+	cmd.Stderr = &complaint
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start the space's process: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the space's process: %w", err)
+	}
+	p.set("")
+	asked := context.AfterFunc(ctx, func() { _ = input.Close() })
+	defer asked()
+	err = cmd.Wait()
+	if words := strings.TrimSpace(complaint.String()); words != "" {
+		return fmt.Errorf("the space's process ended: %s", words)
+	}
+	return fmt.Errorf("the space's process ended: %v", err) //nolint:errorlint // nil, too
+}
+
+func (p *Process) set(failure string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure, p.since = failure, time.Now()
+}
+
+// Stop ends a process that was started and waits for it, until ctx ends.
+func (p *Process) Stop(ctx context.Context) {
+	p.stop()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
+	p.transport.CloseIdleConnections()
+}
+
+// Handler leads to the space's API.
+func (p *Process) Handler() http.Handler { return p.handler }
+
+// Status asks the process how its space is.
+func (p *Process) Status(ctx context.Context) shard.Status {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	var status shard.Status
+	if err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &status); err == nil {
+		return status
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ready := metav1.Condition{
+		Type: shard.ConditionReady, Status: metav1.ConditionFalse, Reason: shard.ReasonStarting,
+		Message: "the space's process is starting", LastTransitionTime: metav1.NewTime(p.since),
+	}
+	if p.failure != "" {
+		ready.Reason, ready.Message = shard.ReasonFailed, p.failure
+	}
+	return shard.Status{Name: p.space, Conditions: []metav1.Condition{ready}}
+}
+
+// Await returns when the process has its space awake or asleep, or says why it
+// has not by the end of ctx.
+func (p *Process) Await(ctx context.Context) error {
+	var last string
+	for {
+		status := p.Status(ctx)
+		ready := status.Conditions[0]
+		if ready.Status == metav1.ConditionTrue {
+			return nil
+		}
+		if last = ready.Message; ready.Reason == shard.ReasonFailed {
+			return errors.New(last)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", context.Cause(ctx), last)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Wake wakes the space in its process; see [shard.Shard.Wake].
+func (p *Process) Wake(ctx context.Context) error { return p.act(ctx, "wake") }
+
+// Sleep puts the space to sleep; its process runs on.
+func (p *Process) Sleep(ctx context.Context) error { return p.act(ctx, "sleep") }
+
+func (p *Process) act(ctx context.Context, verb string) error {
+	query := url.Values{}
+	if deadline, ok := ctx.Deadline(); ok {
+		query.Set("timeout", time.Until(deadline).String())
+	}
+	return p.client.Do(ctx, http.MethodPost, "/spaces/"+p.space+"/"+verb+"?"+query.Encode(), nil)
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+var _ io.Writer = &tail{}
+
+// Write implements [io.Writer].
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if more := len(t.text) - maxComplaint; more > 0 {
+		t.text = append([]byte(nil), t.text[more:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}
