@@ -11,6 +11,7 @@ import (
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -40,11 +41,11 @@ type chain struct {
 func newChain(
 	ctx context.Context, c Config, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate, hooks *hooks,
 ) (*chain, error) {
-	generic, factory, storage, err := genericConfig(ctx, o, loopback, store, gate)
+	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, gate)
 	if err != nil {
 		return nil, err
 	}
-	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, storage)
+	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
@@ -99,8 +100,11 @@ func newChain(
 		RuleResolver:  generic.RuleResolver,
 		Authenticator: generic.Authentication.Authenticator,
 		Loopback:      loopback.Transport,
-		NewStorage:    store.open,
-		Own:           built.own.get,
+		NewStorage: func(r builtin.Resource) (storage.Interface, error) {
+			opened, _, err := store.open(r)
+			return opened, err
+		},
+		Own: built.own.get,
 	}
 	return built, nil
 }

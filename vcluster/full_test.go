@@ -45,14 +45,15 @@ func TestAFullStoreSaysSoAndRecovers(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
 		t.Errorf("a full store is not read: %v", err)
 	}
-	err := client.CoreV1().ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "big"})
-	if err != nil {
-		t.Fatalf("delete from a full store: %v", err)
-	}
+	// What is deleted takes space until it is compacted, so that an update may have to be tried again, as the error says.
+	eventually(t, func() error {
+		return client.CoreV1().ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "big"})
+	})
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), "held", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
-		t.Fatalf("take a finalizer from an object of a full store: %v", err)
-	}
+	eventually(t, func() error {
+		_, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), "held", "application/merge-patch+json", patch, metav1.PatchOptions{})
+		return err
+	})
 	eventually(t, func() error {
 		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, metav1.CreateOptions{})

@@ -47,7 +47,7 @@ func send(ctx context.Context, t *testing.T, g *gate, body io.Reader) (answer, e
 }
 
 func TestLoopbackCarriesRequestAndResponse(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	resp, err := call(t.Context(), t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

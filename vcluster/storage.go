@@ -22,10 +22,10 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
 const (
@@ -40,6 +40,7 @@ const (
 type sharedStore struct {
 	store     *kine.Store
 	client    *kubernetes.Client
+	lists     *listCaches
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -51,11 +52,13 @@ func newSharedStore(store *kine.Store) *sharedStore {
 	return &sharedStore{
 		store:     store,
 		client:    client,
+		lists:     newListCaches(store.Used, clock.RealClock{}),
 		compactor: etcd3.NewCompactor(client.Client, compactInterval, clock.RealClock{}, nil),
 	}
 }
 
 func (s *sharedStore) close() error {
+	s.lists.close()
 	s.compactor.Stop()
 	return s.store.Close()
 }
@@ -87,39 +90,23 @@ func (g sharedGetter) GetRESTOptions(resource schema.GroupResource, example runt
 	if err != nil {
 		return options, err
 	}
-	options.Decorator = g.store.decorate
+	options.Decorator = builtin.Decorator(g.store.open)
 	return options, nil
 }
 
-// decorate is a [generic.StorageDecorator] without a watch cache.
-func (s *sharedStore) decorate(
-	c *storagebackend.ConfigForResource,
-	resourcePrefix string,
-	_ func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object,
-	_ storage.AttrFunc,
-	_ storage.IndexerFuncs,
-	_ *cache.Indexers,
-) (storage.Interface, factory.DestroyFunc, error) {
-	store, err := s.open(c, resourcePrefix, newFunc, newListFunc)
-	if err != nil {
-		return nil, nil, err
-	}
-	return store, func() {}, nil
-}
-
-// open opens the storage of a resource. It holds nothing that is to be closed.
-func (s *sharedStore) open(
-	c *storagebackend.ConfigForResource, resourcePrefix string, newFunc, newListFunc func() runtime.Object,
-) (storage.Interface, error) {
+// open opens the storage of a resource, and returns what closes it before the
+// store is closed. It need not be called.
+func (s *sharedStore) open(r builtin.Resource) (storage.Interface, factory.DestroyFunc, error) {
 	versioner := storage.APIObjectVersioner{}
-	store, err := etcd3.New(s.client, s.compactor, c.Codec, newFunc, newListFunc, c.Prefix, resourcePrefix,
-		c.GroupResource, identity.NewEncryptCheckTransformer(), c.LeaseManagerConfig,
-		etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
+	store, err := etcd3.New(s.client, s.compactor, r.Config.Codec, r.New, r.NewList, r.Config.Prefix, r.Prefix,
+		r.Config.GroupResource, identity.NewEncryptCheckTransformer(), r.Config.LeaseManagerConfig,
+		etcd3.NewDefaultDecoder(r.Config.Codec, versioner), versioner)
 	if err != nil {
-		return nil, fmt.Errorf("set up storage of %s: %w", c.GroupResource, err)
+		return nil, nil, fmt.Errorf("set up storage of %s: %w", r.Config.GroupResource, err)
 	}
-	return &boundedStorage{Interface: store, resource: c.GroupResource, used: s.store.Used}, nil
+	bounded := &boundedStorage{Interface: store, resource: r.Config.GroupResource, used: s.store.Used}
+	lists := s.lists.add(bounded, r)
+	return lists, lists.drop, nil
 }
 
 // healthCheck tells whether the store answers.

@@ -9,14 +9,12 @@ import (
 	"net/http"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 // errNoSpace means that a call has lost, or never had, the space it is for. It
@@ -34,8 +32,7 @@ type Space struct {
 	Loopback http.RoundTripper
 	// NewStorage opens the storage of a resource. It is called once for each
 	// that is used.
-	NewStorage func(c *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (
-		storage.Interface, error)
+	NewStorage func(Resource) (storage.Interface, error)
 	// Own returns the space's own registry of a resource that keeps state beyond
 	// its storage, one of those of [OwnResources].
 	Own func(schema.GroupVersionResource) (rest.Storage, error)
@@ -71,7 +68,7 @@ func (s *Space) storage(d *dispatcher) (storage.Interface, error) {
 	if opened := s.storages[d]; opened != nil {
 		return opened, nil
 	}
-	opened, err := s.NewStorage(d.config, d.prefix, d.newFunc, d.newListFunc)
+	opened, err := s.NewStorage(d.resource)
 	if err != nil {
 		return nil, err
 	}

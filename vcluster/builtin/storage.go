@@ -16,12 +16,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// dispatcher is a resource's storage in whichever space a call is for.
-type dispatcher struct {
-	config               *storagebackend.ConfigForResource
-	prefix               string
-	newFunc, newListFunc func() runtime.Object
+// Resource is what is to be known of a resource to store it, as upstream's
+// registry says it.
+type Resource struct {
+	Config       *storagebackend.ConfigForResource
+	Prefix       string
+	Key          func(runtime.Object) (string, error)
+	New, NewList func() runtime.Object
+	Attributes   storage.AttrFunc
+	Triggers     storage.IndexerFuncs
+	Indexers     *cache.Indexers
 }
+
+// dispatcher is a resource's storage in whichever space a call is for.
+type dispatcher struct{ resource Resource }
 
 var _ storage.Interface = &dispatcher{}
 
@@ -33,21 +41,26 @@ func (g dispatch) GetRESTOptions(resource schema.GroupResource, example runtime.
 	if err != nil {
 		return options, err
 	}
-	options.Decorator = newDispatcher
+	options.Decorator = Decorator(newDispatcher)
 	return options, nil
 }
 
-// newDispatcher is a [generic.StorageDecorator].
-func newDispatcher(
-	c *storagebackend.ConfigForResource,
-	prefix string,
-	_ func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object,
-	_ storage.AttrFunc,
-	_ storage.IndexerFuncs,
-	_ *cache.Indexers,
-) (storage.Interface, factory.DestroyFunc, error) {
-	return &dispatcher{config: c, prefix: prefix, newFunc: newFunc, newListFunc: newListFunc}, func() {}, nil
+// Decorator makes a [generic.StorageDecorator] of open, which opens the storage
+// of a resource and returns what closes it.
+func Decorator(open func(Resource) (storage.Interface, factory.DestroyFunc, error)) generic.StorageDecorator {
+	return func(
+		c *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		return open(Resource{
+			Config: c, Prefix: prefix, Key: key, New: newFunc, NewList: newListFunc,
+			Attributes: attributes, Triggers: triggers, Indexers: indexers,
+		})
+	}
+}
+
+func newDispatcher(r Resource) (storage.Interface, factory.DestroyFunc, error) {
+	return &dispatcher{r}, func() {}, nil
 }
 
 func (d *dispatcher) of(ctx context.Context) (storage.Interface, error) {

@@ -1,0 +1,201 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/vcluster/builtin"
+)
+
+const (
+	// A watch cache pays where long lists are read again and again: without one,
+	// each list reads and decodes every object. It holds all objects of its
+	// resource, so it is kept only as long as it is used, and only for a store
+	// that is not too large to be held in memory.
+	cachedListLength = 500
+	cachedListQuiet  = time.Minute // between two long lists, and from the last one to the end of the cache
+	cachedStoreBytes = 64 << 20
+)
+
+// listCaches are the watch caches of a store. Upstream has one for each
+// resource, whether it is read or not.
+type listCaches struct {
+	used  func() (used, limit int64)
+	clock clock.WithDelayedExecution
+
+	mu     sync.Mutex
+	open   map[*cachedLists]struct{} // that have a cache
+	closed bool
+}
+
+func newListCaches(used func() (used, limit int64), c clock.WithDelayedExecution) *listCaches {
+	return &listCaches{used: used, clock: c, open: map[*cachedLists]struct{}{}}
+}
+
+// add returns a storage like next whose long lists may come from a cache.
+func (c *listCaches) add(next storage.Interface, r builtin.Resource) *cachedLists {
+	return &cachedLists{Interface: next, resource: r, caches: c}
+}
+
+// close ends all caches, and lets none begin.
+func (c *listCaches) close() {
+	c.mu.Lock()
+	c.closed = true
+	open := c.open
+	c.open = nil
+	c.mu.Unlock()
+	for l := range open {
+		l.drop()
+	}
+}
+
+// enter notes that l has a cache, and reports whether it may.
+func (c *listCaches) enter(l *cachedLists) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.open[l] = struct{}{}
+	return true
+}
+
+func (c *listCaches) leave(l *cachedLists) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, l)
+}
+
+// cachedLists is a storage. Watches, reads of one object and writes do without
+// the cache: changes are handed on by the store as they are committed.
+type cachedLists struct {
+	storage.Interface
+	resource builtin.Resource
+	caches   *listCaches
+
+	mu    sync.RWMutex // held for reading while a list is read from the cache
+	cache *listCache   // nil if there is none
+
+	lastMu sync.Mutex
+	last   time.Time // when a long list was last read
+}
+
+type listCache struct {
+	lists *cacher.CacheDelegator
+	stop  func()
+	timer clock.Timer
+}
+
+func (l *cachedLists) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if done, err := l.cachedList(ctx, key, opts, list); done {
+		return err
+	}
+	err := l.Interface.GetList(ctx, key, opts, list)
+	if err == nil && meta.LenList(list) >= cachedListLength && l.touch() {
+		l.begin()
+	}
+	return err
+}
+
+func (l *cachedLists) cachedList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) (bool, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.cache == nil {
+		return false, nil
+	}
+	err := l.cache.lists.GetList(ctx, key, opts, list)
+	if meta.LenList(list) >= cachedListLength {
+		l.touch()
+	}
+	return true, err
+}
+
+// touch notes that a long list was read, and reports whether another was not
+// long ago.
+func (l *cachedLists) touch() bool {
+	l.lastMu.Lock()
+	defer l.lastMu.Unlock()
+	now := l.caches.clock.Now()
+	again := now.Sub(l.last) < cachedListQuiet
+	l.last = now
+	return again
+}
+
+// begin makes a cache, which fills by itself and hands lists on until it has.
+func (l *cachedLists) begin() {
+	if used, _ := l.caches.used(); used > cachedStoreBytes {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cache != nil || !l.caches.enter(l) {
+		return
+	}
+	r := l.resource
+	c, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             l.Interface,
+		Versioner:           storage.APIObjectVersioner{},
+		GroupResource:       r.Config.GroupResource,
+		EventsHistoryWindow: r.Config.EventsHistoryWindow,
+		ResourcePrefix:      r.Prefix,
+		KeyFunc:             r.Key,
+		NewFunc:             r.New,
+		NewListFunc:         r.NewList,
+		GetAttrsFunc:        r.Attributes,
+		IndexerFuncs:        r.Triggers,
+		Indexers:            r.Indexers,
+		Codec:               r.Config.Codec,
+	})
+	if err != nil {
+		l.caches.leave(l)
+		klog.Background().Error(err, "Making a watch cache", "resource", r.Config.GroupResource)
+		return
+	}
+	delegator := cacher.NewCacheDelegator(c, l.Interface)
+	l.cache = &listCache{lists: delegator, stop: func() {
+		delegator.Stop()
+		c.Stop()
+	}}
+	l.cache.timer = l.caches.clock.AfterFunc(cachedListQuiet, func() { go l.look() }) // a clock may hold a lock meanwhile
+}
+
+// look ends the cache if it is not used, or its store has grown too large.
+func (l *cachedLists) look() {
+	l.lastMu.Lock()
+	quiet := l.caches.clock.Now().Sub(l.last)
+	l.lastMu.Unlock()
+	if used, _ := l.caches.used(); quiet >= cachedListQuiet || used > cachedStoreBytes {
+		l.drop()
+		return
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.cache != nil {
+		l.cache.timer.Reset(cachedListQuiet - quiet)
+	}
+}
+
+// drop ends the cache, if there is one, when the lists that are read from it
+// have been.
+func (l *cachedLists) drop() {
+	l.mu.Lock()
+	dropped := l.cache
+	l.cache = nil
+	l.mu.Unlock()
+	l.caches.leave(l)
+	if dropped != nil {
+		dropped.timer.Stop()
+		dropped.stop()
+	}
+}
