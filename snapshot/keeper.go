@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/kine"
 )
 
 // Spaces are those that snapshots are taken of.
@@ -232,11 +234,24 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) error {
 			}
 			continue
 		}
-		if err = copyAtRest(path, to); !errors.Is(err, errMoved) {
+		if err = copyAtRest(path, to); err == nil {
+			return examine(ctx, space, to)
+		}
+		if !errors.Is(err, errMoved) {
 			return err
 		}
 	}
 	return err
+}
+
+// examine tells whether a copy is a sound store: one that is damaged must not
+// take a sound one's place in a bucket.
+func examine(ctx context.Context, space, path string) error {
+	store, err := kine.Open(ctx, kine.Options{Path: path, Name: space})
+	if err != nil {
+		return err
+	}
+	return store.Close()
 }
 
 // copyAtRest copies a store that nobody has open, and fails with errMoved if

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -165,6 +166,17 @@ func TestASnapshotThatFailsIsTriedAgain(t *testing.T) {
 	}
 	if got := round(t, s, results, 2); got["broken"] != snapshot.Taken {
 		t.Errorf("mended: %v", got)
+	}
+	// What is damaged is told, and not copied over what is sound.
+	store, err := os.ReadFile(s.path("broken"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path("broken"), store[:len(store)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Take(t.Context(), "broken", bucket); !errors.Is(err, kine.ErrDamaged) {
+		t.Errorf("a damaged store: %v", err)
 	}
 	entries, err := filepath.Glob(filepath.Join(dir, "*", ".*"))
 	if err != nil || len(entries) > 0 {
