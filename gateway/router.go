@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,6 +28,8 @@ type Router struct {
 	Lookup func(space string) http.Handler
 	// Meter, if set, is told of each request that a space is found for.
 	Meter Meter
+	// Traces, if set, gets a span of each such request.
+	Traces trace.TracerProvider
 }
 
 // ServeHTTP implements [http.Handler].
@@ -42,6 +45,9 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	handler, r = http.StripPrefix(Path(name), handler), rooted(r, name)
+	if g.Traces != nil {
+		handler = traced(g.Traces, name, handler)
+	}
 	if g.Meter == nil {
 		handler.ServeHTTP(w, r)
 		return

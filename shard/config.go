@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -30,6 +31,9 @@ type Config struct {
 	// Woken, if set, is told of each start that ended: how long after the space
 	// was wanted, and with what error. It must not block, nor call the shard.
 	Woken func(space string, took time.Duration, err error)
+
+	// Traces, if set, gets spans of what the spaces' API servers do.
+	Traces trace.TracerProvider
 
 	// IdleAfter is how long a space must have had no request from outside
 	// before it is put to sleep. Never if zero.

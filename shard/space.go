@@ -97,6 +97,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		HiddenNodes:         true,
 		Admission:           s.admission(space),
 		Logger:              logger,
+		Traces:              s.config.Traces,
 	})
 	if err != nil {
 		return nil, err

@@ -45,6 +45,7 @@ func newChain(
 	if err != nil {
 		return nil, err
 	}
+	traceTo(c.Traces, generic)
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)

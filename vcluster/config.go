@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apiserver/pkg/admission"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -62,6 +63,8 @@ type Config struct {
 	// and services by proxy, kubelets. Tenants choose the addresses, so it must
 	// refuse what they must not reach. Default: nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Traces gets spans of what the API server does. Default: nothing does.
+	Traces trace.TracerProvider
 	// Clock tells when certificates end. Default: the wall clock.
 	Clock clock.PassiveClock
 	// StoreBytes is how much the control plane's objects may take, with what is

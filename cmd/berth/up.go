@@ -26,6 +26,7 @@ type upOptions struct {
 	spacesMax      int
 	metricsListen  string
 	snapshots      snapshotOptions
+	traces         traceOptions
 	verbosity      int
 }
 
@@ -90,9 +91,12 @@ where it was, with the spaces of earlier runs too.`,
 	cmd.Flags().DurationVar(&o.snapshots.every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
 	cmd.Flags().IntVar(&o.snapshots.keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")
 	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
+	cmd.Flags().StringVar(&o.traces.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
+	cmd.Flags().Int32Var(&o.traces.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
 	_ = cmd.MarkFlagFilename("host-kubeconfig")
 	_ = cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("trace-endpoint", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("metrics-listen", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("space", cobra.NoFileCompletions)
 	return cmd
@@ -116,6 +120,9 @@ func (o *upOptions) check() error {
 		return fmt.Errorf("--spaces-max=%d: want a number, or 0 for no bound", o.spacesMax)
 	}
 	if err := o.snapshots.check(); err != nil {
+		return err
+	}
+	if err := o.traces.check(); err != nil {
 		return err
 	}
 	for _, name := range o.spaces {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/control"
@@ -55,7 +56,8 @@ type up struct {
 	processes   map[string]*dedicated.Process                 // by space
 	server      *gateway.Server
 	metrics     *metrics.Metrics
-	serving     atomic.Bool // between start and stop
+	traces      tracing.TracerProvider // nil if there are none
+	serving     atomic.Bool            // between start and stop
 	undo        []func(context.Context)
 }
 
@@ -72,7 +74,7 @@ func (u *up) run(ctx context.Context) (err error) {
 	}()
 	u.metrics = u.newMetrics()
 	for _, step := range []func(context.Context) error{
-		u.lock, u.serveCommands, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startDedicated, u.startSnapshots, u.startRenewing,
+		u.lock, u.serveCommands, u.startTracing, u.listen, u.startHost, u.startShard, u.serve, u.serveOperations, u.startSpaces, u.startDedicated, u.startSnapshots, u.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -173,7 +175,7 @@ func (u *up) serve(context.Context) (err error) {
 	if u.certificate, err = u.ca.Serving(slices.Compact([]string{u.address(), "127.0.0.1", "::1", "localhost"})...); err != nil {
 		return err
 	}
-	u.server = gateway.Serve(u.listener, u.certificate.Get, &gateway.Router{Lookup: u.lookup, Meter: u.metrics}, u.logger)
+	u.server = gateway.Serve(u.listener, u.certificate.Get, &gateway.Router{Lookup: u.lookup, Meter: u.metrics, Traces: u.traces}, u.logger)
 	u.onStop(u.server.Stop)
 	return nil
 }

@@ -42,7 +42,7 @@ func (u *up) startShard(ctx context.Context) error {
 		Dir: filepath.Join(u.options.dataDir, "spaces"), Host: u.host.Config(),
 		Endpoint: u.endpoint, ServingCA: u.ca.PEM,
 		Prepare:   u.prepare,
-		IdleAfter: u.options.idleAfter, SpacesMax: u.options.spacesMax, Woken: u.metrics.Woken, Logger: u.logger,
+		IdleAfter: u.options.idleAfter, SpacesMax: u.options.spacesMax, Woken: u.metrics.Woken, Traces: u.traces, Logger: u.logger,
 	})
 	if err != nil {
 		return err
