@@ -6,6 +6,7 @@ package kine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -32,4 +33,14 @@ func lock(path string) (*os.File, error) {
 		err = fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// Lock keeps everybody from opening the store at path until what it returns is closed, for whoever moves the file. It
+// fails with ErrInUse if somebody has it open, or keeps it so.
+func Lock(path string) (io.Closer, error) {
+	held, err := lock(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock store %s: %w", path, err)
+	}
+	return held, nil
 }

@@ -184,6 +184,9 @@ func TestASpaceIsRestoredFromItsSnapshot(t *testing.T) {
 					s.wake(t, name)
 				}
 				s.put(t, name, "/registry/configmaps/default/later", "is to go")
+				if err := snapshot.Replace(t.Context(), bucket, id, s.dir, t.TempDir()); !errors.Is(err, kine.ErrInUse) {
+					t.Errorf("%s: restored while it is open: %v", name, err)
+				}
 				s.sleep(t, name)
 				if err := snapshot.Replace(t.Context(), bucket, id, s.dir, t.TempDir()); err != nil {
 					t.Fatal(err)

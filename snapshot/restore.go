@@ -116,6 +116,11 @@ func replace(from, dir string) error {
 		}
 	}
 	path, replaced := filepath.Join(dir, storeFile), filepath.Join(dir, replacedFile)
+	lock, err := kine.Lock(path)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	for _, old := range []string{replaced, replaced + "-wal", path + "-shm"} {
 		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ type snapshots struct {
 	shard   *shard.Shard
 	dataDir string
 	keeper  *snapshot.Keeper
+	// elsewhere tells whether a space runs in a process of its own.
+	elsewhere func(space string) bool
 
 	restoring sync.Mutex // one at a time
 }
@@ -71,7 +74,7 @@ func (u *up) startSnapshots(context.Context) (err error) {
 			return err
 		}
 	}
-	s := &snapshots{shard: u.shard, dataDir: u.options.dataDir}
+	s := &snapshots{shard: u.shard, dataDir: u.options.dataDir, elsewhere: func(space string) bool { return u.processes[space] != nil }}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
 	}
@@ -169,6 +172,9 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	defer s.restoring.Unlock()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
+	}
+	if s.elsewhere(id.Space) && as == "" || s.elsewhere(as) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; stop berth, and restore the space while none runs", cmp.Or(as, id.Space)))
 	}
 	result := &restored{Space: id.Space, Snapshot: id.String()}
 	if as == "" {
