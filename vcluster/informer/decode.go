@@ -56,7 +56,8 @@ func (d *decoder) decode(value []byte, revision int64) (runtime.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode stored object: %w", err)
 	}
-	object, err := legacyscheme.Scheme.ConvertToVersion(internal, d.version)
+	// Nobody else has the internal object: the two may share what they hold.
+	object, err := legacyscheme.Scheme.UnsafeConvertToVersion(internal, d.version)
 	if err != nil {
 		return nil, fmt.Errorf("convert stored object to %s: %w", d.version, err)
 	}
