@@ -23,7 +23,10 @@ func (s *Syncer) syncConfigMaps() error {
 		down: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
 			return s.space.ConfigMap(v), true, nil
 		},
-		push: translate.PushConfigMap,
+		push: func(want, have *corev1.ConfigMap) bool {
+			recallConfigMap(want, have)
+			return translate.PushConfigMap(want, have)
+		},
 	})
 	s.fromNames(configMaps, used)
 	return nil
@@ -38,7 +41,10 @@ func (s *Syncer) syncSecrets() error {
 		down: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
 			return s.space.Secret(v), true, nil
 		},
-		push:    translate.PushSecret,
+		push: func(want, have *corev1.Secret) bool {
+			recallSecret(want, have)
+			return translate.PushSecret(want, have)
+		},
 		belongs: s.tokensOf,
 	})
 	s.fromNames(secrets, used)

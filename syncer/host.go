@@ -183,12 +183,14 @@ func spaceIn(namespace string) string {
 	return space
 }
 
-// trim drops what no reader needs, to save memory: field managers, and the
-// bodies of events and volumes that are no space's.
+// trim drops what no reader needs, to save memory: field managers, the data of
+// config maps and secrets, and the bodies of events and volumes that are no
+// space's.
 func trim(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 	}
+	digestData(obj)
 	if e, ok := obj.(*corev1.Event); ok && spaceOf(e) == "" {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}, nil
 	}

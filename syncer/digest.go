@@ -1,0 +1,93 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// annotationDigest is on config maps and secrets in the shared watches, in place
+// of their data, and never on the host: the watches are of all spaces, and one
+// tenant's megabytes would be in everybody's way.
+const annotationDigest = translate.Domain + "/digest"
+
+// digestData replaces the data of a config map or secret from the host. It may be
+// called again with what it made.
+func digestData(obj any) {
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		if o.Data != nil || o.BinaryData != nil {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationDigest, digestConfigMap(o))
+			o.Data, o.BinaryData = nil, nil
+		}
+	case *corev1.Secret:
+		if o.Data != nil {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationDigest, digest(o.Data))
+			o.Data = nil
+		}
+	}
+}
+
+// recallConfigMap gives have, which comes from a watch, the data of want if it
+// had the same, or else some that is not want's.
+func recallConfigMap(want, have *corev1.ConfigMap) {
+	if recall(have, digestConfigMap(want), digestConfigMap(&corev1.ConfigMap{})) {
+		have.Data, have.BinaryData = want.Data, want.BinaryData
+	} else {
+		have.Data = map[string]string{unknown: ""}
+	}
+}
+
+// recallSecret is recallConfigMap for secrets.
+func recallSecret(want, have *corev1.Secret) {
+	if recall(have, digest(want.Data), digest[[]byte](nil)) {
+		have.Data = want.Data
+	} else {
+		have.Data = map[string][]byte{unknown: nil}
+	}
+}
+
+// unknown is a key that no config map or secret can have.
+const unknown = "/"
+
+// recall takes the digest off have, and reports whether it is that of what is
+// wanted. What had no data has no digest.
+func recall(have metav1.Object, wanted, nothing string) bool {
+	annotations := have.GetAnnotations()
+	had, ok := annotations[annotationDigest]
+	if !ok {
+		had = nothing
+	}
+	delete(annotations, annotationDigest)
+	return had == wanted
+}
+
+func digestConfigMap(c *corev1.ConfigMap) string {
+	return digest(c.Data) + digest(c.BinaryData)
+}
+
+// digest is of all keys and values, each with its length.
+func digest[V string | []byte](data map[string]V) string {
+	hash := sha256.New()
+	part := func(b []byte) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+		hash.Write(size[:])
+		hash.Write(b)
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		part([]byte(key))
+		part([]byte(data[key]))
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
