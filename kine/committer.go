@@ -27,6 +27,8 @@ const insertSQL = `
 type committer struct {
 	db   *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
 	room *room
+	// written is called after each commit.
+	written func()
 
 	queue chan *row
 	done  sync.WaitGroup
@@ -48,8 +50,8 @@ type row struct {
 	done chan struct{}
 }
 
-func newCommitter(db *sql.DB, room *room, last int64) *committer {
-	c := &committer{db: db, room: room, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
+func newCommitter(db *sql.DB, room *room, written func(), last int64) *committer {
+	c := &committer{db: db, room: room, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
 	c.last.Store(last)
 	c.done.Go(c.run)
 	return c
@@ -152,6 +154,7 @@ func (c *committer) commit(group []*row) error {
 	c.reached(last)
 	c.writes.Add(int64(len(group)))
 	c.room.set(used, free)
+	c.written()
 	select {
 	case c.wrote <- struct{}{}:
 	default: // it has been told, and has not looked yet

@@ -53,9 +53,13 @@ func (l *eventLog) loadCompacted(ctx context.Context) error {
 // CompactRevision is the one before which versions are forgotten.
 func (l *eventLog) CompactRevision(context.Context) (int64, error) { return l.compacted.Load(), nil }
 
+// CompactRevision is the revision before which versions are forgotten. It makes a Store what the API server's storage
+// takes for its compactor, though it needs none: the Store compacts itself.
+func (s *Store) CompactRevision() int64 { return s.engine.log.compacted.Load() }
+
 // Compact forgets versions that were superseded before a revision, but never the last compactRetain.
 func (l *eventLog) Compact(ctx context.Context, revision int64) (int64, error) {
-	last := l.d.committer.last.Load()
+	last := l.last()
 	switch {
 	case revision > last:
 		return 0, kineserver.ErrFutureRev
@@ -74,6 +78,7 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	if revision <= from {
 		return nil
 	}
+	l.idle.touch()
 	// First, so that nobody is served what lacks some of it: a read that finds nothing doesn't tell how far it was
 	// compacted.
 	l.compacted.Store(revision)
@@ -86,6 +91,13 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	}
 	w := l.d.committer
 	return errors.Join(vacuum(ctx, w.db, w.room), checkpoint(ctx, w.db))
+}
+
+// makeRoom forgets all history of a store that has just refused a write, and says whether there was any. Deletions keep
+// what they deleted until then, so that they fill a store first.
+func (l *eventLog) makeRoom() bool {
+	last := l.last()
+	return last-1 > l.compacted.Load() && l.compactTo(l.run, last-1) == nil
 }
 
 func (l *eventLog) compactBatch(ctx context.Context, revision int64) error {

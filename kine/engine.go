@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/k3s-io/kine/pkg/logstructured"
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
@@ -40,16 +41,16 @@ type engine struct {
 }
 
 // startEngine serves the store at path, which is there and was examined. ctx bounds the start.
-func startEngine(ctx context.Context, path string, maxBytes int64, log klog.Logger) (*engine, error) {
+func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (*engine, error) {
 	quietKine()
-	e := &engine{health: newHealth(path, log), room: &room{max: maxBytes, path: path, log: log}}
-	if err := e.start(ctx, path); err != nil {
+	e := &engine{health: newHealth(path, log), room: &room{max: o.MaxBytes, path: path, log: log}}
+	if err := e.start(ctx, path, o.History); err != nil {
 		return nil, errors.Join(asDamage(err), e.close())
 	}
 	return e, nil
 }
 
-func (e *engine) start(ctx context.Context, path string) (err error) {
+func (e *engine) start(ctx context.Context, path string, history time.Duration) (err error) {
 	e.writer = openOne(path, writerParams)
 	// The log of a killed process goes into the file, and indexes that another kine left out are made.
 	for _, stmt := range append(schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
@@ -66,20 +67,20 @@ func (e *engine) start(ctx context.Context, path string) (err error) {
 	}
 	runCtx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.tidier = &tidier{ctx: runCtx, room: e.room}
+	e.tidier = &tidier{ctx: runCtx, room: e.room, history: history}
 	e.room.pressed = e.tidier.wake
 	used, free, err := pages(ctx, e.writer)
 	if err != nil {
 		return err
 	}
-	e.committer = newCommitter(e.writer, e.room, last)
+	e.committer = newCommitter(e.writer, e.room, e.tidier.written, last)
 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
-	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders), maxList: listBytes,
+	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders), maxList: listBytes, run: runCtx,
 		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without what kine does in the background
 	e.tidier.log = e.log
-	e.hub = newHub(runCtx, last, e.log.changes, e.committer.last.Load)
+	e.hub = newHub(runCtx, last, e.log.changes, e.log.last)
 	context.AfterFunc(e.health.bad, e.hub.close)
 	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, hub: e.hub, idle: idle}
 	e.backend.closing, e.backend.end = context.WithCancel(context.Background())
@@ -138,7 +139,7 @@ func (e *engine) close() error {
 			e.tidier.leave()
 		}
 		e.stop()
-		e.tidier.runs.Wait()
+		e.tidier.stop()
 	}
 	e.runs.Wait()
 	if e.committer != nil {

@@ -24,7 +24,8 @@ type eventLog struct {
 	idle   *idler
 	// reading holds one for each reader that reads.
 	reading chan struct{}
-	maxList int // bytes of keys and values that a list may have
+	maxList int             // bytes of keys and values that a list may have
+	run     context.Context // ends with the store
 
 	compacting sync.Mutex
 	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
@@ -32,9 +33,12 @@ type eventLog struct {
 
 var _ logstructured.Log = (*eventLog)(nil)
 
+// last is the revision of the last write on disk.
+func (l *eventLog) last() int64 { return l.d.committer.last.Load() }
+
 // CurrentRevision is that of the last write on disk.
 func (l *eventLog) CurrentRevision(context.Context) (int64, error) {
-	return l.d.committer.last.Load(), nil
+	return l.last(), nil
 }
 
 // List reads the newest version at a revision (0: now) of a key, or of those from key to end.
@@ -44,7 +48,7 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 		return 0, nil, err
 	}
 	defer leave()
-	before := l.d.committer.last.Load()
+	before := l.last()
 	var rows *sql.Rows
 	if unbound := context.WithoutCancel(ctx); revision == 0 {
 		rows, err = l.d.ListCurrent(unbound, key, end, limit, includeDeletes, keysOnly)
@@ -106,6 +110,9 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 
 func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, error) {
 	rev, err := l.SQLLog.Append(ctx, event)
+	if errors.Is(err, errNoSpace) && l.makeRoom() { // by the limit; a disk's error has another form here
+		rev, err = l.SQLLog.Append(ctx, event)
+	}
 	switch {
 	case err == nil:
 		l.health.written()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -98,6 +99,16 @@ func TestAFullStoreRefusesWritesUntilSomethingIsDeleted(t *testing.T) {
 	}
 }
 
+// What has been deleted is no reason to refuse: many objects are updated before they are deleted.
+func TestAFullStoreTakesAWriteAsSoonAsSomethingIsDeleted(t *testing.T) {
+	s := openLimited(t, filepath.Join(t.TempDir(), "state.db"), 4<<20)
+	revs := fill(t, s, "/registry/a/", 100<<10)
+	for key, rev := range revs {
+		remove(t, s, key, rev)
+		create(t, s, key+"-new", "1")
+	}
+}
+
 // D3: the disk gets back what was deleted.
 func TestACompactionGivesSpaceBack(t *testing.T) {
 	s := openNew(t)
@@ -180,6 +191,23 @@ func TestAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T) {
 	page, err := s.Client().Kubernetes.List(t.Context(), "/registry/pods/", kubernetes.ListOptions{Limit: 10})
 	if err != nil || len(page.Kvs) != 10 || page.Count != 30 {
 		t.Errorf("page of %d of %d, %v", len(page.Kvs), page.Count, err)
+	}
+}
+
+// D3: nobody but the store has to see to it that its history goes.
+func TestAStoreForgetsItsHistoryInTime(t *testing.T) {
+	s, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(t.TempDir(), "state.db"), History: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	rev := create(t, s, "/registry/a", "0")
+	for i := range 1100 {
+		rev = put(t, s, "/registry/a", fmt.Sprint(i), rev)
+	}
+	until(t, func() bool { return s.CompactRevision() == rev-1000 }) // without a write more
+	if v := value(t, s, "/registry/a"); v != "1099" {
+		t.Errorf("value = %q", v)
 	}
 }
 

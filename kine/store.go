@@ -33,6 +33,9 @@ type Options struct {
 	// etcd's ErrNoSpace until something is deleted. 0 is DefaultMaxBytes. Disk space for twice as much may be needed for
 	// a while, as deletions are written, too.
 	MaxBytes int64
+	// History is how long versions that were superseded are kept at least, for clients that watch or page through them.
+	// The last 1000 are kept longer. A store that is nearly full keeps less. 0 is DefaultHistory.
+	History time.Duration
 }
 
 // Store is an open store. Its methods may be called concurrently.
@@ -64,14 +67,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	s, err := open(ctx, path, o.MaxBytes, klog.FromContext(ctx).WithValues("space", o.Name))
+	if o.History <= 0 {
+		o.History = DefaultHistory
+	}
+	s, err := open(ctx, path, o, klog.FromContext(ctx).WithValues("space", o.Name))
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string, maxBytes int64, log klog.Logger) (_ *Store, err error) {
+func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -91,7 +97,7 @@ func open(ctx context.Context, path string, maxBytes int64, log klog.Logger) (_ 
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
-	if s.engine, err = startEngine(ctx, path, maxBytes, log); err != nil {
+	if s.engine, err = startEngine(ctx, path, o, log); err != nil {
 		return nil, err
 	}
 	// The interval is that of kine's watches, which aren't used.

@@ -22,25 +22,57 @@ const (
 	keptFree = 1 << 20
 )
 
-// tidier compacts a store that is nearly full, without waiting for its client to do it: the API server does every five
-// minutes, and leaves as much behind as was written since.
+// DefaultHistory is how long what was superseded is kept: as long as by an API server's own compactions.
+const DefaultHistory = 5 * time.Minute
+
+// tidier compacts the store: what is older than its history, and more if it is nearly full. It does nothing, and wakes
+// nobody, while nothing is written. (The API server's compactor writes every five minutes that it was there.)
 type tidier struct {
-	ctx  context.Context
-	log  *eventLog
-	room *room
+	ctx     context.Context
+	log     *eventLog
+	room    *room
+	history time.Duration
 
 	mu      sync.Mutex
 	running bool
 	again   bool
+	stopped bool
 	runs    sync.WaitGroup
+
+	timer *time.Timer
+	armed bool
+	aged  bool  // the timer has fired
+	mark  int64 // the last revision when it fired before
 }
 
-// wake sees to it that the store is compacted soon. It doesn't wait for it.
+// written sees to it that what was written is compacted in time.
+func (t *tidier) written() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.armed || t.stopped {
+		return
+	}
+	t.armed = true
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.history, t.age)
+		return
+	}
+	t.timer.Reset(t.history)
+}
+
+func (t *tidier) age() {
+	t.mu.Lock()
+	t.armed, t.aged = false, true
+	t.mu.Unlock()
+	t.wake()
+}
+
+// wake sees to it that the store is compacted soon, if there is a reason. It doesn't wait for it.
 func (t *tidier) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.again = true
-	if t.running || t.ctx.Err() != nil {
+	if t.running || t.stopped {
 		return
 	}
 	t.running = true
@@ -50,7 +82,7 @@ func (t *tidier) wake() {
 func (t *tidier) run() {
 	for t.next() {
 		if err := t.tidy(); err != nil && t.ctx.Err() == nil {
-			t.room.log.Error(err, "Compaction of a store that is nearly full failed", "path", t.room.path)
+			t.room.log.Error(err, "Compaction failed", "path", t.room.path)
 		}
 		select {
 		case <-t.ctx.Done():
@@ -62,25 +94,52 @@ func (t *tidier) run() {
 func (t *tidier) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running = t.again && t.ctx.Err() == nil
+	t.running = t.again && !t.stopped
 	t.again = false
 	return t.running
 }
 
-// tidy forgets what can be. A store that refuses writes keeps no history at all: who watches or pages through it lists
-// anew. The last revision stays, as it tells the store how far it is.
 func (t *tidier) tidy() error {
-	last := t.log.d.committer.last.Load()
-	target := last - compactRetain
-	if t.room.refused.Load() || t.room.used.Load() > t.room.max {
-		target = last - 1
+	err := t.log.compactTo(t.ctx, t.target())
+	if t.log.last() > t.log.compacted.Load()+compactRetain && t.ctx.Err() == nil {
+		t.written() // there is more, once it is old enough
 	}
-	return t.log.compactTo(t.ctx, target)
+	return err
+}
+
+// target is the revision up to which the store may be compacted now. A store that is full keeps no history at all: who
+// watches or pages through it lists anew. The last revision stays, as it tells the store how far it is.
+func (t *tidier) target() int64 {
+	last, used := t.log.last(), t.room.used.Load()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var target int64
+	if t.aged {
+		target, t.mark, t.aged = t.mark, last, false
+	}
+	switch {
+	case t.room.refused.Load(), used > t.room.max/20*19:
+		return last - 1
+	case used > t.room.max/10*9:
+		target = last
+	}
+	return min(target, last-compactRetain)
+}
+
+// stop ends the compaction that runs; its context must have ended. There is none after.
+func (t *tidier) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.mu.Unlock()
+	t.runs.Wait()
 }
 
 // leave compacts a store that is about to be closed: one that is never open for long would never be.
 func (t *tidier) leave() {
-	target := t.log.d.committer.last.Load() - compactRetain
+	target := t.log.last() - compactRetain
 	if _, bad := t.log.health.check(); bad != nil || target-t.log.compacted.Load() < compactRetain {
 		return
 	}

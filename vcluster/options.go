@@ -100,7 +100,7 @@ func commonOptions() *options.ServerRunOptions {
 	o.Etcd.SkipHealthEndpoints = true
 	storage := &o.Etcd.StorageConfig
 	storage.Transport.TracerProvider = noop.NewTracerProvider()
-	// A store has one compactor, for all resources.
+	// A store compacts itself.
 	storage.CompactionInterval = 0
 	// Polling for metrics that nobody scrapes would keep an idle space busy.
 	storage.CountMetricPollPeriod = 0

@@ -28,38 +28,24 @@ import (
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
-const (
-	// compactInterval is upstream's default of --etcd-compaction-interval.
-	compactInterval = 5 * time.Minute
-	// healthTimeout is upstream's default of --etcd-healthcheck-timeout.
-	healthTimeout = 2 * time.Second
-)
+// healthTimeout is upstream's default of --etcd-healthcheck-timeout.
+const healthTimeout = 2 * time.Second
 
 // sharedStore is a space's store as the API server uses it: one etcd client for
-// all resources, where upstream would dial once for each, and one compactor.
+// all resources, where upstream would dial once for each. The store compacts
+// itself, where upstream's compactor would write to it every five minutes.
 type sharedStore struct {
-	store     *kine.Store
-	client    *kubernetes.Client
-	lists     *listCaches
-	compactor interface {
-		etcd3.Compactor
-		Stop()
-	}
+	store  *kine.Store
+	client *kubernetes.Client
+	lists  *listCaches
 }
 
 func newSharedStore(store *kine.Store) *sharedStore {
-	client := store.Client()
-	return &sharedStore{
-		store:     store,
-		client:    client,
-		lists:     newListCaches(store.Used, clock.RealClock{}),
-		compactor: etcd3.NewCompactor(client.Client, compactInterval, clock.RealClock{}, nil),
-	}
+	return &sharedStore{store: store, client: store.Client(), lists: newListCaches(store.Used, clock.RealClock{})}
 }
 
 func (s *sharedStore) close() error {
 	s.lists.close()
-	s.compactor.Stop()
 	return s.store.Close()
 }
 
@@ -98,7 +84,7 @@ func (g sharedGetter) GetRESTOptions(resource schema.GroupResource, example runt
 // store is closed. It need not be called.
 func (s *sharedStore) open(r builtin.Resource) (storage.Interface, factory.DestroyFunc, error) {
 	versioner := storage.APIObjectVersioner{}
-	store, err := etcd3.New(s.client, s.compactor, r.Config.Codec, r.New, r.NewList, r.Config.Prefix, r.Prefix,
+	store, err := etcd3.New(s.client, s.store, r.Config.Codec, r.New, r.NewList, r.Config.Prefix, r.Prefix,
 		r.Config.GroupResource, identity.NewEncryptCheckTransformer(), r.Config.LeaseManagerConfig,
 		etcd3.NewDefaultDecoder(r.Config.Codec, versioner), versioner)
 	if err != nil {
