@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func newRoot() *cobra.Command {
+	// Upstream's packages add flags of their own commands to these, which cobra would show as ours.
+	pflag.CommandLine = pflag.NewFlagSet("berth", pflag.ContinueOnError)
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "A Kubernetes cluster of its own for every tenant, on the nodes that all share",
