@@ -37,7 +37,7 @@ func measureBurst(ctx context.Context, b *bench, s *sides) error {
 			return err
 		}
 	}
-	p, err := b.inTurn("burst_pods_per_s", side(through), side(direct))
+	p, err := b.inTurn(ctx, "burst_pods_per_s", ways.space, side(through), side(direct))
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 const (
 	// profileTime is how long CPU use is profiled.
 	profileTime = 30 * time.Second
+	// loadProfileTime is the same under load.
+	loadProfileTime = 5 * time.Second
 	// reasons is how many lines of a profile are shown.
 	reasons = 12
 )

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/berth-dev/berth/bench/internal/report"
 )
 
@@ -147,7 +149,9 @@ func (s *sides) both(ctx context.Context, name string) (berth, stock *plane, err
 type pair struct{ berth, stock []float64 }
 
 // inTurn repeats a measure on both sides, one after the other, so that whatever else the machine does meets both alike.
-func (b *bench) inTurn(name string, berth, stock func(repeat int) (float64, error)) (p pair, err error) {
+//
+// With -profiles it also takes a profile of space's process while that is measured once more, for whoever wants to know why.
+func (b *bench) inTurn(ctx context.Context, name string, space *plane, berth, stock func(repeat int) (float64, error)) (p pair, err error) {
 	for i := range b.repeats {
 		for _, side := range []struct {
 			f  func(int) (float64, error)
@@ -161,7 +165,25 @@ func (b *bench) inTurn(name string, berth, stock func(repeat int) (float64, erro
 		}
 		b.say("%s: berth %.4g, stock %.4g", name, p.berth[i], p.stock[i])
 	}
-	return p, nil
+	if b.profiles == "" {
+		return p, nil
+	}
+	return p, b.profileOnce(ctx, name, space.child, berth)
+}
+
+// profileOnce measures a side once more, for its profile only.
+func (b *bench) profileOnce(ctx context.Context, name string, c *child, measure func(repeat int) (float64, error)) error {
+	var data []byte
+	var profiling errgroup.Group
+	profiling.Go(func() (err error) {
+		data, err = c.profile(ctx, ProfileArgs{Kind: cpuProfile, For: loadProfileTime})
+		return err
+	})
+	_, err := measure(b.repeats)
+	if err := errors.Join(err, profiling.Wait()); err != nil {
+		return err
+	}
+	return b.keepProfile(cpuProfile+"-"+name, data)
 }
 
 // add adds the medians of a pair, and notes how far the repeats were apart.
