@@ -43,12 +43,12 @@ const (
 	stockSide = "stock"
 )
 
-func openSide(ctx context.Context, name, dir string, host []byte) (side, error) {
+func openSide(ctx context.Context, name, dir string, args OpenArgs) (side, error) {
 	switch name {
 	case hostSide:
 		return openHost(ctx, dir)
 	case berthSide:
-		return openBerth(ctx, dir, host)
+		return openBerth(ctx, dir, args)
 	case stockSide:
 		return openStock(dir), nil
 	default:
@@ -96,9 +96,15 @@ type Agent struct {
 }
 
 // Open makes the child ready to start control planes. It is the first call.
-func (a *Agent) Open(host []byte, _ *struct{}) (err error) {
-	a.side, err = openSide(a.ctx, a.name, a.dir, host)
+func (a *Agent) Open(args OpenArgs, _ *struct{}) (err error) {
+	a.side, err = openSide(a.ctx, a.name, a.dir, args)
 	return err
+}
+
+// OpenArgs are for the side of spaces.
+type OpenArgs struct {
+	Host      []byte        // kubeconfig of the host cluster
+	IdleAfter time.Duration // when a space that woke by itself is to sleep again; never if 0
 }
 
 // Start starts a control plane.

@@ -25,6 +25,8 @@ const (
 	beds = 3
 	// quietTries is how often what has been put to sleep may wake before it counts as not sleeping.
 	quietTries = 10
+	// sleepAgain is when one that woke by itself is put to sleep by the shard, so that few are awake at once.
+	sleepAgain = 5 * time.Second
 	// sayEvery is how many spaces are between two lines of progress.
 	sayEvery = 100
 )
@@ -34,6 +36,7 @@ var errRestless = errors.New("spaces did not stay asleep, though nobody used the
 // measureAsleep measures what sleeping spaces cost, each of which was created, written to and put to sleep, and how long a
 // request to one is held until it is answered.
 func measureAsleep(ctx context.Context, b *bench, s *sides) error {
+	s.idleAfter = sleepAgain
 	berth, err := s.get(ctx, berthSide)
 	if err != nil {
 		return err

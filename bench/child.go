@@ -34,8 +34,8 @@ type child struct {
 	ended     chan struct{} // closed when the process has ended
 }
 
-// startChild starts a side. host is the kubeconfig of the host cluster, for the side that has one; env is more environment.
-func startChild(ctx context.Context, side string, host []byte, env ...string) (_ *child, err error) {
+// startChild starts a side. env is more environment.
+func startChild(ctx context.Context, side string, args OpenArgs, env ...string) (_ *child, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -65,7 +65,7 @@ func startChild(ctx context.Context, side string, host []byte, env ...string) (_
 		defer close(c.ended)
 		_ = c.cmd.Wait() // what it complained about says more
 	}()
-	if err := c.call(ctx, "Open", host, new(struct{})); err != nil {
+	if err := c.call(ctx, "Open", args, new(struct{})); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil

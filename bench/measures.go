@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -69,6 +70,8 @@ type sides struct {
 	running map[string]*child
 	host    []byte   // kubeconfig of the host cluster, once it is there
 	env     []string // of the processes
+	// idleAfter is when a space that woke by itself sleeps again. Never where awake ones are measured.
+	idleAfter time.Duration
 }
 
 // inFreshSides gives each group processes of its own: what one leaves behind is not part of the next one's figures.
@@ -103,7 +106,7 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, name, s.host, s.env...)
+	c, err := startChild(ctx, name, OpenArgs{Host: s.host, IdleAfter: s.idleAfter}, s.env...)
 	if err != nil {
 		return nil, err
 	}

@@ -35,8 +35,8 @@ type berth struct {
 	host   client.Client
 }
 
-func openBerth(ctx context.Context, dir string, host []byte) (*berth, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(host)
+func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(args.Host)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
 	}
@@ -50,7 +50,7 @@ func openBerth(ctx context.Context, dir string, host []byte) (*berth, error) {
 		return nil, err
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
-		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
+		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, IdleAfter: args.IdleAfter, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err
