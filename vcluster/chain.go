@@ -95,15 +95,22 @@ func newChain(
 	}
 	built.informers, built.admission = factory, admission
 	hooks.watch(built.server.GenericAPIServer, built.crds)
+	identified, err := rest.TransportFor(loopback)
+	if err != nil {
+		return nil, fmt.Errorf("make loopback: %w", err)
+	}
 	built.space = &builtin.Space{
 		Admission:     generic.AdmissionControl,
 		Authorizer:    generic.Authorization.Authorizer,
 		RuleResolver:  generic.RuleResolver,
 		Authenticator: generic.Authentication.Authenticator,
-		Loopback:      loopback.Transport,
+		Loopback:      identified,
 		NewStorage: func(r builtin.Resource) (storage.Interface, error) {
-			opened, _, err := store.open(r)
-			return opened, err
+			opened, err := store.open(r)
+			if err != nil {
+				return nil, err
+			}
+			return store.lists.add(opened, r), nil
 		},
 		Own: built.own.get,
 	}

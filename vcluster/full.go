@@ -22,27 +22,76 @@ import (
 // it. Most objects are updated before they are gone, with the time of their
 // deletion or without a finalizer, and a store that is full of objects must
 // still be able to lose them.
-const reserve = 20
+const (
+	reserve = 20
+	// deletionBytes is more than what an update adds that is part of a deletion.
+	deletionBytes = 1 << 10
+)
 
 // boundedStorage refuses what a store has no room for, and says what to do (D3).
 type boundedStorage struct {
 	storage.Interface
 	resource schema.GroupResource
+	codec    runtime.Encoder
 	used     func() (used, limit int64)
 }
 
+// spent tells whether only the reserve is left.
+func (b *boundedStorage) spent() bool {
+	used, limit := b.used()
+	return used > limit-limit/reserve
+}
+
 func (b *boundedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	if used, limit := b.used(); used > limit-limit/reserve {
+	if b.spent() {
 		return b.full()
 	}
 	return b.tell(b.Interface.Create(ctx, key, obj, out, ttl))
+}
+
+func (b *boundedStorage) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	return b.tell(b.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
 func (b *boundedStorage) GuaranteedUpdate(
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
+	if b.spent() {
+		update = b.sparing(update)
+	}
 	return b.tell(b.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached))
+}
+
+// sparing makes update refuse what would make an object, which server-side apply
+// does by updates, or let one grow by more than a deletion does.
+func (b *boundedStorage) sparing(update storage.UpdateFunc) storage.UpdateFunc {
+	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		before, err := b.size(old) // update may change it
+		if err != nil {
+			return nil, nil, err
+		}
+		updated, ttl, err := update(old, response)
+		if err != nil {
+			return nil, nil, err
+		}
+		after, err := b.size(updated)
+		if err != nil {
+			return nil, nil, err
+		}
+		if response.ResourceVersion == 0 || after > before+deletionBytes {
+			return nil, nil, b.full()
+		}
+		return updated, ttl, nil
+	}
+}
+
+func (b *boundedStorage) size(obj runtime.Object) (int, error) {
+	encoded, err := runtime.Encode(b.codec, obj)
+	return len(encoded), err
 }
 
 // tell replaces the store's error by one that a user understands.
@@ -56,7 +105,7 @@ func (b *boundedStorage) tell(err error) error {
 func (b *boundedStorage) full() error {
 	used, limit := b.used()
 	message := "the store of this control plane finds no space on its disk; it goes on by itself when there is some again"
-	if used > limit-limit/reserve {
+	if b.spent() {
 		message = fmt.Sprintf("the store of this control plane is full: it holds %s of %s; delete objects, and try again in a minute",
 			resource.NewQuantity(used, resource.BinarySI), resource.NewQuantity(limit, resource.BinarySI))
 	}

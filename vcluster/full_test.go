@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // D3: a tenant that fills its store is told so, can delete what is there, also
@@ -33,7 +34,7 @@ func TestAFullStoreSaysSoAndRecovers(t *testing.T) {
 			Data:       map[string]string{"k": strings.Repeat("x", 200<<10)},
 		}, metav1.CreateOptions{})
 	}
-	status, ok := refused.(apierrors.APIStatus) //nolint:errorlint // It is what a client gets.
+	status, ok := refused.(apierrors.APIStatus)
 	if !ok || status.Status().Code != http.StatusInsufficientStorage {
 		t.Fatalf("the store takes all, or refuses with %v", refused)
 	}
@@ -41,6 +42,16 @@ func TestAFullStoreSaysSoAndRecovers(t *testing.T) {
 		if !strings.Contains(refused.Error(), word) {
 			t.Errorf("%q does not say %q", refused, word)
 		}
+	}
+	// Server-side apply creates by updating.
+	_, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), "applied", types.ApplyPatchType,
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}`), metav1.PatchOptions{FieldManager: "test"})
+	if err == nil || !strings.Contains(err.Error(), "full") {
+		t.Errorf("apply to a full store: %v", err)
+	}
+	grown := []byte(`{"data":{"k":"` + strings.Repeat("x", 20<<10) + `"}}`)
+	if _, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), "held", types.MergePatchType, grown, metav1.PatchOptions{}); err == nil {
+		t.Error("an object of a full store may grow")
 	}
 	if _, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
 		t.Errorf("a full store is not read: %v", err)
@@ -51,7 +62,7 @@ func TestAFullStoreSaysSoAndRecovers(t *testing.T) {
 	})
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
 	eventually(t, func() error {
-		_, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), "held", "application/merge-patch+json", patch, metav1.PatchOptions{})
+		_, err := client.CoreV1().ConfigMaps("default").Patch(t.Context(), "held", types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	eventually(t, func() error {

@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -25,8 +28,15 @@ const (
 	// that is not too large to be held in memory.
 	cachedListLength = 500
 	cachedListQuiet  = time.Minute // between two long lists, and from the last one to the end of the cache
-	cachedStoreBytes = 64 << 20
+	cachedStoreBytes = 32 << 20
+	// cachedListsMax bounds the caches of a process. An object in memory may take
+	// several times what it takes encoded.
+	cachedListsMax = 8
 )
+
+// cacheSlots are taken by the caches of all spaces of the process, whose memory
+// they share.
+var cacheSlots = semaphore.NewWeighted(cachedListsMax) //nolint:gochecknoglobals // See above.
 
 // listCaches are the watch caches of a store. Upstream has one for each
 // resource, whether it is read or not.
@@ -55,16 +65,19 @@ func (c *listCaches) close() {
 	open := c.open
 	c.open = nil
 	c.mu.Unlock()
+	var wg sync.WaitGroup
 	for l := range open {
-		l.drop()
+		wg.Go(l.drop)
 	}
+	wg.Wait()
 }
 
-// enter notes that l has a cache, and reports whether it may.
+// enter notes that l has a cache, and reports whether it may. If so, leave must
+// follow.
 func (c *listCaches) enter(l *cachedLists) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed || !cacheSlots.TryAcquire(1) {
 		return false
 	}
 	c.open[l] = struct{}{}
@@ -75,6 +88,7 @@ func (c *listCaches) leave(l *cachedLists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, l)
+	cacheSlots.Release(1)
 }
 
 // cachedLists is a storage. Watches, reads of one object and writes do without
@@ -98,25 +112,35 @@ type listCache struct {
 }
 
 func (l *cachedLists) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	if done, err := l.cachedList(ctx, key, opts, list); done {
-		return err
+	// A cache has no earlier pages and versions.
+	whole := opts.Predicate.Limit == 0 && opts.Predicate.Continue == "" && opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact
+	if !whole {
+		return l.Interface.GetList(ctx, key, opts, list)
 	}
-	err := l.Interface.GetList(ctx, key, opts, list)
-	if err == nil && meta.LenList(list) >= cachedListLength && l.touch() {
+	done, err := l.cachedList(ctx, key, opts, list)
+	if !done {
+		err = l.Interface.GetList(ctx, key, opts, list)
+	}
+	if err == nil && meta.LenList(list) >= cachedListLength && l.touch() && !done {
 		l.begin()
 	}
 	return err
 }
 
+// cachedList reads the list from the cache, if there is one that is filled.
 func (l *cachedLists) cachedList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) (bool, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.cache == nil {
+	if l.cache == nil || l.cache.lists.ReadinessCheck() != nil {
+		return false, nil
+	}
+	if used, _ := l.caches.used(); used > cachedStoreBytes {
+		l.cache.timer.Reset(0)
 		return false, nil
 	}
 	err := l.cache.lists.GetList(ctx, key, opts, list)
-	if meta.LenList(list) >= cachedListLength {
-		l.touch()
+	if apierrors.IsTooManyRequests(err) { // it is being filled anew
+		return false, nil
 	}
 	return true, err
 }
@@ -132,7 +156,7 @@ func (l *cachedLists) touch() bool {
 	return again
 }
 
-// begin makes a cache, which fills by itself and hands lists on until it has.
+// begin makes a cache, which fills by itself.
 func (l *cachedLists) begin() {
 	if used, _ := l.caches.used(); used > cachedStoreBytes {
 		return
@@ -192,8 +216,10 @@ func (l *cachedLists) drop() {
 	l.mu.Lock()
 	dropped := l.cache
 	l.cache = nil
+	if dropped != nil {
+		defer l.caches.leave(l) // when it has ended: until then it takes its slot
+	}
 	l.mu.Unlock()
-	l.caches.leave(l)
 	if dropped != nil {
 		dropped.timer.Stop()
 		dropped.stop()

@@ -19,25 +19,34 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// T2: lists from a cache hold what was written before they were asked for, and
-// the cache goes when nobody reads long lists.
-func TestLongListsAreCachedWhileTheyAreReadAndStayConsistent(t *testing.T) {
+func startForTests(t *testing.T, name string) *ControlPlane {
+	t.Helper()
 	ca, err := pki.OpenCA(t.TempDir(), "serving")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(t.Context(), Config{Name: "lists", Dir: t.TempDir(), Endpoint: "https://127.0.0.1:1", ServingCA: ca.PEM()})
+	p, err := Start(t.Context(), Config{Name: name, Dir: t.TempDir(), Endpoint: "https://127.0.0.1:1", ServingCA: ca.PEM()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := p.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
+	})
+	return p
+}
+
+// T2: lists from a cache hold what was written before they were asked for, and
+// the cache goes when nobody reads long lists.
+func TestLongListsAreCachedWhileTheyAreReadAndStayConsistent(t *testing.T) {
+	var p *ControlPlane
+	t.Cleanup(func() { // after its stop
 		if n := len(p.store.lists.open); n > 0 {
 			t.Errorf("%d caches are left of a stopped control plane", n)
 		}
-	}()
+	})
+	p = startForTests(t, "lists")
 	clock := testingclock.NewFakeClock(time.Now())
 	p.store.lists.clock = clock
 	client, err := kubernetes.NewForConfig(p.Loopback())

@@ -133,7 +133,7 @@ type deafContext struct{ context.Context }
 
 func (deafContext) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
 
-func (c deafContext) Value(key any) any { return nil } // or else the parent is asked behind its back
+func (c deafContext) Value(any) any { return nil } // or else the parent is asked behind its back
 
 func TestLoopbackWritesFailWhenNobodyReads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

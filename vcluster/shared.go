@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 
@@ -26,8 +27,28 @@ type sharedAPI struct {
 	documents *documents
 }
 
-// builtinAPI is made by the first start of a control plane.
-var builtinAPI = sync.OnceValues(func() (_ *sharedAPI, err error) {
+// builtinAPI is made by the first start of a control plane that can.
+var builtinAPI = onceMade(newBuiltinAPI) //nolint:gochecknoglobals // Shared knowingly; does not change once made.
+
+// onceMade returns a function that returns what build does, and calls it again
+// only if it has failed: what a full disk or a busy machine did to one start
+// must not be done to all.
+func onceMade[T any](build func() (*T, error)) func() (*T, error) {
+	var mu sync.Mutex
+	var made *T
+	return func() (*T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if made != nil {
+			return made, nil
+		}
+		var err error
+		made, err = build()
+		return made, err
+	}
+}
+
+func newBuiltinAPI() (*sharedAPI, error) {
 	o := commonOptions()
 	generic, err := commonConfig(o.GenericServerRunOptions, o.APIEnablement)
 	if err != nil {
@@ -40,7 +61,7 @@ var builtinAPI = sync.OnceValues(func() (_ *sharedAPI, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, scratch.close()) }()
+	defer scratch.close()
 	scratch.configure(&o.Etcd.StorageConfig, "scratch")
 	storage, err := storageFactory(generic, o.Etcd)
 	if err != nil {
@@ -67,8 +88,8 @@ var builtinAPI = sync.OnceValues(func() (_ *sharedAPI, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sharedAPI{API: api, documents: newDocuments(api.OpenAPI())}, nil
-})
+	return &sharedAPI{API: api, documents: &documents{builtin: api.OpenAPI()}}, nil
+}
 
 // scratch is a store that is gone with its close.
 type scratch struct {
@@ -88,4 +109,8 @@ func openScratch() (*scratch, error) {
 	return &scratch{newSharedStore(store), dir}, nil
 }
 
-func (s *scratch) close() error { return errors.Join(s.sharedStore.close(), os.RemoveAll(s.dir)) }
+func (s *scratch) close() {
+	if err := errors.Join(s.sharedStore.close(), os.RemoveAll(s.dir)); err != nil {
+		klog.Background().Error(err, "Removing a scratch store", "dir", s.dir)
+	}
+}

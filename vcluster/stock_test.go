@@ -353,6 +353,13 @@ func compareRequests(t *testing.T, c comparison) {
 		{"policy", http.MethodPost, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", asJSONType,
 			`{"metadata":{"name":"p"},"spec":{"paramKind":{"apiVersion":"example.com/v1","kind":"Boat"},"validations":[{"expression":"true"}],` +
 				`"matchConstraints":{"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["deployments"]}]}}}`},
+		{"namespace for administrators of devices", http.MethodPost, "/api/v1/namespaces", asJSONType,
+			`{"metadata":{"name":"devices","labels":{"resource.kubernetes.io/admin-access":"true"}}}`},
+		{"claim with administrator's access", http.MethodPost, "/apis/resource.k8s.io/v1/namespaces/devices/resourceclaims", asJSONType,
+			`{"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"d.example.com","allocationMode":"All","adminAccess":true}}]}}}`},
+		{"apply the status of no policy", http.MethodPatch,
+			"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/none/status?fieldManager=one", asJSONType,
+			`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"none"},"status":{"observedGeneration":1}}`},
 		{"token of nobody", http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/none/token", asJSONType, `{"spec":{}}`},
 		{"eviction of nothing", http.MethodPost, "/api/v1/namespaces/default/pods/none/eviction", asJSONType, `{"metadata":{"name":"none"}}`},
 		{"log of nothing", http.MethodGet, "/api/v1/namespaces/default/pods/none/log", asJSONType, ""},

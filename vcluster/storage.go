@@ -76,23 +76,23 @@ func (g sharedGetter) GetRESTOptions(resource schema.GroupResource, example runt
 	if err != nil {
 		return options, err
 	}
-	options.Decorator = builtin.Decorator(g.store.open)
+	options.Decorator = builtin.Decorator(func(r builtin.Resource) (storage.Interface, factory.DestroyFunc, error) {
+		opened, err := g.store.open(r)
+		return opened, func() {}, err
+	})
 	return options, nil
 }
 
-// open opens the storage of a resource, and returns what closes it before the
-// store is closed. It need not be called.
-func (s *sharedStore) open(r builtin.Resource) (storage.Interface, factory.DestroyFunc, error) {
+// open opens the storage of a resource. It holds nothing that is to be closed.
+func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 	versioner := storage.APIObjectVersioner{}
 	store, err := etcd3.New(s.client, s.store, r.Config.Codec, r.New, r.NewList, r.Config.Prefix, r.Prefix,
 		r.Config.GroupResource, identity.NewEncryptCheckTransformer(), r.Config.LeaseManagerConfig,
 		etcd3.NewDefaultDecoder(r.Config.Codec, versioner), versioner)
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up storage of %s: %w", r.Config.GroupResource, err)
+		return nil, fmt.Errorf("set up storage of %s: %w", r.Config.GroupResource, err)
 	}
-	bounded := &boundedStorage{Interface: store, resource: r.Config.GroupResource, used: s.store.Used}
-	lists := s.lists.add(bounded, r)
-	return lists, lists.drop, nil
+	return &boundedStorage{Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.store.Used}, nil
 }
 
 // healthCheck tells whether the store answers.

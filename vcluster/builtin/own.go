@@ -51,6 +51,8 @@ func own(resource schema.GroupVersionResource, shared rest.Storage) rest.Storage
 		return componentstatus.NewStorage(func() map[string]componentstatus.Server { return nil })
 	case *services.StatusREST:
 		return ownStatus{s, o}
+	case *validatingpolicies.StatusREST:
+		return ownStatus{s, o}
 	case *serviceaccounts.TokenREST:
 		return ownToken{s, o}
 	case *tokenreview.REST:
@@ -157,9 +159,17 @@ func (r ownRegistry) DeleteCollection(
 	return s.DeleteCollection(ctx, validate, o, list)
 }
 
+// ownStatus is the status of something whose registry is the space's own.
 type ownStatus struct {
-	*services.StatusREST
+	statusRegistry
 	owner
+}
+
+type statusRegistry interface {
+	rest.Storage
+	rest.Patcher
+	rest.ResetFieldsStrategy
+	rest.TableConvertor
 }
 
 func (r ownStatus) Update(
@@ -184,6 +194,11 @@ func (r ownToken) Create(
 	return createOwn(ctx, r.owner, name, obj, validate, o)
 }
 
+// creator makes what needs no name.
+type creator interface {
+	Create(context.Context, runtime.Object, rest.ValidateObjectFunc, *metav1.CreateOptions) (runtime.Object, error)
+}
+
 // ownReview is of tokens: upstream's hands them to the authenticator without the
 // call's context.
 type ownReview struct {
@@ -194,7 +209,7 @@ type ownReview struct {
 func (r ownReview) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	s, err := ownOf[rest.Creater](ctx, r.owner)
+	s, err := ownOf[creator](ctx, r.owner)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,122 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// established is a CRD as a tenant may make it.
+func established(group, kind string, schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
+	plural := strings.ToLower(kind) + "s"
+	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: names,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			AcceptedNames: names,
+			Conditions:    []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}},
+		},
+	}
+}
+
+func documentsForTests(t *testing.T) *mergedDocuments {
+	t.Helper()
+	p := startForTests(t, "documents")
+	return p.chain.documents.v2
+}
+
+func body(t *testing.T, m *mergedDocuments, crds ...*apiextensionsv1.CustomResourceDefinition) string {
+	t.Helper()
+	h, err := m.handler(t.Context(), crds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := fetch(h, openAPIV2Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// T2: documents are shared by what the CRDs are, and what one tenant's describe
+// is in no other's: neither by a name that collides with a built-in type's, nor
+// by a change at the right moment.
+func TestAHostileCRDIsDescribedToItsOwnSpaceOnly(t *testing.T) {
+	m := documentsForTests(t)
+	plain := body(t, m)
+	base, err := json.Marshal(m.base.Definitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its definition has the name of the built-in ConfigMap's.
+	object := &apiextensionsv1.JSONSchemaProps{Type: "object"}
+	builtin := m.base.Definitions["io.k8s.api.core.v1.ConfigMap"]
+	alike := &apiextensionsv1.JSONSchemaProps{}
+	encoded, err := json.Marshal(builtin.SchemaProps)
+	if err == nil {
+		err = json.Unmarshal(encoded, alike)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(alike.Properties, "metadata")
+	for name, schema := range map[string]*apiextensionsv1.JSONSchemaProps{"alike": alike, "other": object} {
+		if hostile := body(t, m, established("core.api.k8s.io", "ConfigMap", schema)); !strings.Contains(hostile, "core.api.k8s.io") {
+			t.Errorf("%s: the space's own CRD is not described to it", name)
+		}
+	}
+	if after := body(t, m); after != plain {
+		t.Error("the document of spaces without CRDs has changed")
+	}
+	if now, err := json.Marshal(m.base.Definitions); err != nil || !cmp.Equal(string(base), string(now)) {
+		t.Errorf("shared definitions have changed (%v)", err)
+	}
+	other := body(t, m, established("example.com", "Boat", object))
+	if strings.Contains(other, "core.api.k8s.io") {
+		t.Error("another space's CRD is described")
+	}
+	if strings.Contains(body(t, m, established("example.com", "Boat", &apiextensionsv1.JSONSchemaProps{Type: "object", Description: "quagga"})), "quagga") ==
+		strings.Contains(other, "quagga") {
+		t.Error("two schemas of one CRD have one document")
+	}
+}
+
+// A tenant's documents are bounded, and making one keeps no other space waiting
+// for what is there.
+func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
+	m := documentsForTests(t)
+	var large []*apiextensionsv1.CustomResourceDefinition
+	for i := range 12 {
+		large = append(large, established("example.com", fmt.Sprint("Kind", i),
+			&apiextensionsv1.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", 1<<20)}))
+	}
+	if _, err := m.handler(t.Context(), large); err == nil || !strings.Contains(err.Error(), openAPIV3Path) {
+		t.Errorf("12 MiB of CRDs: %v, want it refused with what to read instead", err)
+	}
+	// As if another's were being made, for ever.
+	if err := m.making.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	defer m.making.Release(1)
+	body(t, m)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := m.handler(ctx, large[:1]); err == nil {
+		t.Error("a request that has ended waits on")
+	}
+}

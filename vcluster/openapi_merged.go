@@ -1,0 +1,201 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	apiextensionsfeatures "k8s.io/apiextensions-apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/server/mux"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	openapimerge "k8s.io/kube-openapi/pkg/aggregator"
+	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// keptDocuments is how many documents of version 2 with CRDs are kept: one for
+	// each set of CRDs that a client lately asked about.
+	keptDocuments = 3
+	// describedBytes is the largest set of CRDs, encoded, that version 2 describes.
+	// Its document takes several times that, and a tenant chooses it.
+	describedBytes = 8 << 20
+)
+
+// mergedDocuments are documents of version 2, each of which holds all that a
+// space serves.
+type mergedDocuments struct {
+	base *spec.Swagger // of the first server of a chain and the built-in APIs
+	crds *spec.Swagger // of CRDs themselves, to which the space's are added
+	none http.Handler  // for spaces without CRDs
+
+	making *semaphore.Weighted // one document is made at a time
+	mu     sync.Mutex
+	kept   *lru.Cache // handlers by what the CRDs are
+}
+
+// newMergedDocuments takes the documents of the three servers of a chain.
+func newMergedDocuments(first, builtin, crds *spec.Swagger) (*mergedDocuments, error) {
+	base := *first
+	base.Paths, base.Definitions, base.Parameters = nil, nil, nil
+	for _, s := range []*spec.Swagger{first, builtin} {
+		if err := openapimerge.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(&base, s); err != nil {
+			return nil, fmt.Errorf("merge OpenAPI documents: %w", err)
+		}
+	}
+	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1), kept: lru.New(keptDocuments)}
+	var err error
+	m.none, err = m.make(nil)
+	return m, err
+}
+
+// handler returns what serves the document of a space that has these CRDs.
+func (m *mergedDocuments) handler(ctx context.Context, crds []*apiextensionsv1.CustomResourceDefinition) (http.Handler, error) {
+	crds = slices.DeleteFunc(slices.Clone(crds), func(c *apiextensionsv1.CustomResourceDefinition) bool {
+		return !apihelpers.IsCRDConditionTrue(c, apiextensionsv1.Established)
+	})
+	if len(crds) == 0 {
+		return m.none, nil
+	}
+	slices.SortFunc(crds, func(a, b *apiextensionsv1.CustomResourceDefinition) int { return cmp.Compare(a.Name, b.Name) })
+	key, err := keyOf(crds)
+	if err != nil {
+		return nil, err
+	}
+	if h, ok := m.get(key); ok {
+		return h, nil
+	}
+	if err := m.making.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
+	}
+	defer m.making.Release(1)
+	if h, ok := m.get(key); ok {
+		return h, nil
+	}
+	h, err := panicsAsErrors("describe CRDs", func() (http.Handler, error) { return m.make(crds) })
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept.Add(key, h)
+	return h, nil
+}
+
+func (m *mergedDocuments) get(key [sha256.Size]byte) (http.Handler, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept, ok := m.kept.Get(key)
+	if !ok {
+		return nil, false
+	}
+	h, ok := kept.(http.Handler)
+	return h, ok
+}
+
+// keyOf identifies all of the CRDs that their description is made of, so that
+// spaces share a document only if theirs are equal.
+func keyOf(crds []*apiextensionsv1.CustomResourceDefinition) (key [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	var size int
+	for _, c := range crds {
+		encoded, err := json.Marshal([]any{c.Name, c.Spec, c.Status.AcceptedNames})
+		if err != nil {
+			return key, fmt.Errorf("encode CRD %s: %w", c.Name, err)
+		}
+		if size += len(encoded); size > describedBytes {
+			return key, errors.New("the CRDs are too large to be described in one document; read those of " + openAPIV3Path)
+		}
+		_, _ = hash.Write(encoded)
+	}
+	return [sha256.Size]byte(hash.Sum(nil)), nil
+}
+
+// make makes a document as upstream does: the server of CRDs adds the space's
+// to its own, and the aggregator reads that and adds it to the others.
+func (m *mergedDocuments) make(crds []*apiextensionsv1.CustomResourceDefinition) (http.Handler, error) {
+	described := []*spec.Swagger{}
+	for _, c := range crds {
+		s, err := describeCRD(c)
+		if err != nil {
+			continue // as upstream: the others are described
+		}
+		described = append(described, s)
+	}
+	extensions, err := builder.MergeSpecs(m.crds, described...)
+	if err != nil {
+		return nil, fmt.Errorf("merge descriptions of CRDs: %w", err)
+	}
+	encoded, err := extensions.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encode descriptions of CRDs: %w", err)
+	}
+	last := &spec.Swagger{}
+	if err := last.UnmarshalJSON(encoded); err != nil {
+		return nil, fmt.Errorf("decode descriptions of CRDs: %w", err)
+	}
+
+	// Merging writes to the first document's maps, and to the extensions of a
+	// definition that the other has, too. Both are shared.
+	merged := *m.base
+	paths := *m.base.Paths
+	paths.Paths = maps.Clone(paths.Paths)
+	merged.Paths, merged.Definitions, merged.Parameters = &paths, maps.Clone(m.base.Definitions), maps.Clone(m.base.Parameters)
+	for name := range last.Definitions {
+		if own, ok := merged.Definitions[name]; ok {
+			own.Extensions = maps.Clone(own.Extensions)
+			merged.Definitions[name] = own
+		}
+	}
+	if err := openapimerge.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(&merged, last); err != nil {
+		return nil, fmt.Errorf("merge OpenAPI documents: %w", err)
+	}
+	// What serves it encodes it in goroutines of its own, where a panic would end
+	// the process: try it here.
+	if encoded, err = merged.MarshalJSON(); err != nil {
+		return nil, fmt.Errorf("encode OpenAPI document: %w", err)
+	}
+	if _, err := handler.ToProtoBinary(encoded); err != nil {
+		return nil, fmt.Errorf("encode OpenAPI document: %w", err)
+	}
+	served := mux.NewPathRecorderMux("merged-openapi")
+	handler.NewOpenAPIService(&merged).RegisterOpenAPIVersionedService(openAPIV2Path, served)
+	return served, nil
+}
+
+// describeCRD describes the served versions of a CRD.
+func describeCRD(c *apiextensionsv1.CustomResourceDefinition) (*spec.Swagger, error) {
+	merged := &spec.Swagger{}
+	for _, v := range c.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		s, err := builder.BuildOpenAPIV2(c, v.Name, builder.Options{
+			V2: true, IncludeSelectableFields: utilfeature.DefaultFeatureGate.Enabled(apiextensionsfeatures.CustomResourceFieldSelectors),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("describe CRD %s: %w", c.Name, err)
+		}
+		// Those of the server itself are pruned, too, and must be alike.
+		s.Definitions = handler.PruneDefaults(s.Definitions)
+		if merged, err = builder.MergeSpecs(merged, s); err != nil {
+			return nil, fmt.Errorf("describe CRD %s: %w", c.Name, err)
+		}
+	}
+	return merged, nil
+}

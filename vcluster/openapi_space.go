@@ -1,0 +1,147 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// spaceDocuments are those of a space: the shared ones, and from when it first
+// has CRDs, its own of version 3.
+type spaceDocuments struct {
+	*sharedDocuments
+	crds crdinformers.CustomResourceDefinitionInformer
+	own  atomic.Pointer[mux.PathRecorderMux] // nil before
+}
+
+// run describes the space's CRDs, if there ever are some, until ctx ends.
+func (d *spaceDocuments) run(ctx context.Context) {
+	first := make(chan struct{})
+	found := sync.OnceFunc(func() { close(first) })
+	registered, err := d.crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { found() }})
+	if err != nil {
+		return // the informer has stopped
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-first:
+	}
+	_ = d.crds.Informer().RemoveEventHandler(registered)
+
+	service := handler3.NewOpenAPIService()
+	m := mux.NewPathRecorderMux("crd-openapi")
+	if err := service.RegisterOpenAPIV3VersionedService(openAPIV3Path, m); err != nil {
+		klog.FromContext(ctx).Error(err, "Describing CRDs")
+		return
+	}
+	controller := openapiv3.NewController(d.crds)
+	d.own.Store(m)
+	controller.Run(service, ctx.Done())
+}
+
+func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
+	crds, err := d.crds.Lister().List(labels.Everything())
+	if err != nil {
+		serveError(w, r, err)
+		return
+	}
+	h, err := d.v2.handler(r.Context(), crds)
+	if err != nil {
+		serveError(w, r, err)
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+func (d *spaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
+	root := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	if own := d.own.Load(); own != nil {
+		paths, err := rootOf(own)
+		if err != nil {
+			serveError(w, r, err)
+			return
+		}
+		maps.Copy(root.Paths, paths)
+	}
+	for _, p := range d.v3 {
+		maps.Copy(root.Paths, p.paths)
+	}
+	body, err := json.Marshal(&root)
+	if err != nil {
+		serveError(w, r, err)
+		return
+	}
+	http.ServeContent(w, r, openAPIV3Path, time.Now(), bytes.NewReader(body))
+}
+
+func (d *spaceDocuments) serveV3(w http.ResponseWriter, r *http.Request) {
+	group := r.URL.Path[len(openAPIV3Path)+1:]
+	for _, p := range d.v3 {
+		if _, ok := p.paths[group]; ok {
+			p.handler.ServeHTTP(w, r)
+			return
+		}
+	}
+	if own := d.own.Load(); own != nil {
+		own.ServeHTTP(w, r)
+		return
+	}
+	http.NotFound(w, r)
+}
+
+// download reads a handler's document of version 2 as upstream's aggregator does.
+func download(h http.Handler) (*spec.Swagger, error) {
+	document := &spec.Swagger{}
+	body, err := fetch(h, openAPIV2Path)
+	if err == nil {
+		err = document.UnmarshalJSON(body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read OpenAPI document: %w", err)
+	}
+	return document, nil
+}
+
+// rootOf lists a handler's documents of version 3.
+func rootOf(h http.Handler) (map[string]handler3.OpenAPIV3DiscoveryGroupVersion, error) {
+	var root handler3.OpenAPIV3Discovery
+	body, err := fetch(h, openAPIV3Path)
+	if err == nil {
+		err = json.Unmarshal(body, &root)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list OpenAPI documents: %w", err)
+	}
+	return root.Paths, nil
+}
+
+func fetch(h http.Handler, path string) ([]byte, error) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	r.Header.Set("Accept", "application/json")
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %d", path, w.Code)
+	}
+	return w.Body.Bytes(), nil
+}
