@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
 	}
 	config.QPS = -1
+	debug.SetGCPercent(shard.GCPercent) // as `berth up` does
 	b := &berth{dir: filepath.Join(dir, "spaces")}
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)

@@ -3,7 +3,10 @@
 
 package shard
 
-import "time"
+import (
+	"runtime/debug"
+	"time"
+)
 
 const (
 	// longestLook is how long the keeper looks away at most, so that it notices
@@ -11,7 +14,15 @@ const (
 	longestLook = time.Minute
 	// scarceLook is the same while spaces wait for a place.
 	scarceLook = time.Second
+	// giveBackAfter is how long after a space went to sleep memory is given back to
+	// the system, for all that went to sleep meanwhile at once.
+	giveBackAfter = 20 * time.Second
 )
+
+// GCPercent is what a process that runs spaces gives to [debug.SetGCPercent]:
+// spaces at rest make little garbage, so that half of the usual room for it costs
+// next to no time, and memory is what bounds how many there can be.
+const GCPercent = 50
 
 // look has the keeper look at all places soon. It may be called from anywhere,
 // with any lock.
@@ -27,7 +38,10 @@ func (s *Shard) look() {
 func (s *Shard) keep() {
 	for {
 		now := s.config.Clock.Now()
-		next := s.due(now)
+		next, freed := s.due(now)
+		if freed {
+			debug.FreeOSMemory()
+		}
 		timer := s.config.Clock.NewTimer(next.Sub(now))
 		select {
 		case <-s.life.Done():
@@ -41,11 +55,20 @@ func (s *Shard) keep() {
 	}
 }
 
-// due does what is due now, and returns when something may be due next.
-func (s *Shard) due(now time.Time) time.Time {
+// due does what is due now, and returns when something may be due next. freed
+// says that spaces went to sleep and their memory is to be given back: the
+// runtime by itself keeps much of it for hours.
+func (s *Shard) due(now time.Time) (next time.Time, freed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := now.Add(longestLook)
+	next = now.Add(longestLook)
+	switch {
+	case s.giveBack.IsZero():
+	case s.giveBack.After(now):
+		next = s.giveBack
+	default:
+		s.giveBack, freed = time.Time{}, true
+	}
 	for _, p := range s.places {
 		at := s.dueIn(p, now)
 		if !at.IsZero() && at.Before(next) {
@@ -58,7 +81,7 @@ func (s *Shard) due(now time.Time) time.Time {
 			next = scarce
 		}
 	}
-	return next
+	return next, freed
 }
 
 // dueIn does what is due in a place, and returns when to look at it again; zero

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/berth-dev/berth/syncer"
 )
@@ -44,7 +45,8 @@ type Shard struct {
 	later    []*place // to be started when nobody waits for another
 	awake    int      // starting, running or stopping
 	starting int
-	leaving  int // dozing or stopping
+	leaving  int       // dozing or stopping
+	giveBack time.Time // when memory is given back to the system; zero if none was freed
 	stopped  bool
 }
 

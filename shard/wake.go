@@ -188,6 +188,9 @@ func (s *Shard) ended(p *place) {
 	if p.state == stopping {
 		s.leaving--
 	}
+	if s.giveBack.IsZero() {
+		s.giveBack = s.config.Clock.Now().Add(giveBackAfter)
+	}
 	if space.err != nil {
 		s.fail(p, space.err)
 	} else {
