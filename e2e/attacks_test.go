@@ -98,7 +98,7 @@ func TestASpaceRefusesWhatAPodOrServiceBecomesLater(t *testing.T) {
 	service := must(demo.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "meek"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{}))(t)
-	service.Spec.ExternalIPs = []string{"1.1.1.1"}
+	service.ResourceVersion, service.Spec.ExternalIPs = "", []string{"1.1.1.1"}
 	_, err = demo.CoreV1().Services(ns).Update(t.Context(), service, metav1.UpdateOptions{})
 	refused(t, "an external IP, added later", err, "spec.externalIPs")
 }

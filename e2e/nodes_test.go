@@ -75,6 +75,7 @@ func TestATenantCannotWriteAPodsStatus(t *testing.T) {
 	ns := demo.namespace(t, "own-status")
 	pod := demo.run(t, ns, newPod("honest"))
 	forged := pod.DeepCopy()
+	forged.ResourceVersion = "" // whatever others write meanwhile
 	forged.Status.HostIP, forged.Status.PodIP, forged.Status.PodIPs = "192.0.2.1", "169.254.169.254", []corev1.PodIP{{IP: "169.254.169.254"}}
 	forged.Status.Phase = corev1.PodFailed
 	if _, err := demo.CoreV1().Pods(ns).UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}); err != nil {

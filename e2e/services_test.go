@@ -124,6 +124,7 @@ func TestAServicesChangesFollowBothWays(t *testing.T) {
 	if v.Spec.Ports[0].NodePort == 0 {
 		t.Error("the service has no node port")
 	}
+	h.ResourceVersion = "" // whatever others write meanwhile
 	h.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
 	if _, err := host.CoreV1().Services(hostNamespace).UpdateStatus(t.Context(), h, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

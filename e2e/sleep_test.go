@@ -89,6 +89,7 @@ func TestAPodThatEndsWhileItsSpaceSleepsWakesIt(t *testing.T) {
 	b.awaitState(t, "demo", "Asleep")
 
 	watch := must(host.CoreV1().Pods(hostNamespace).Get(t.Context(), hostName("default", "ends"), metav1.GetOptions{}))(t)
+	watch.ResourceVersion = "" // whatever others write meanwhile
 	watch.Status.Phase, watch.Status.Message = corev1.PodFailed, "the node was drained"
 	must(host.CoreV1().Pods(hostNamespace).UpdateStatus(t.Context(), watch, metav1.UpdateOptions{}))(t)
 	// It wakes by itself, does what there is to do, and sleeps again.

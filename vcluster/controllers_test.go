@@ -83,6 +83,7 @@ func run(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, ip s
 	if pod, err = client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
 		return err
 	}
+	pod.ResourceVersion = "" // whatever others write meanwhile
 	pod.Status = corev1.PodStatus{
 		Phase: phase, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}},
@@ -343,6 +344,7 @@ func makeCronJob(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
+	cron.ResourceVersion = "" // whatever others write meanwhile
 	cron.Status.LastScheduleTime = ptr.To(metav1.NewTime(cron.CreationTimestamp.Add(-2 * time.Minute)))
 	if _, err := client.BatchV1().CronJobs("default").UpdateStatus(ctx, cron, metav1.UpdateOptions{}); err != nil {
 		return err

@@ -138,6 +138,7 @@ func TestNothingIsReachedButThroughDial(t *testing.T) {
 		_, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 		return err
 	})
+	pod.ResourceVersion = "" // whatever others write meanwhile
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "192.0.2.8", PodIPs: []corev1.PodIP{{IP: "192.0.2.8"}}}
 	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ func job(spec batchv1.JobSpec, status batchv1.JobStatus) func(context.Context, k
 			return err
 		}
 		status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
-		made.Status = status
+		made.Status, made.ResourceVersion = status, "" // whatever others write meanwhile
 		_, err = client.BatchV1().Jobs("default").UpdateStatus(ctx, made, metav1.UpdateOptions{})
 		return err
 	}
