@@ -30,7 +30,12 @@ func measureBurst(ctx context.Context, b *bench, s *sides) error {
 	through := way{ways.space, metav1.NamespaceDefault, "pod", ways.hostName}
 	direct := way{ways.direct, ways.named.HostNamespace(), "direct", func(name string) string { return name }}
 	side := func(w way) func(int) (float64, error) {
-		return func(repeat int) (float64, error) { return b.burstOnce(ctx, w, ways.sight, repeat) }
+		return func(repeat int) (float64, error) {
+			if err := s.quiet(ctx, hostSide, berthSide); err != nil {
+				return 0, err
+			}
+			return b.burstOnce(ctx, w, ways.sight, repeat)
+		}
 	}
 	for _, w := range []way{direct, through} { // neither side's first burst counts
 		if _, err := b.burstOnce(ctx, w, ways.sight, -1); err != nil {

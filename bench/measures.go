@@ -96,6 +96,27 @@ func (s *sides) end(name string) error {
 	return c.stop()
 }
 
+const (
+	quietTime  = time.Minute
+	quietCheck = 500 * time.Millisecond
+	quietCores = 0.1
+)
+
+// quiet waits until what was done last has had all its consequences: until processes, those of them that run, do next to nothing.
+func (s *sides) quiet(ctx context.Context, names ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	for _, name := range names {
+		c := s.running[name]
+		for cores := 1.0; c != nil && cores > quietCores; {
+			if err := c.call(ctx, "CPU", quietCheck, &cores); err != nil {
+				return fmt.Errorf("wait until %s is quiet: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // get returns the process of a side.
 func (s *sides) get(ctx context.Context, name string) (*child, error) {
 	if c := s.running[name]; c != nil {

@@ -16,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -51,6 +52,8 @@ func NewHost(config *rest.Config) (*Host, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the host's own priority and fairness decides
 	config.UserAgent = "berth-syncer"
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kinds := mapper()
 	reader, err := newClient(config, kinds)
 	if err != nil {

@@ -6,6 +6,7 @@ package translate
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/envvars"
 )
 
-func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surroundings) []corev1.Container {
-	links := serviceEnv(v, in)
+func (s Space) containers(v *corev1.Pod, list []corev1.Container, env []corev1.EnvVar) []corev1.Container {
 	var out []corev1.Container
 	for i := range list {
 		c := list[i].DeepCopy()
@@ -25,7 +25,7 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surrounding
 				from.FieldRef.FieldPath = fieldPath(from.FieldRef.FieldPath)
 			}
 		}
-		c.Env = append(slices.Clone(links), c.Env...)
+		c.Env = append(slices.Clone(env), c.Env...)
 		c.Resources.Claims = nil // devices of the host, see CheckPod
 		limit(c)
 		out = append(out, *c)
@@ -41,7 +41,6 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, in Surrounding
 // They stand in front of the container's own, which can refer to them and, as
 // of two variables of one name the later counts, override them.
 func serviceEnv(v *corev1.Pod, in Surroundings) []corev1.EnvVar {
-	const api = "kubernetes"
 	usable := func(service *corev1.Service) bool {
 		return helper.IsServiceIPSet(service) && len(service.Spec.Ports) > 0
 	}
@@ -53,7 +52,7 @@ func serviceEnv(v *corev1.Pod, in Surroundings) []corev1.EnvVar {
 		for _, service := range in.Services {
 			switch {
 			case !usable(service):
-			case service.Name != api:
+			case service.Name != apiService:
 				others = append(others, service)
 			case service.Namespace != metav1.NamespaceDefault:
 				apis = append(apis, service) // a kubelet, too, lets it count more
@@ -65,16 +64,27 @@ func serviceEnv(v *corev1.Pod, in Surroundings) []corev1.EnvVar {
 	// KUBERNETES_SERVICE_PORT, and which counts must not hang on chance.
 	links := envvars.FromServices(append(others, apis...))
 	var env []corev1.EnvVar
-	for _, hosts := range envvars.FromServices([]*corev1.Service{{
-		ObjectMeta: metav1.ObjectMeta{Name: api},
-		Spec:       corev1.ServiceSpec{ClusterIP: "any", Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
-	}}) {
-		if !slices.ContainsFunc(links, func(e corev1.EnvVar) bool { return e.Name == hosts.Name }) {
-			env = append(env, corev1.EnvVar{Name: hosts.Name})
+	for _, name := range apiEnv() {
+		if !slices.ContainsFunc(links, func(e corev1.EnvVar) bool { return e.Name == name }) {
+			env = append(env, corev1.EnvVar{Name: name})
 		}
 	}
 	return append(env, links...)
 }
+
+// apiService is the name of the service, in the namespace default, that leads to a cluster's API.
+const apiService = "kubernetes"
+
+// apiEnv names the variables that a kubelet always adds.
+var apiEnv = sync.OnceValue(func() (names []string) {
+	for _, e := range envvars.FromServices([]*corev1.Service{{
+		ObjectMeta: metav1.ObjectMeta{Name: apiService},
+		Spec:       corev1.ServiceSpec{ClusterIP: "any", Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
+	}}) {
+		names = append(names, e.Name)
+	}
+	return names
+})
 
 // eachContainer visits the init containers and the containers, as host pods have
 // no others. A check that must see ephemeral containers too is upstream's.

@@ -35,10 +35,11 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		host.Annotations[key] = value
 	}
 	p := v.Spec.DeepCopy()
+	env := serviceEnv(v, in)
 	host.Spec = corev1.PodSpec{
 		Volumes:                       s.volumes(v),
-		InitContainers:                s.containers(v, p.InitContainers, in),
-		Containers:                    s.containers(v, p.Containers, in),
+		InitContainers:                s.containers(v, p.InitContainers, env),
+		Containers:                    s.containers(v, p.Containers, env),
 		RestartPolicy:                 p.RestartPolicy,
 		TerminationGracePeriodSeconds: p.TerminationGracePeriodSeconds,
 		ActiveDeadlineSeconds:         p.ActiveDeadlineSeconds,

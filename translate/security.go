@@ -6,6 +6,7 @@ package translate
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,16 +19,26 @@ import (
 // is checked here, in the space, and again by the label on the host namespace.
 const PodSecurityLevel = api.LevelBaseline
 
-// violations calls back with each check of [PodSecurityLevel] that a pod fails,
-// as the newest version of the standard has it.
-func violations(meta *metav1.ObjectMeta, spec *corev1.PodSpec, visit func(policy.CheckID, policy.CheckResult)) {
+// levelChecks are the checks of [PodSecurityLevel], as the newest version of the standard has them.
+var levelChecks = sync.OnceValue(func() (checks []levelCheck) {
 	for _, check := range policy.DefaultChecks() {
-		if check.Level != PodSecurityLevel {
-			continue
+		if check.Level == PodSecurityLevel {
+			checks = append(checks, levelCheck{check.ID, check.Versions[len(check.Versions)-1].CheckPod})
 		}
-		newest := check.Versions[len(check.Versions)-1]
-		if result := newest.CheckPod(meta, spec); !result.Allowed {
-			visit(check.ID, result)
+	}
+	return checks
+})
+
+type levelCheck struct {
+	id  policy.CheckID
+	pod policy.CheckPodFn
+}
+
+// violations calls back with each check of [PodSecurityLevel] that a pod fails.
+func violations(meta *metav1.ObjectMeta, spec *corev1.PodSpec, visit func(policy.CheckID, policy.CheckResult)) {
+	for _, check := range levelChecks() {
+		if result := check.pod(meta, spec); !result.Allowed {
+			visit(check.id, result)
 		}
 	}
 }
