@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +33,7 @@ type berth struct {
 	shard  *shard.Shard
 	server *gateway.Server
 	host   client.Client
+	tuned  func()
 }
 
 func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
@@ -42,8 +42,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
 	}
 	config.QPS = -1
-	debug.SetGCPercent(shard.GCPercent) // as `berth up` does
-	b := &berth{dir: filepath.Join(dir, "spaces")}
+	b := &berth{dir: filepath.Join(dir, "spaces"), tuned: shard.TuneGC()} // as `berth up` does
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
@@ -123,6 +122,7 @@ func (b *berth) stop(ctx context.Context, name string) error { return b.shard.St
 
 // close ends the port before the spaces behind it. What ctx allows is for both.
 func (b *berth) close(ctx context.Context) error {
+	defer b.tuned()
 	b.server.Stop(ctx)
 	return b.shard.Stop(ctx)
 }

@@ -19,11 +19,6 @@ const (
 	giveBackAfter = 20 * time.Second
 )
 
-// GCPercent is what a process that runs spaces gives to [debug.SetGCPercent]:
-// spaces at rest make little garbage, so that half of the usual room for it costs
-// next to no time, and memory is what bounds how many there can be.
-const GCPercent = 50
-
 // look has the keeper look at all places soon. It may be called from anywhere,
 // with any lock.
 func (s *Shard) look() {

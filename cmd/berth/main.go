@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/berth-dev/berth/shard"
@@ -20,10 +19,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(shard.GCPercent)
-	}
-	if err := newRoot().ExecuteContext(ctx); err != nil {
+	tuned := shard.TuneGC()
+	err := newRoot().ExecuteContext(ctx)
+	tuned()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "berth:", err)
 		os.Exit(1)
 	}
