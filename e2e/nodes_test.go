@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -88,6 +89,32 @@ func TestATenantCannotWriteAPodsStatus(t *testing.T) {
 	if h.Status.Phase != corev1.PodRunning || h.Status.PodIP != pod.Status.PodIP {
 		t.Errorf("host pod is %s with address %s, want Running with %s", h.Status.Phase, h.Status.PodIP, pod.Status.PodIP)
 	}
+}
+
+// N1: a host tells each pod its node's zone by a label. A tenant's selector that
+// asks for it finds nothing, and one that asks for the tenant's own label finds
+// the tenant's.
+func TestSelectorsCannotAskForANodesZone(t *testing.T) {
+	t.Parallel()
+	b := sharedBerth(t)
+	demo, host := b.demo(t), b.host(t)
+	ns := demo.namespace(t, "zones")
+	pod := demo.run(t, ns, newPod("placed", func(p *corev1.Pod) { p.Labels = map[string]string{corev1.LabelTopologyZone: "mine"} }))
+	var zone string
+	await(t, host.CoreV1().Pods(hostNamespace).Get, hostName(ns, "placed"), func(h *corev1.Pod) error {
+		if zone = h.Labels[corev1.LabelTopologyZone]; zone == "" {
+			return errors.New("the host tells the pod no zone")
+		}
+		return expect("the tenant's label", h.Labels["berth.dev/zone"], "mine")
+	})
+	for name, zone := range map[string]string{"hosts": zone, "mine": "mine"} {
+		demo.serve(t, ns, newService(name, func(s *corev1.ServiceSpec) { s.Selector = map[string]string{corev1.LabelTopologyZone: zone} }))
+	}
+	host.awaitEndpoints(t, hostNamespace, hostName(ns, "mine"), []string{pod.Status.PodIP})
+	await(t, host.CoreV1().Endpoints(hostNamespace).Get, hostName(ns, "hosts"), func(e *corev1.Endpoints) error { //nolint:staticcheck // its controller has then looked for pods, which slices do not tell
+		return expect("subsets of the service that asks for the host's zone", len(e.Subsets), 0)
+	})
+	host.awaitEndpoints(t, hostNamespace, hostName(ns, "hosts"), nil)
 }
 
 // refused checks that err forbids something, in words that say what.

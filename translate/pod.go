@@ -68,6 +68,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 // one: the tenant's labels, Berth's annotations, images and the deadline. It
 // reports whether anything differed.
 func PushPod(want, have *corev1.Pod) bool {
+	keepNodeLabels(want, have)
 	changed := PushMeta(want, have)
 	push := func(want, have []corev1.Container) {
 		for i := range have { // by name: the host may have put containers of its own among them

@@ -35,6 +35,13 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 			tenant: func(v *corev1.Pod) { v.Labels = map[string]string{"run": "canary"} },
 			want:   func(host *corev1.Pod) { host.Labels["run"] = "canary" },
 		},
+		"NodeLabels": {
+			reason: "the host tells pods of their nodes by labels, and would be written to for each pod",
+			others: func(host *corev1.Pod) {
+				host.Labels["topology.kubernetes.io/zone"], host.Labels["topology.kubernetes.io/region"] = "zone-a", "region"
+			},
+			silent: true,
+		},
 		"Image": {
 			reason: "an image may change in place",
 			tenant: func(v *corev1.Pod) { v.Spec.Containers[0].Image = "nginx:2" },

@@ -72,25 +72,3 @@ func (s Space) topologySpread(v *corev1.Pod) []corev1.TopologySpreadConstraint {
 	}
 	return out
 }
-
-// Selector narrows a selector of the tenant's to the host objects that were
-// made for this space and the given namespaces of it. A nil selector, which
-// selects nothing, stays nil.
-func (s Space) Selector(selector *metav1.LabelSelector, namespaces ...string) *metav1.LabelSelector {
-	if selector == nil {
-		return nil
-	}
-	out := selector.DeepCopy()
-	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: LabelSpace, Operator: metav1.LabelSelectorOpIn, Values: []string{s.Name},
-	})
-	if len(namespaces) == 0 { // a namespace selector that matched none
-		return &metav1.LabelSelector{MatchExpressions: append(out.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: LabelSpace, Operator: metav1.LabelSelectorOpDoesNotExist,
-		})}
-	}
-	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: LabelNamespace, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
-	})
-	return out
-}

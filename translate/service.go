@@ -4,7 +4,6 @@
 package translate
 
 import (
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -61,7 +60,7 @@ func (s Space) Service(v *corev1.Service) *corev1.Service {
 		host.Spec.AllocateLoadBalancerNodePorts = p.AllocateLoadBalancerNodePorts
 	}
 	if len(p.Selector) > 0 && p.Type != corev1.ServiceTypeExternalName {
-		host.Spec.Selector = maps.Clone(p.Selector)
+		host.Spec.Selector = mapSelector(p.Selector)
 		host.Spec.Selector[LabelSpace] = s.Name
 		host.Spec.Selector[LabelNamespace] = v.Namespace
 	}

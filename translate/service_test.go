@@ -67,7 +67,7 @@ func TestServiceSelectsTheHostPodsOfItsNamespace(t *testing.T) {
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.7", ClusterIPs: []string{"10.1.0.7"},
-			Selector: map[string]string{"app": "db", "berth.dev/space": "other"}, Ports: []corev1.ServicePort{{Port: 5432, TargetPort: intstr.FromString("pg")}},
+			Selector: map[string]string{"app": "db", "berth.dev/space": "other", "topology.kubernetes.io/zone": "a"}, Ports: []corev1.ServicePort{{Port: 5432, TargetPort: intstr.FromString("pg")}},
 			ExternalIPs: []string{"10.0.0.1"}, LoadBalancerIP: "10.0.0.2", LoadBalancerClass: ptr.To("internal"), SessionAffinity: corev1.ServiceAffinityClientIP,
 		},
 	}
@@ -79,7 +79,7 @@ func TestServiceSelectsTheHostPodsOfItsNamespace(t *testing.T) {
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.7", ClusterIPs: []string{"10.1.0.7"},
-			Selector: map[string]string{"app": "db", "berth.dev/space": "demo", "berth.dev/namespace": "default"},
+			Selector: map[string]string{"app": "db", "berth.dev/space": "demo", "berth.dev/namespace": "default", "berth.dev/zone": "a"},
 			Ports:    []corev1.ServicePort{{Port: 5432, TargetPort: intstr.FromString("pg")}}, SessionAffinity: corev1.ServiceAffinityClientIP,
 		},
 	}

@@ -71,13 +71,3 @@ func (s Space) ObjectMeta(v metav1.Object, nameLimit int) metav1.ObjectMeta {
 		},
 	}
 }
-
-// addLabels puts a pod's own labels on its host object, where the selectors of
-// services and of affinity terms look for them.
-func addLabels(host *metav1.ObjectMeta, labels map[string]string) {
-	for key, value := range labels {
-		if !Owned(key) {
-			host.Labels[key] = value
-		}
-	}
-}

@@ -1,0 +1,80 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// addLabels puts a pod's own labels on its host object, where the selectors of
+// services and of affinity terms look for them.
+func addLabels(host *metav1.ObjectMeta, labels map[string]string) {
+	for key, value := range labels {
+		if !Owned(key) {
+			host.Labels[hostLabel(key)] = value
+		}
+	}
+}
+
+// hostLabel is the key on host pods of a tenant's label. A host tells each pod,
+// by labels of these names, the zone and the region of its node (upstream's
+// PodTopologyLabels): a tenant's selectors must not be able to ask for them.
+func hostLabel(key string) string {
+	switch key {
+	case corev1.LabelTopologyZone:
+		return Domain + "/zone"
+	case corev1.LabelTopologyRegion:
+		return Domain + "/region"
+	default:
+		return key
+	}
+}
+
+// keepNodeLabels has want keep what the host tells of have's node.
+func keepNodeLabels(want, have *corev1.Pod) {
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
+		if value, ok := have.Labels[key]; ok {
+			want.Labels[key] = value
+		}
+	}
+}
+
+// mapSelector is a tenant's map of labels as host pods have them.
+func mapSelector(selector map[string]string) map[string]string {
+	if selector == nil {
+		return nil
+	}
+	out := make(map[string]string, len(selector)+2)
+	for key, value := range selector {
+		out[hostLabel(key)] = value
+	}
+	return out
+}
+
+// Selector narrows a selector of the tenant's to the host objects that were
+// made for this space and the given namespaces of it. A nil selector, which
+// selects nothing, stays nil.
+func (s Space) Selector(selector *metav1.LabelSelector, namespaces ...string) *metav1.LabelSelector {
+	if selector == nil {
+		return nil
+	}
+	out := selector.DeepCopy()
+	out.MatchLabels = mapSelector(out.MatchLabels)
+	for i := range out.MatchExpressions {
+		out.MatchExpressions[i].Key = hostLabel(out.MatchExpressions[i].Key)
+	}
+	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: LabelSpace, Operator: metav1.LabelSelectorOpIn, Values: []string{s.Name},
+	})
+	if len(namespaces) == 0 { // a namespace selector that matched none
+		return &metav1.LabelSelector{MatchExpressions: append(out.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: LabelSpace, Operator: metav1.LabelSelectorOpDoesNotExist,
+		})}
+	}
+	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: LabelNamespace, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
+	})
+	return out
+}
