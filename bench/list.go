@@ -44,7 +44,7 @@ func measureList(ctx context.Context, b *bench, s *sides) error {
 		side := func(p *plane) func(int) (float64, error) {
 			return func(int) (float64, error) { return b.timeLists(ctx, p, m.mediaType) }
 		}
-		p, err := b.inTurn(ctx, m.name, berth, side(berth), side(stock))
+		p, err := b.inTurn(ctx, m.name, b.repeats, berth, side(berth), side(stock))
 		if err != nil {
 			return err
 		}

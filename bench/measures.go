@@ -175,8 +175,8 @@ type pair struct{ berth, stock []float64 }
 // inTurn repeats a measure on both sides, one after the other, so that whatever else the machine does meets both alike.
 //
 // With -profiles it also takes a profile of space's process while that is measured once more, for whoever wants to know why.
-func (b *bench) inTurn(ctx context.Context, name string, space *plane, berth, stock func(repeat int) (float64, error)) (p pair, err error) {
-	for i := range b.repeats {
+func (b *bench) inTurn(ctx context.Context, name string, repeats int, space *plane, berth, stock func(repeat int) (float64, error)) (p pair, err error) {
+	for i := range repeats {
 		for _, side := range []struct {
 			f  func(int) (float64, error)
 			to *[]float64
@@ -192,18 +192,18 @@ func (b *bench) inTurn(ctx context.Context, name string, space *plane, berth, st
 	if b.profiles == "" {
 		return p, nil
 	}
-	return p, b.profileOnce(ctx, name, space.child, berth)
+	return p, b.profileOnce(ctx, name, space.child, repeats, berth)
 }
 
 // profileOnce measures a side once more, for its profile only.
-func (b *bench) profileOnce(ctx context.Context, name string, c *child, measure func(repeat int) (float64, error)) error {
+func (b *bench) profileOnce(ctx context.Context, name string, c *child, repeats int, measure func(repeat int) (float64, error)) error {
 	var data []byte
 	var profiling errgroup.Group
 	profiling.Go(func() (err error) {
 		data, err = c.profile(ctx, ProfileArgs{Kind: cpuProfile, For: loadProfileTime})
 		return err
 	})
-	_, err := measure(b.repeats)
+	_, err := measure(repeats)
 	if err := errors.Join(err, profiling.Wait()); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func measureWatch(ctx context.Context, b *bench, s *sides) error {
 			return report.Percentile(seconds, 99), err
 		}
 	}
-	p, err := b.inTurn(ctx, "watch_p99_s", berth, side(berth, &medians.berth), side(stock, &medians.stock))
+	p, err := b.inTurn(ctx, "watch_p99_s", b.repeats, berth, side(berth, &medians.berth), side(stock, &medians.stock))
 	if err != nil {
 		return err
 	}

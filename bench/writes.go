@@ -35,7 +35,7 @@ func measureWrites(ctx context.Context, b *bench, s *sides) error {
 			return rate, err
 		}
 	}
-	p, err := b.inTurn(ctx, "writes_per_s", berth, side(berth, &failed.berth), side(stock, &failed.stock))
+	p, err := b.inTurn(ctx, "writes_per_s", b.repeats, berth, side(berth, &failed.berth), side(stock, &failed.stock))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,10 @@ import (
 )
 
 const (
-	workers    = 32 // reconciles of one space under way at once
+	// workers is how many reconciles of one space are under way at once. Each
+	// waits for an API most of the time: with half as many, a host whose scheduler
+	// and kubelets are as busy lets a burst of pods wait for them.
+	workers    = 64
 	firstRetry = 50 * time.Millisecond
 	firstLater = time.Second // for what is not an error of the syncer's
 	lastRetry  = 30 * time.Second
