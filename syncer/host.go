@@ -135,10 +135,9 @@ func (h *Host) as(space translate.Space) (client.Client, error) {
 
 func (h *Host) newAccount(space translate.Space) (client.Client, error) {
 	config := rest.CopyConfig(h.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + space.HostNamespace() + ":" + ServiceAccount,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + space.HostNamespace(), "system:authenticated"},
-	}
+	// The groups are left to the host, which knows those of a service account: to
+	// name them would take the right to pose as a member of any group.
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + space.HostNamespace() + ":" + ServiceAccount}
 	return newClient(config, h.mapper)
 }
 

@@ -38,8 +38,9 @@ func CheckSpaceName(name string) error {
 }
 
 // Build puts up or mends the walls of a space, in an order that leaves nothing
-// open at any moment, and is repeatable.
-func Build(ctx context.Context, host client.Client, space translate.Space, quota corev1.ResourceList) error {
+// open at any moment, and is repeatable. All that it writes it applies by name,
+// so that the host can grant the right to write these names and no others.
+func Build(ctx context.Context, host client.Client, space translate.Space, quota corev1.ResourceList, options ...Option) error {
 	ns := &corev1.Namespace{}
 	err := host.Get(ctx, client.ObjectKey{Name: space.HostNamespace()}, ns)
 	if client.IgnoreNotFound(err) != nil {
@@ -52,14 +53,17 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 		return fmt.Errorf("%w: %s holds what another store's space %s runs; name the space differently, or, to let this store delete all of it, "+
 			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
 	}
-	for _, wall := range Walls(space, quota) {
+	for _, wall := range Walls(space, quota, options...) {
 		gvk := wall.GetObjectKind().GroupVersionKind()
 		if wall, ok := wall.(*corev1.ResourceQuota); ok && quota == nil {
 			// An admin's own numbers stay.
-			if err := host.Create(ctx, wall); err != nil && !apierrors.IsAlreadyExists(err) {
-				return fmt.Errorf("build %s %s of space %s: %w", gvk.Kind, wall.GetName(), space.Name, err)
+			err := host.Get(ctx, client.ObjectKeyFromObject(wall), &corev1.ResourceQuota{})
+			if err == nil {
+				continue
 			}
-			continue
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("read %s %s of space %s: %w", gvk.Kind, wall.GetName(), space.Name, err)
+			}
 		}
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 		if err := host.Patch(ctx, wall, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {

@@ -47,7 +47,11 @@ func DefaultQuota() corev1.ResourceList {
 // its namespace with a Pod Security level, quota, limits, network policies, and
 // the syncer's own account with no right outside the namespace. A nil quota
 // means the default.
-func Walls(space translate.Space, quota corev1.ResourceList) []client.Object {
+func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) []client.Object {
+	var o settings
+	for _, set := range options {
+		set(&o)
+	}
 	if quota == nil {
 		quota = DefaultQuota()
 	}
@@ -56,7 +60,7 @@ func Walls(space translate.Space, quota corev1.ResourceList) []client.Object {
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
 		isolation(space),
-	}, account(space)...)
+	}, account(space, o.clusterRole)...)
 }
 
 func kind(apiVersion, kind string) metav1.TypeMeta {
@@ -133,11 +137,53 @@ func isolation(space translate.Space) *networkingv1.NetworkPolicy {
 	}
 }
 
-// account is the service account that the space's syncer writes as, with
-// exactly the kinds that are synced, in the space's namespace only.
-func account(space translate.Space) []client.Object {
+// settings are what options set.
+type settings struct{ clusterRole string }
+
+// Option changes what the walls of a space are made of.
+type Option func(*settings)
+
+// BoundTo has the space's account get the rights of a ClusterRole in the space's
+// namespace, instead of a Role that is written there: who builds the walls then
+// needs the right to bind that one role, and none to write roles. The ClusterRole
+// is to have [AccountRules]. Nothing changes if it is empty.
+func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
+
+// AccountRules are the rights of a space's account in the space's namespace:
+// exactly the kinds that are synced.
+func AccountRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{
+			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
+			Verbs: []string{"get", "create", "update", "delete"},
+		},
+		{
+			APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
+			Verbs: []string{"get", "create", "update", "delete"},
+		},
+	}
+}
+
+// account is the service account that the space's syncer writes as, with its
+// rights, in the space's namespace only.
+func account(space translate.Space, clusterRole string) []client.Object {
 	name := syncer.ServiceAccount
-	return []client.Object{
+	binding := &rbacv1.RoleBinding{
+		TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, name),
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: space.HostNamespace()}},
+	}
+	rights := []client.Object{
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name), Rules: AccountRules()},
+		binding,
+	}
+	if clusterRole != "" {
+		// A binding's role can't be changed: the name tells what it leads to.
+		binding.Name = clusterRole
+		binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", clusterRole
+		rights = []client.Object{binding}
+	}
+	return append([]client.Object{
 		// The account that the space's pods run as, which upstream's controller
 		// would make a moment too late: it has no rights and gets no token.
 		&corev1.ServiceAccount{
@@ -146,23 +192,5 @@ func account(space translate.Space) []client.Object {
 		&corev1.ServiceAccount{
 			TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: meta(space, name), AutomountServiceAccountToken: ptr.To(false),
 		},
-		&rbacv1.Role{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name),
-			Rules: []rbacv1.PolicyRule{
-				{
-					APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
-					Verbs: []string{"get", "create", "update", "delete"},
-				},
-				{
-					APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
-					Verbs: []string{"get", "create", "update", "delete"},
-				},
-			},
-		},
-		&rbacv1.RoleBinding{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, name),
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: space.HostNamespace()}},
-		},
-	}
+	}, rights...)
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
@@ -50,7 +49,7 @@ func newDedicated() *cobra.Command {
 		},
 	}
 	addDataDir(cmd, &o.dataDir)
-	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster")
+	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which it is a pod of if empty")
 	cmd.Flags().StringVar(&o.endpoint, "endpoint", "", "URL of the gateway")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 0, "put the space to sleep when it has been idle this long")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
@@ -58,7 +57,7 @@ func newDedicated() *cobra.Command {
 }
 
 func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) error {
-	config, err := clientcmd.BuildConfigFromFlags("", o.hostKubeconfig)
+	config, err := hostConfig(o.hostKubeconfig)
 	if err != nil {
 		return err
 	}
@@ -92,14 +91,6 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 
 func dedicatedDir(dataDir, space string) string {
 	return filepath.Join(dataDir, "dedicated", space)
-}
-
-// hostKubeconfig is by what a process of its own reaches the host.
-func (u *up) hostKubeconfig() string {
-	if u.options.hostKubeconfig != "" {
-		return u.options.hostKubeconfig
-	}
-	return kubeconfigPath(u.options.dataDir, "host")
 }
 
 func dedicatedArgs(o dedicatedOptions, space string) []string {

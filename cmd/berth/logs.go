@@ -11,7 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"gopkg.in/natefinch/lumberjack.v2"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	logsjson "k8s.io/component-base/logs/json"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -29,28 +33,60 @@ type logs struct {
 // Berth say must not fill the disk that their stores are on.
 const maxLogMiB = 64
 
+// The formats of a log that is not a file of ours.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
 // openLogs makes the data directory and takes over the process's logging.
 func openLogs(dir string, verbosity int) (*logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	file := &lumberjack.Logger{Filename: filepath.Join(dir, logFile), MaxSize: maxLogMiB, MaxBackups: 1}
+	if err := setUpKlog(file, verbosity); err != nil {
+		return nil, err
+	}
+	return &logs{file: file, logger: klog.Background()}, nil
+}
+
+func (l *logs) close() {
+	klog.Flush()
+	_ = l.file.Close()
+}
+
+// logTo makes the data directory and sends the process's log lines to out, in a
+// format that is a line of key=value pairs or a line of JSON.
+func logTo(out io.Writer, dir, format string, verbosity int) (klog.Logger, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return klog.Logger{}, fmt.Errorf("make data directory: %w", err)
+	}
+	if err := setUpKlog(out, verbosity); err != nil {
+		return klog.Logger{}, err
+	}
+	if format == logJSON {
+		encoder := zap.NewProductionEncoderConfig()
+		encoder.EncodeTime, encoder.LevelKey = zapcore.RFC3339NanoTimeEncoder, ""
+		logger, _ := logsjson.NewJSONLogger(logsapi.VerbosityLevel(max(0, verbosity)), zapcore.Lock(logsjson.AddNopSync(out)), nil, &encoder)
+		klog.SetLogger(logger)
+		ctrl.SetLogger(logger)
+	}
+	return klog.Background(), nil
+}
+
+// setUpKlog sends log lines to out and nowhere else.
+func setUpKlog(out io.Writer, verbosity int) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	for name, value := range map[string]string{
 		"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true", "v": strconv.Itoa(verbosity),
 	} {
 		if err := flags.Set(name, value); err != nil {
-			return nil, fmt.Errorf("set up logging: %w", err)
+			return fmt.Errorf("set up logging: %w", err)
 		}
 	}
-	klog.SetOutput(file)
-	logger := klog.Background()
-	ctrl.SetLogger(logger)
-	return &logs{file: file, logger: logger}, nil
-}
-
-func (l *logs) close() {
-	klog.Flush()
-	_ = l.file.Close()
+	klog.SetOutput(out)
+	ctrl.SetLogger(klog.Background())
+	return nil
 }

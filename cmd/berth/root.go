@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 
@@ -23,7 +24,7 @@ shared host cluster, behind quotas and walls, without seeing it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newSpaces(), newSleep(), newWake(), newSnapshot(), newKubeconfig(), newVersion(), newDedicated())
+	root.AddCommand(newUp(), newServe(), newSpaces(), newSleep(), newWake(), newSnapshot(), newKubeconfig(), newVersion(), newDedicated())
 	return root
 }
 
@@ -33,6 +34,8 @@ func addDataDir(cmd *cobra.Command, dir *string) {
 	if err != nil {
 		home = "."
 	}
-	cmd.Flags().StringVar(dir, "data-dir", filepath.Join(home, ".berth"), "directory that holds everything Berth keeps on this machine")
+	// In a container it is set, so that commands run there find the directory.
+	usual := cmp.Or(os.Getenv("BERTH_DATA_DIR"), filepath.Join(home, ".berth"))
+	cmd.Flags().StringVar(dir, "data-dir", usual, "directory that holds everything Berth keeps on this machine; $BERTH_DATA_DIR if that is set")
 	_ = cmd.MarkFlagDirname("data-dir")
 }

@@ -36,12 +36,21 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"no space":                    {[]string{"kubeconfig"}, "accepts 1 arg"},
 		"a reserved name":             {[]string{"up", "--space", "system"}, `--space: space name "system" is reserved`},
 		"a name that is no label":     {[]string{"up", "--space", "../x"}, "--space: "},
+		"serving what is reserved":    {[]string{"serve", "--space", "default"}, `--space: space name "default" is reserved`},
+		"a port of no scheme":         {[]string{"serve", "--advertise", "berth:7443"}, "--advertise=berth:7443: want https://HOST or https://HOST:PORT"},
+		"a path below the port":       {[]string{"serve", "--advertise", "https://berth/x"}, "--advertise=https://berth/x: want https://HOST or https://HOST:PORT"},
+		"a plain port":                {[]string{"serve", "--advertise", "http://berth"}, "--advertise=http://berth: want https://HOST or https://HOST:PORT"},
+		"a user in the URL":           {[]string{"serve", "--advertise", "https://me@berth"}, "--advertise=https://me@berth: want https://HOST or https://HOST:PORT"},
+		"secrets in no namespace":     {[]string{"serve", "--kubeconfig-secrets", "a/b"}, "--kubeconfig-secrets=a/b: want a namespace: "},
+		"a log of no format":          {[]string{"serve", "--log-format", "xml"}, "--log-format=xml: want text or json"},
+		"a host that is nowhere":      {[]string{"serve"}, "this is no pod of a cluster; name one by --host-kubeconfig: "},
 		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: want json or yaml"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBERNETES_SERVICE_HOST", "") // else these tests might run in a pod
 			args := test.args
-			if args[0] == "up" {
+			if args[0] == "up" || args[0] == "serve" {
 				args = append(args, "--data-dir", t.TempDir())
 			}
 			out, err := run(t, args...)

@@ -6,32 +6,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/berth-dev/berth/tenancy"
 )
 
-// upOptions are the flags of `berth up`.
-type upOptions struct {
-	dataDir        string
-	listen         string
-	spaces         []string
-	dedicated      []string
-	hostKubeconfig string
-	nodes          int
-	idleAfter      time.Duration
-	spacesMax      int
-	metricsListen  string
-	snapshots      snapshotOptions
-	traces         traceOptions
-	verbosity      int
-}
-
 func newUp() *cobra.Command {
-	var o upOptions
+	var o runOptions
+	var nodes int
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a host cluster and spaces on this machine",
@@ -70,72 +52,31 @@ where it was, with the spaces of earlier runs too.`,
 			if err := o.check(); err != nil {
 				return err
 			}
+			if len(o.spaces)+len(o.dedicated) == 0 {
+				return errors.New("--space: name at least one space")
+			}
 			logs, err := openLogs(o.dataDir, o.verbosity)
 			if err != nil {
 				return err
 			}
 			defer logs.close()
-			u := &up{options: o, out: cmd.OutOrStdout(), progress: cmd.ErrOrStderr(), logger: logs.logger, started: time.Now()}
+			u := &up{platform: platform{options: o, logger: logs.logger}, nodes: nodes, out: cmd.OutOrStdout()}
+			started := time.Now()
+			u.say = func(format string, args ...any) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+			}
+			u.openHost, u.serves = u.startEmbedded, u.explain
+			if o.hostKubeconfig != "" {
+				u.openHost = u.reachHost
+			}
 			return u.run(cmd.Context())
 		},
 	}
-	addDataDir(cmd, &o.dataDir)
+	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs")
 	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
-	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, instead of sharing this one")
 	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
-	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "simulated nodes of the embedded host")
-	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
-	cmd.Flags().IntVar(&o.spacesMax, "spaces-max", 250, "most spaces to be awake at once; 0 for no bound")
-	cmd.Flags().StringVar(&o.snapshots.to, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
-	cmd.Flags().DurationVar(&o.snapshots.every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
-	cmd.Flags().IntVar(&o.snapshots.keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")
-	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
-	cmd.Flags().StringVar(&o.traces.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
-	cmd.Flags().Int32Var(&o.traces.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
+	cmd.Flags().IntVar(&nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
-	_ = cmd.MarkFlagFilename("host-kubeconfig")
-	_ = cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("trace-endpoint", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("metrics-listen", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("space", cobra.NoFileCompletions)
 	return cmd
-}
-
-// check refuses what means nothing, and drops what is said twice.
-func (o *upOptions) check() error {
-	var once []string
-	for _, name := range o.spaces {
-		if !slices.Contains(once, name) && !slices.Contains(o.dedicated, name) {
-			once = append(once, name)
-		}
-	}
-	o.spaces = once
-	switch {
-	case len(o.spaces)+len(o.dedicated) == 0:
-		return errors.New("--space: name at least one space")
-	case o.idleAfter < 0:
-		return fmt.Errorf("--idle-after=%s: want a time, or 0 for never", o.idleAfter)
-	case o.spacesMax < 0:
-		return fmt.Errorf("--spaces-max=%d: want a number, or 0 for no bound", o.spacesMax)
-	}
-	if err := o.snapshots.check(); err != nil {
-		return err
-	}
-	if err := o.traces.check(); err != nil {
-		return err
-	}
-	for _, name := range o.spaces {
-		if err := tenancy.CheckSpaceName(name); err != nil {
-			return fmt.Errorf("--space: %w", err)
-		}
-	}
-	slices.Sort(o.dedicated)
-	o.dedicated = slices.Compact(o.dedicated)
-	for _, name := range o.dedicated {
-		if err := tenancy.CheckSpaceName(name); err != nil {
-			return fmt.Errorf("--dedicated: %w", err)
-		}
-	}
-	return nil
 }

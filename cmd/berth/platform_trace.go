@@ -14,7 +14,7 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 )
 
-// traceOptions are the flags of `berth up` about traces.
+// traceOptions are the flags about traces.
 type traceOptions struct {
 	endpoint   string
 	perMillion int32
@@ -34,12 +34,12 @@ func (o *traceOptions) check() error {
 }
 
 // startTracing has requests traced, if that was asked for.
-func (u *up) startTracing(ctx context.Context) (err error) {
-	o := u.options.traces
+func (p *platform) startTracing(ctx context.Context) (err error) {
+	o := p.options.traces
 	if o.endpoint == "" {
 		return nil
 	}
-	u.traces, err = tracing.NewProvider(context.WithoutCancel(ctx), &tracingapi.TracingConfiguration{
+	p.traces, err = tracing.NewProvider(context.WithoutCancel(ctx), &tracingapi.TracingConfiguration{
 		Endpoint: &o.endpoint, SamplingRatePerMillion: &o.perMillion,
 	}, nil, []resource.Option{resource.WithAttributes(
 		attribute.String("service.name", "berth"), attribute.String("service.version", readVersion().Berth),
@@ -47,9 +47,9 @@ func (u *up) startTracing(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("--trace-endpoint=%s: %w", o.endpoint, err)
 	}
-	u.onStop(func(ctx context.Context) {
-		if err := u.traces.Shutdown(ctx); err != nil {
-			u.logger.Error(err, "send the last traces")
+	p.onStop(func(ctx context.Context) {
+		if err := p.traces.Shutdown(ctx); err != nil {
+			p.logger.Error(err, "send the last traces")
 		}
 	})
 	return nil

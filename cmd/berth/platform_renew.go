@@ -22,17 +22,17 @@ const renewInterval = time.Hour
 
 // startRenewing keeps the kubeconfigs in the data directory good, also those of
 // spaces that sleep, for as long as the process runs.
-func (u *up) startRenewing(context.Context) error {
+func (p *platform) startRenewing(context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	p := &publisher{spaces: u.shard, port: u.ca.PEM, published: u.ca.PEM(), logger: u.logger}
+	authority := &publisher{spaces: p.shard, port: p.ca.PEM, published: p.ca.PEM(), logger: p.logger}
 	go func() {
 		defer close(done)
 		ticker := time.NewTicker(renewInterval)
 		defer ticker.Stop()
 		for {
-			u.renewKubeconfigs()
-			p.publish(run)
+			p.renewKubeconfigs(run)
+			authority.publish(run)
 			select {
 			case <-ticker.C:
 			case <-run.Done():
@@ -40,7 +40,7 @@ func (u *up) startRenewing(context.Context) error {
 			}
 		}
 	}()
-	u.onStop(func(context.Context) { stop(); <-done })
+	p.onStop(func(context.Context) { stop(); <-done })
 	return nil
 }
 
@@ -79,15 +79,18 @@ func (p *publisher) publish(ctx context.Context) {
 	}
 }
 
-func (u *up) renewKubeconfigs() {
-	names, err := knownKubeconfigs(u.options.dataDir)
+func (p *platform) renewKubeconfigs(ctx context.Context) {
+	names, err := knownKubeconfigs(p.options.dataDir)
 	if err != nil {
-		u.logger.Error(err, "renew kubeconfigs")
+		p.logger.Error(err, "renew kubeconfigs")
 	}
 	for _, name := range names {
-		if _, err := renewKubeconfig(u.options.dataDir, name, "", u.ca); err != nil {
-			u.logger.Error(err, "renew kubeconfig", "name", name)
+		config, err := renewKubeconfig(p.options.dataDir, name, "", p.ca)
+		if err != nil {
+			p.logger.Error(err, "renew kubeconfig", "name", name)
+			continue
 		}
+		p.publishKubeconfig(ctx, name, config)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/tenancy"
 )
 
-// snapshotOptions are the flags of `berth up` about scheduled snapshots.
+// snapshotOptions are the flags about scheduled snapshots.
 type snapshotOptions struct {
 	to    string
 	every time.Duration
@@ -63,22 +63,22 @@ func scratchDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 
 // startSnapshots lets other commands take and restore snapshots, and takes those
 // that are scheduled.
-func (u *up) startSnapshots(context.Context) (err error) {
-	o := u.options.snapshots
+func (p *platform) startSnapshots(context.Context) (err error) {
+	o := p.options.snapshots
 	config := snapshot.Config{
-		Dir: filepath.Join(u.options.dataDir, "spaces"), Scratch: scratchDir(u.options.dataDir), Spaces: shardSpaces{u.shard},
-		Every: o.every, Keep: o.keep, Observe: u.metrics.Snapshot, Logger: u.logger,
+		Dir: filepath.Join(p.options.dataDir, "spaces"), Scratch: scratchDir(p.options.dataDir), Spaces: shardSpaces{p.shard},
+		Every: o.every, Keep: o.keep, Observe: p.metrics.Snapshot, Logger: p.logger,
 	}
 	if o.to != "" {
 		if config.Bucket, err = snapshot.Open(o.to); err != nil {
 			return err
 		}
 	}
-	s := &snapshots{shard: u.shard, dataDir: u.options.dataDir, elsewhere: func(space string) bool { return u.processes[space] != nil }}
+	s := &snapshots{shard: p.shard, dataDir: p.options.dataDir, elsewhere: func(space string) bool { return p.processes[space] != nil }}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
 	}
-	s.serve(u.commands)
+	s.serve(p.commands)
 	if config.Bucket == nil {
 		return nil
 	}
@@ -88,8 +88,8 @@ func (u *up) startSnapshots(context.Context) (err error) {
 		defer close(done)
 		s.keeper.Run(run)
 	}()
-	u.onStop(func(context.Context) { stop(); <-done })
-	u.say("Each space that has changed goes to %s every %s; the newest %d are kept", config.Bucket, o.every, o.keep)
+	p.onStop(func(context.Context) { stop(); <-done })
+	p.say("Each space that has changed goes to %s every %s; the newest %d are kept", config.Bucket, o.every, o.keep)
 	return nil
 }
 

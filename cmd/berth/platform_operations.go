@@ -24,58 +24,58 @@ const healthTimeout = 5 * time.Second
 
 // serveOperations shows the process's health and metrics, on the control socket
 // and on the port of --metrics-listen: tenants reach neither.
-func (u *up) serveOperations(ctx context.Context) error {
-	live, ready, err := u.healthChecks()
+func (p *platform) serveOperations(ctx context.Context) error {
+	live, ready, err := p.healthChecks()
 	if err != nil {
 		return err
 	}
-	muxes := []*http.ServeMux{u.commands}
-	if u.options.metricsListen != "" {
+	muxes := []*http.ServeMux{p.commands}
+	if p.options.metricsListen != "" {
 		mux := http.NewServeMux()
-		if err := u.listenOperations(ctx, mux); err != nil {
+		if err := p.listenOperations(ctx, mux); err != nil {
 			return err
 		}
 		muxes = append(muxes, mux)
 	}
 	for _, mux := range muxes {
-		mux.Handle("GET /metrics", u.metrics.Handler())
+		mux.Handle("GET /metrics", p.metrics.Handler())
 		healthz.InstallLivezHandler(mux, live...)
 		healthz.InstallReadyzHandler(mux, ready...)
 	}
 	return nil
 }
 
-func (u *up) listenOperations(ctx context.Context, handler http.Handler) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", u.options.metricsListen)
+func (p *platform) listenOperations(ctx context.Context, handler http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.options.metricsListen)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("--metrics-listen=%s: the port is in use; stop what uses it or choose another", u.options.metricsListen)
+		return fmt.Errorf("--metrics-listen=%s: the port is in use; stop what uses it or choose another", p.options.metricsListen)
 	}
 	if err != nil {
-		return fmt.Errorf("--metrics-listen=%s: %w", u.options.metricsListen, err)
+		return fmt.Errorf("--metrics-listen=%s: %w", p.options.metricsListen, err)
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: healthTimeout, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(u.logger), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(p.logger), slog.LevelDebug),
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			u.logger.Error(err, "serve metrics", "address", listener.Addr())
+			p.logger.Error(err, "serve metrics", "address", listener.Addr())
 		}
 	}()
-	u.onStop(func(context.Context) {
+	p.onStop(func(context.Context) {
 		_ = server.Close() // nothing it serves is worth waiting for
 		<-done
 	})
-	u.say("Metrics and health are at http://%s/metrics, /livez and /readyz", listener.Addr())
+	p.say("Metrics and health are at http://%s/metrics, /livez and /readyz", listener.Addr())
 	return nil
 }
 
 // healthChecks tell whether the process should be restarted, and whether it
 // should get requests. One space that fails is in its own condition, not here.
-func (u *up) healthChecks() (live, ready []healthz.HealthChecker, err error) {
-	config := rest.CopyConfig(u.host.Config())
+func (p *platform) healthChecks() (live, ready []healthz.HealthChecker, err error) {
+	config := rest.CopyConfig(p.host.Config())
 	config.Timeout = healthTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -91,10 +91,10 @@ func (u *up) healthChecks() (live, ready []healthz.HealthChecker, err error) {
 			}
 		})
 	}
-	live = []healthz.HealthChecker{healthz.PingHealthz, ended("gateway", u.server.Done())}
+	live = []healthz.HealthChecker{healthz.PingHealthz, ended("gateway", p.server.Done())}
 	ready = append(live,
 		healthz.NamedCheck("started", func(*http.Request) error {
-			if !u.serving.Load() {
+			if !p.serving.Load() {
 				return errors.New("berth is starting or stopping")
 			}
 			return nil
@@ -103,7 +103,7 @@ func (u *up) healthChecks() (live, ready []healthz.HealthChecker, err error) {
 			return client.RESTClient().Get().AbsPath("/readyz").Do(r.Context()).Error()
 		}),
 		healthz.NamedCheck("certificates", func(*http.Request) error {
-			return errors.Join(u.ca.Check(), u.certificate.Check())
+			return errors.Join(p.ca.Check(), p.certificate.Check())
 		}),
 	)
 	return live, ready, nil

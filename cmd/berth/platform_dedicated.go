@@ -1,0 +1,117 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
+)
+
+// newProcesses prepares a process for each space that is to have its own (T9).
+func (p *platform) newProcesses() error {
+	path, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the command for dedicated spaces: %w", err)
+	}
+	options := dedicatedOptions{
+		dataDir: p.options.dataDir, hostKubeconfig: p.hostKubeconfig, idleAfter: p.options.idleAfter,
+		endpoint: strings.TrimSuffix(p.endpoint(""), gateway.Path("")),
+	}
+	p.processes = map[string]*dedicated.Process{}
+	for _, name := range p.options.dedicated {
+		p.processes[name] = dedicated.New(name, dedicatedDir(p.options.dataDir, name), func() *exec.Cmd {
+			return exec.Command(path, dedicatedArgs(options, name)...)
+		}, p.logger)
+	}
+	return nil
+}
+
+// startDedicated starts these processes, once what their spaces stand on is
+// there, and waits for them.
+func (p *platform) startDedicated(ctx context.Context) error {
+	for name, process := range p.processes {
+		if err := p.prepare(ctx, name); err != nil {
+			return err
+		}
+		if err := process.Start(); err != nil {
+			return err
+		}
+		p.onStop(process.Stop)
+	}
+	var wg sync.WaitGroup
+	for name, process := range p.processes {
+		wg.Go(func() {
+			if err := p.awaitDedicated(ctx, process); err != nil {
+				p.say("Space %s does not start in its process, and is tried again: %v", name, err)
+				return
+			}
+			p.say("Space %s is ready, in a process of its own", name)
+		})
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+// awaitDedicated waits until a process has its space awake.
+func (p *platform) awaitDedicated(ctx context.Context, process *dedicated.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return process.Await(ctx)
+}
+
+// List, Status, Wake and Sleep are of all spaces, wherever they run.
+
+func (p *platform) List() []shard.Status {
+	list := p.shard.List()
+	for _, process := range p.processes {
+		list = append(list, process.Status(context.Background()))
+	}
+	slices.SortFunc(list, func(a, b shard.Status) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Status implements spaceSet.
+func (p *platform) Status(name string) (shard.Status, bool) {
+	if process := p.processes[name]; process != nil {
+		return process.Status(context.Background()), true
+	}
+	return p.shard.Status(name)
+}
+
+// Wake implements spaceSet.
+func (p *platform) Wake(ctx context.Context, name string) error {
+	if process := p.processes[name]; process != nil {
+		return process.Wake(ctx)
+	}
+	return p.shard.Wake(ctx, name)
+}
+
+// Sleep implements spaceSet.
+func (p *platform) Sleep(ctx context.Context, name string) error {
+	if process := p.processes[name]; process != nil {
+		return process.Sleep(ctx)
+	}
+	return p.shard.Sleep(ctx, name)
+}
+
+func (p *platform) lookup(space string) http.Handler {
+	if space == gateway.SystemSpace {
+		return p.host.Handler()
+	}
+	if process := p.processes[space]; process != nil {
+		return process.Handler()
+	}
+	return p.shard.Handler(space)
+}

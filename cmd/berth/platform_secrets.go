@@ -1,0 +1,79 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+const (
+	// labelKubeconfig marks a Secret as one of Berth's, and names the space. It
+	// is not the label by which the syncer finds a space's own objects.
+	labelKubeconfig = translate.Domain + "/kubeconfig"
+	// kubeconfigKey is where tools look for a kubeconfig in a Secret.
+	kubeconfigKey = "kubeconfig"
+)
+
+// kubeconfigSecrets are copies of the spaces' kubeconfigs in a namespace of the
+// host, for those who may read Secrets there (X2). It is the platform's: no
+// space is synced to it, and no owner reference leads from or to it.
+type kubeconfigSecrets struct {
+	namespace string // none are written if empty
+	client    corev1client.SecretInterface
+}
+
+// openSecrets prepares to write Secrets, if that was asked for.
+func (p *platform) openSecrets(context.Context) error {
+	if p.secrets.namespace == "" {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(p.host.Config())
+	if err != nil {
+		return fmt.Errorf("make host client: %w", err)
+	}
+	p.secrets.client = client.CoreV1().Secrets(p.secrets.namespace)
+	return nil
+}
+
+// publishKubeconfig writes a space's kubeconfig to its Secret. A failure is no
+// reason not to serve: it is logged, and tried again with the next renewal.
+func (p *platform) publishKubeconfig(ctx context.Context, space string, kubeconfig []byte) {
+	if p.secrets.client == nil || space == "host" {
+		return
+	}
+	if err := p.secrets.write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
+		p.logger.Error(err, "publish kubeconfig", "space", space)
+	}
+}
+
+func (s *kubeconfigSecrets) write(ctx context.Context, space string, kubeconfig []byte) error {
+	name := space + "-kubeconfig"
+	have, err := s.client.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("read secret %s/%s: %w", s.namespace, name, err)
+	case have.Labels[labelKubeconfig] != space:
+		return fmt.Errorf("secret %s/%s is somebody else's: it is not labelled %s=%s; remove it or name the space differently", s.namespace, name, labelKubeconfig, space)
+	case bytes.Equal(have.Data[kubeconfigKey], kubeconfig):
+		return nil
+	}
+	secret := corev1ac.Secret(name, s.namespace).
+		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelManagedBy: translate.ManagedBy}).
+		WithData(map[string][]byte{kubeconfigKey: kubeconfig})
+	if _, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true}); err != nil {
+		return fmt.Errorf("write secret %s/%s: %w", s.namespace, name, err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+func (p *platform) startShard(ctx context.Context) error {
+	host, err := client.New(p.host.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return fmt.Errorf("make host client: %w", err)
+	}
+	p.prepare = func(ctx context.Context, space string) error {
+		if err := p.buildWalls(ctx, host, space); err != nil {
+			return err
+		}
+		return p.writeKubeconfig(ctx, space)
+	}
+	if err := p.newProcesses(); err != nil {
+		return err
+	}
+	p.shard, err = shard.Start(ctx, shard.Config{
+		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(),
+		Endpoint: p.endpoint, ServingCA: p.ca.PEM,
+		Prepare:   p.prepare,
+		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
+	})
+	if err != nil {
+		return err
+	}
+	p.onStop(func(ctx context.Context) {
+		if err := p.shard.Stop(ctx); err != nil {
+			p.logger.Error(err, "stop shard")
+		}
+	})
+	serveSpaces(p.commands, p)
+	return nil
+}
+
+func (p *platform) buildWalls(ctx context.Context, host client.Client, name string) error {
+	store, err := pki.Secret(p.spaceDir(name), "store.id")
+	if err != nil {
+		return fmt.Errorf("identify the store of space %s: %w", name, err)
+	}
+	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8])}
+	if err := tenancy.Build(ctx, host, space, nil, tenancy.BoundTo(p.options.spaceRole)); err != nil {
+		return err
+	}
+	if slices.Contains(p.options.spaces, name) {
+		p.say("Walls of space %s stand: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+	}
+	return nil
+}
+
+// startSpaces starts the spaces that were asked for. Those of earlier runs get
+// their places, asleep, and are woken once in the background: whatever was due
+// in them, or happened to their host objects, while no berth ran is taken up.
+func (p *platform) startSpaces(ctx context.Context) error {
+	earlier, err := p.earlierSpaces()
+	if err != nil {
+		return err
+	}
+	for _, name := range append(slices.Clone(p.options.spaces), earlier...) {
+		if err := p.shard.Add(name); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, len(p.options.spaces))
+	var wg sync.WaitGroup
+	for i, name := range p.options.spaces {
+		wg.Go(func() { errs[i] = p.startSpace(ctx, name) })
+	}
+	wg.Wait()
+	if len(errs) > 0 && !slices.Contains(errs, nil) && !p.persevere {
+		return errs[0]
+	}
+	for i, name := range p.options.spaces {
+		if errs[i] != nil {
+			p.say("Space %s does not start, and is tried again; the others serve: %v", name, errs[i])
+		}
+	}
+	for _, name := range earlier {
+		if err := p.writeKubeconfig(ctx, name); err != nil {
+			p.logger.Error(err, "write kubeconfig", "space", name)
+		}
+		p.shard.Visit(name)
+	}
+	return nil
+}
+
+// earlierSpaces lists the spaces of the data directory that were not asked for.
+func (p *platform) earlierSpaces() (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(p.options.dataDir, "spaces"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list spaces: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(slices.Concat(p.options.spaces, p.options.dedicated), e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+			snapshot.Exists(p.spaceDir(e.Name())) { // else it is one whose making was cut off
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func (p *platform) startSpace(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := p.shard.Wake(ctx, name); err != nil {
+		return err
+	}
+	p.say("Space %s is ready", name)
+	return nil
+}
+
+// writeKubeconfig sees to it that a space's kubeconfig is there, is good and
+// leads here. The space need not run.
+func (p *platform) writeKubeconfig(ctx context.Context, name string) error {
+	if pki.Exists(filepath.Join(p.spaceDir(name), "pki")) {
+		if config, err := renewKubeconfig(p.options.dataDir, name, p.endpoint(name), p.ca); err == nil {
+			p.publishKubeconfig(ctx, name, config)
+			return nil
+		}
+	}
+	config, err := vcluster.ClientKubeconfig(vcluster.Config{
+		Name: name, Dir: p.spaceDir(name), Endpoint: p.endpoint(name), ServingCA: p.ca.PEM(),
+	}, "admin", []string{"system:masters"})
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
+	}
+	if err := pki.WriteFile(kubeconfigPath(p.options.dataDir, name), config); err != nil {
+		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
+	}
+	p.publishKubeconfig(ctx, name, config)
+	return nil
+}
+
+func (p *platform) spaceDir(name string) string {
+	return filepath.Join(p.options.dataDir, "spaces", name)
+}
