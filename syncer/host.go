@@ -92,6 +92,9 @@ func NewHost(config *rest.Config) (*Host, error) {
 			return nil, fmt.Errorf("watch %s: %w", name, err)
 		}
 	}
+	if err := h.indexDirectory(); err != nil {
+		return nil, fmt.Errorf("index host objects: %w", err)
+	}
 	return h, nil
 }
 

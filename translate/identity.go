@@ -23,6 +23,9 @@ const (
 	AnnotationNamespace = Domain + "/namespace"
 	AnnotationName      = Domain + "/name"
 	AnnotationUID       = Domain + "/uid"
+	// AnnotationSubdomain is on a pod that has a host name in a subdomain: for
+	// the space's DNS, as on the host the subdomain's service has another name.
+	AnnotationSubdomain = Domain + "/subdomain"
 	// AnnotationStore is on a space's host namespace: which store the objects in
 	// it are synced from. Another one's syncer would take them for garbage.
 	AnnotationStore = Domain + "/store"

@@ -34,6 +34,9 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	for key, value := range downwardAnnotations(v) {
 		host.Annotations[key] = value
 	}
+	if v.Spec.Hostname != "" && v.Spec.Subdomain != "" {
+		host.Annotations[AnnotationSubdomain] = v.Spec.Subdomain
+	}
 	p := v.Spec.DeepCopy()
 	env := serviceEnv(v, in)
 	host.Spec = corev1.PodSpec{

@@ -1,0 +1,351 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+
+	miekg "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// schemaVersion is the version of the specification that the records follow:
+// https://github.com/kubernetes/dns/blob/master/docs/specification.md
+const schemaVersion = "1.1.0"
+
+// answer is what there is to say to a question.
+type answer struct {
+	rcode                     int
+	records, authority, extra []miekg.RR
+	own                       bool // not from upstream
+	// alias is where the last of records leads, if that is yet to be looked up.
+	alias string
+}
+
+// zone is the domain of the spaces' own names: each space sees its own.
+type zone struct {
+	domain string // canonical
+	source Source
+}
+
+// soa is what negative answers bear, so that resolvers know how long to keep
+// them.
+func soa(zone string) []miekg.RR {
+	within := strings.TrimPrefix(zone, ".") // the root is in nothing
+	return []miekg.RR{&miekg.SOA{
+		Hdr: miekg.RR_Header{Name: zone, Rrtype: miekg.TypeSOA, Class: miekg.ClassINET, Ttl: ttl},
+		Ns:  "ns.dns." + within, Mbox: "hostmaster." + within, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: ttl,
+	}}
+}
+
+// unknown says that there is no such name in a zone, empty that it has no record
+// of the type.
+func unknown(zone string) answer {
+	return answer{rcode: miekg.RcodeNameError, authority: soa(zone), own: true}
+}
+
+func empty(zone string) answer { return answer{authority: soa(zone), own: true} }
+
+func (z zone) unknown() answer { return unknown(z.domain) }
+
+// found are records, or none of the type that was asked for.
+func (z zone) found(records []miekg.RR) answer {
+	if len(records) == 0 {
+		return empty(z.domain)
+	}
+	return answer{records: records, own: true}
+}
+
+func (z zone) emptyIf(exists bool) answer {
+	if exists {
+		return empty(z.domain)
+	}
+	return z.unknown()
+}
+
+// lookup answers a question whose name is in the zone. Its names are compared
+// in lower case, and given back as they were asked.
+func (z zone) lookup(space string, q miekg.Question) answer {
+	labels := miekg.SplitDomainName(miekg.CanonicalName(q.Name))
+	labels = labels[:len(labels)-miekg.CountLabel(z.domain)]
+	if len(labels) == 0 {
+		if q.Qtype == miekg.TypeSOA {
+			return z.found(soa(z.domain))
+		}
+		return empty(z.domain)
+	}
+	last := len(labels) - 1
+	switch below := labels[:last]; labels[last] {
+	case "svc":
+		return z.services(space, below, q)
+	case "pod":
+		return z.pods(space, below, q)
+	case "dns-version":
+		if len(below) > 0 {
+			return z.unknown()
+		}
+		if q.Qtype == miekg.TypeTXT {
+			return z.found([]miekg.RR{&miekg.TXT{Hdr: header(q.Name, miekg.TypeTXT), Txt: []string{schemaVersion}}})
+		}
+		return empty(z.domain)
+	default:
+		return z.unknown()
+	}
+}
+
+// services answers for SERVICE.NAMESPACE and what is below: HOST of an endpoint,
+// or _PORT._PROTOCOL.
+func (z zone) services(space string, labels []string, q miekg.Question) answer {
+	n := len(labels)
+	switch n {
+	case 0:
+		return empty(z.domain)
+	case 1:
+		return z.emptyIf(z.source.HasNamespace(space, labels[0]))
+	}
+	s := z.source.Service(space, labels[n-1], labels[n-2])
+	if s == nil {
+		return z.unknown()
+	}
+	name := strings.Join(labels[n-2:], ".") + ".svc." + z.domain
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		if n > 2 {
+			return z.unknown()
+		}
+		return z.external(s, q)
+	}
+	switch rest := labels[:n-2]; {
+	case len(rest) == 0 && q.Qtype == miekg.TypeSRV:
+		return z.ports(s, name, q, func(string, corev1.Protocol) bool { return true })
+	case len(rest) == 0:
+		return z.found(addresses(q, z.addressesOf(s)))
+	case len(rest) == 2:
+		return z.port(s, name, rest, q)
+	case len(rest) > 2:
+		return z.unknown()
+	case strings.HasPrefix(rest[0], "_"):
+		return z.emptyIf(slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+			return p.Name != "" && rest[0] == protocolLabel(p.Protocol)
+		}))
+	default:
+		return z.endpoint(s, rest[0], q)
+	}
+}
+
+// external is an alias of a name elsewhere, which is looked up for whoever asks.
+func (z zone) external(s *corev1.Service, q miekg.Question) answer {
+	target := miekg.Fqdn(s.Spec.ExternalName)
+	if _, ok := miekg.IsDomainName(target); !ok || target == "." {
+		return empty(z.domain)
+	}
+	a := z.found([]miekg.RR{&miekg.CNAME{Hdr: header(q.Name, miekg.TypeCNAME), Target: target}})
+	if q.Qtype != miekg.TypeCNAME {
+		a.alias = target
+	}
+	return a
+}
+
+// endpoint answers for one endpoint of a service by its name.
+func (z zone) endpoint(s *corev1.Service, host string, q miekg.Question) answer {
+	var all []netip.Addr
+	for e := range z.endpoints(s) {
+		if e.host == host {
+			all = append(all, e.addr)
+		}
+	}
+	if len(all) == 0 {
+		return z.unknown()
+	}
+	return z.found(addresses(q, all))
+}
+
+func (z zone) addressesOf(s *corev1.Service) (all []netip.Addr) {
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		for e := range z.endpoints(s) {
+			all = append(all, e.addr)
+		}
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		return all
+	}
+	for _, ip := range append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...) {
+		if addr, err := netip.ParseAddr(ip); err == nil {
+			all = append(all, addr)
+		}
+	}
+	return all
+}
+
+// port answers for _PORT._PROTOCOL of a service.
+func (z zone) port(s *corev1.Service, name string, labels []string, q miekg.Question) answer {
+	port, named := strings.CutPrefix(labels[0], "_")
+	if !named || port == "" {
+		return z.unknown()
+	}
+	is := func(name string, protocol corev1.Protocol) bool {
+		return name == port && labels[1] == protocolLabel(protocol)
+	}
+	if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return is(p.Name, p.Protocol) }) {
+		return z.unknown()
+	}
+	if q.Qtype != miekg.TypeSRV {
+		return empty(z.domain)
+	}
+	return z.ports(s, name, q, is)
+}
+
+// ports are SRV records of those ports of a service that are meant, with the
+// addresses of what they lead to.
+func (z zone) ports(s *corev1.Service, name string, q miekg.Question, meant func(name string, p corev1.Protocol) bool) answer {
+	var a answer
+	seen := map[string]bool{}
+	add := func(target string, port uint16, addrs []netip.Addr) {
+		a.records = append(a.records, &miekg.SRV{Hdr: header(q.Name, miekg.TypeSRV), Weight: 100, Port: port, Target: target})
+		if seen[target] {
+			return
+		}
+		seen[target] = true
+		for _, t := range []uint16{miekg.TypeA, miekg.TypeAAAA} {
+			a.extra = append(a.extra, addresses(miekg.Question{Name: target, Qtype: t}, addrs)...)
+		}
+	}
+	if s.Spec.ClusterIP != corev1.ClusterIPNone {
+		for _, p := range s.Spec.Ports {
+			if meant(p.Name, p.Protocol) {
+				add(name, uint16(p.Port), z.addressesOf(s)) //nolint:gosec // validated
+			}
+		}
+	} else {
+		type record struct {
+			endpoint
+			port int32
+		}
+		once := map[record]bool{}
+		for e, ports := range z.endpoints(s) {
+			for _, p := range ports {
+				r := record{e, ptr.Deref(p.Port, 0)}
+				if once[r] || !meant(ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP)) {
+					continue
+				}
+				once[r] = true
+				add(e.host+"."+name, uint16(r.port), []netip.Addr{e.addr}) //nolint:gosec // validated
+			}
+		}
+	}
+	out := z.found(a.records)
+	out.extra = a.extra
+	return out
+}
+
+// endpoint is one address behind a service, by its name below the service's.
+type endpoint struct {
+	host string
+	addr netip.Addr
+}
+
+// endpoints yields those of a service that are to be shown: each address once,
+// with the ports of the slice that it is in.
+func (z zone) endpoints(s *corev1.Service) func(func(endpoint, []discoveryv1.EndpointPort) bool) {
+	all := slices.Clone(z.source.Slices(s))
+	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return func(yield func(endpoint, []discoveryv1.EndpointPort) bool) {
+		for _, slice := range all {
+			for i := range slice.Endpoints {
+				e := &slice.Endpoints[i]
+				if !ptr.Deref(e.Conditions.Ready, true) && !s.Spec.PublishNotReadyAddresses {
+					continue
+				}
+				for _, address := range e.Addresses {
+					addr, err := netip.ParseAddr(address)
+					if err != nil {
+						continue // a name, or nonsense
+					}
+					if !yield(endpoint{z.hostOf(s, e, addr), addr.Unmap()}, slice.Ports) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// hostOf is the name of an endpoint below its service's: the host name of a pod
+// that says it is in the service's subdomain, as a stateful set's do; or else
+// one that is made of its address.
+//
+// On the host a pod has no subdomain, as there the service has another name.
+func (z zone) hostOf(s *corev1.Service, e *discoveryv1.Endpoint, addr netip.Addr) string {
+	if host := ptr.Deref(e.Hostname, ""); host != "" {
+		return strings.ToLower(host)
+	}
+	id, _ := translate.IdentityOf(s)
+	if pod := z.source.PodAt(id.Space, addr); pod != nil && pod.Spec.Hostname != "" {
+		if of, ok := translate.IdentityOf(pod); ok && of.Namespace == id.Namespace && pod.Annotations[translate.AnnotationSubdomain] == id.Name {
+			return strings.ToLower(pod.Spec.Hostname)
+		}
+	}
+	return strings.NewReplacer(".", "-", ":", "-").Replace(addr.String())
+}
+
+// pods answers for ADDRESS.NAMESPACE, where the address is written with dashes
+// and is that of a pod of the namespace: a name must not stand for an address of
+// whoever asks for it.
+func (z zone) pods(space string, labels []string, q miekg.Question) answer {
+	switch len(labels) {
+	case 0:
+		return empty(z.domain)
+	case 1:
+		return z.emptyIf(z.source.HasNamespace(space, labels[0]))
+	case 2:
+	default:
+		return z.unknown()
+	}
+	separator := ":"
+	if strings.Count(labels[0], "-") == 3 && !strings.Contains(labels[0], "--") {
+		separator = "."
+	}
+	addr, err := netip.ParseAddr(strings.ReplaceAll(labels[0], "-", separator))
+	if err != nil || addr.Zone() != "" {
+		return z.unknown()
+	}
+	pod := z.source.PodAt(space, addr)
+	if pod == nil {
+		return z.unknown()
+	}
+	if id, ok := translate.IdentityOf(pod); !ok || id.Namespace != labels[1] {
+		return z.unknown()
+	}
+	return z.found(addresses(q, []netip.Addr{addr}))
+}
+
+func header(name string, t uint16) miekg.RR_Header {
+	return miekg.RR_Header{Name: name, Rrtype: t, Class: miekg.ClassINET, Ttl: ttl}
+}
+
+// addresses are the records of the type that q asks for, each once.
+func addresses(q miekg.Question, all []netip.Addr) (records []miekg.RR) {
+	seen := make(map[netip.Addr]bool, len(all))
+	for _, addr := range all {
+		switch {
+		case seen[addr]:
+		case q.Qtype == miekg.TypeA && addr.Is4():
+			records = append(records, &miekg.A{Hdr: header(q.Name, miekg.TypeA), A: addr.AsSlice()})
+		case q.Qtype == miekg.TypeAAAA && addr.Is6():
+			records = append(records, &miekg.AAAA{Hdr: header(q.Name, miekg.TypeAAAA), AAAA: addr.AsSlice()})
+		}
+		seen[addr] = true
+	}
+	return records
+}
+
+func protocolLabel(p corev1.Protocol) string {
+	return "_" + strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP)))
+}

@@ -1,0 +1,211 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// Indexes of the host's watches by which a pod is found that calls, and what it
+// may ask about.
+const (
+	indexAddress   = "berth.dev/address"   // of pods, services and endpoints
+	indexNamespace = "berth.dev/namespace" // of the space: SPACE/NAMESPACE
+	indexService   = "berth.dev/service"   // endpoint slices by their host service
+)
+
+// indexDirectory must be called before the watches start.
+func (h *Host) indexDirectory() error {
+	for kind, indexers := range map[string]cache.Indexers{
+		pods:           {indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod])},
+		services:       {indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])},
+		endpointSlices: {indexAddress: indexBy(sliceAddresses), indexService: indexBy(sliceService)},
+	} {
+		if err := h.fanouts[kind].informer.AddIndexers(indexers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexBy indexes the objects that are a space's.
+func indexBy[T client.Object](values func(T) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		o, ok := obj.(T)
+		if !ok || spaceOf(o) == "" {
+			return nil, nil
+		}
+		return values(o), nil
+	}
+}
+
+// podAddresses are those that a pod calls from, and no other: not a node's, and
+// not one that the pod had and somebody else may have by now. A pod that is
+// being deleted may still run; its address is given away when it has ended.
+func podAddresses(pod *corev1.Pod) (addresses []string) {
+	if _, ok := translate.IdentityOf(pod); !ok || pod.Spec.HostNetwork || ended(pod) {
+		return nil
+	}
+	for _, ip := range append([]corev1.PodIP{{IP: pod.Status.PodIP}}, pod.Status.PodIPs...) {
+		addresses = appendAddress(addresses, ip.IP)
+	}
+	return addresses
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func serviceAddresses(service *corev1.Service) (addresses []string) {
+	if !taken(service) {
+		return nil
+	}
+	for _, ip := range append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...) {
+		addresses = appendAddress(addresses, ip)
+	}
+	return addresses
+}
+
+func sliceAddresses(slice *discoveryv1.EndpointSlice) (addresses []string) {
+	for i := range slice.Endpoints {
+		for _, ip := range slice.Endpoints[i].Addresses {
+			addresses = appendAddress(addresses, ip)
+		}
+	}
+	return addresses
+}
+
+// appendAddress adds an address in the one form that it is looked up by.
+func appendAddress(to []string, ip string) []string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil || slices.Contains(to, addr.Unmap().String()) {
+		return to
+	}
+	return append(to, addr.Unmap().String())
+}
+
+func sliceService(slice *discoveryv1.EndpointSlice) []string {
+	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
+		return []string{slice.Namespace + "/" + service}
+	}
+	return nil
+}
+
+func virtualNamespace[T client.Object](o T) []string {
+	id, ok := translate.IdentityOf(o)
+	if service, is := any(o).(*corev1.Service); !ok || is && !taken(service) {
+		return nil
+	}
+	return []string{id.Space + "/" + id.Namespace}
+}
+
+// taken reports whether a service is one that the space has, and not only
+// reserved for one that it may get. Its own API it always has.
+func taken(service *corev1.Service) bool {
+	id, ok := translate.IdentityOf(service)
+	return ok && (id.UID != "" || isAPI(id))
+}
+
+func isAPI(id translate.Identity) bool {
+	return id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
+}
+
+// SpaceAt is the space whose pod has an address; ok is false if none has. If
+// pods of several spaces seem to have it, for one of them is gone without the
+// host's knowing, nobody has.
+func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
+	for _, pod := range found[*corev1.Pod](h, pods, indexAddress, addr.Unmap().String()) {
+		is := spaceOf(pod)
+		if ok && is != space {
+			return "", false
+		}
+		space, ok = is, true
+	}
+	return space, ok
+}
+
+// PodAt is the host pod of the space that has an address, nil if none has.
+func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
+	for _, pod := range found[*corev1.Pod](h, pods, indexAddress, addr.Unmap().String()) {
+		if spaceOf(pod) == space && (at == nil || at.DeletionTimestamp != nil) {
+			at = pod
+		}
+	}
+	return at
+}
+
+// Service is the host object of a space's service, nil if it has none.
+func (h *Host) Service(space, namespace, name string) *corev1.Service {
+	of := translate.Space{Name: space}
+	service, ok := cached[*corev1.Service](h, services, of.HostNamespace(), of.HostName(namespace, name, translate.LimitLabel))
+	if !ok || spaceOf(service) != space || !taken(service) {
+		return nil
+	}
+	if id, _ := translate.IdentityOf(service); id.Namespace != namespace || id.Name != name {
+		return nil
+	}
+	return service
+}
+
+// ServiceAt is the host object of the space's service that has a cluster IP, nil
+// if none has.
+func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
+	for _, service := range found[*corev1.Service](h, services, indexAddress, addr.Unmap().String()) {
+		if spaceOf(service) == space {
+			return service
+		}
+	}
+	return nil
+}
+
+// Slices are the endpoints of a host service.
+func (h *Host) Slices(service *corev1.Service) []*discoveryv1.EndpointSlice {
+	return found[*discoveryv1.EndpointSlice](h, endpointSlices, indexService, service.Namespace+"/"+service.Name)
+}
+
+// SlicesAt are the endpoint slices of the space that list an address.
+func (h *Host) SlicesAt(space string, addr netip.Addr) []*discoveryv1.EndpointSlice {
+	return slices.DeleteFunc(found[*discoveryv1.EndpointSlice](h, endpointSlices, indexAddress, addr.Unmap().String()),
+		func(slice *discoveryv1.EndpointSlice) bool { return spaceOf(slice) != space })
+}
+
+// ServiceOf is the host service that an endpoint slice belongs to, nil if there
+// is none.
+func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
+	service, ok := cached[*corev1.Service](h, services, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
+	if !ok || spaceOf(service) != spaceOf(slice) || !taken(service) {
+		return nil
+	}
+	return service
+}
+
+// HasNamespace reports whether a pod or a service of the space is known to be in
+// a namespace of its.
+func (h *Host) HasNamespace(space, namespace string) bool {
+	key := space + "/" + namespace
+	return len(found[*corev1.Service](h, services, indexNamespace, key))+len(found[*corev1.Pod](h, pods, indexNamespace, key)) > 0
+}
+
+// found reads from the shared watches by an index.
+func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
+	items, err := h.fanouts[kind].informer.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil // there is no such index: not since NewHost
+	}
+	for _, item := range items {
+		if o, ok := item.(T); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
