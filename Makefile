@@ -3,12 +3,14 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL    := go tool -modfile=hack/tools/go.mod
+HELM    := go tool -modfile=hack/helm/go.mod helm
 TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/test-summary
 
 # Test binaries that link Kubernetes take over a gigabyte each to link: more than two at once swap a small machine.
 TEST_FLAGS ?= -p 2 -timeout 20m
 PKG        ?= ./...
 ARGS       ?=
+IMAGE      ?= berth:$(VERSION)
 FUZZTIME   ?= 20s
 
 .DEFAULT_GOAL := help
@@ -20,6 +22,10 @@ help: ## Say what each target does.
 .PHONY: build
 build: ## Build bin/berth.
 	go build -ldflags '-X main.version=$(VERSION)' -o bin/berth ./cmd/berth
+
+.PHONY: image
+image: ## Build Berth's container image (IMAGE=name:tag) as bin/berth-image.tar, for `docker load`.
+	go run -C hack/image . -C ../.. -o $(CURDIR)/bin/berth-image.tar -name $(IMAGE) -version $(VERSION)
 
 .PHONY: up
 up: build ## Start a host and a space on this machine (ARGS="--space demo").
@@ -52,7 +58,9 @@ fuzz: ## Fuzz each target of ./translate for FUZZTIME.
 lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
 	$(TOOL) golangci-lint run
 	go mod tidy -diff
-	cd hack/tools && go mod tidy -diff
+	for module in tools helm image; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	$(HELM) lint --strict charts/berth
+	go test ./charts
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities

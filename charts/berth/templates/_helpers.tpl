@@ -1,0 +1,82 @@
+{{- define "berth.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of what the chart makes: short enough for a StatefulSet's pods to be labelled with it. */}}
+{{- define "berth.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if contains (include "berth.name" .) .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "berth.name" .) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* The name of what is not in a namespace: two releases of one name may be in two. */}}
+{{- define "berth.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "berth.fullname" .) }}
+{{- end }}
+
+{{/* The ClusterRole that spaces' accounts are bound to in their namespaces. */}}
+{{- define "berth.spaceRole" -}}
+{{- printf "%s-space" (include "berth.clusterName" .) }}
+{{- end }}
+
+{{- define "berth.serviceAccount" -}}
+{{- default (include "berth.fullname" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "berth.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+
+{{/* The URL by which tenants reach Berth. */}}
+{{- define "berth.advertise" -}}
+{{- if .Values.advertise }}
+{{- .Values.advertise | trimSuffix "/" }}
+{{- else }}
+{{- printf "https://%s.%s.svc" (include "berth.fullname" .) .Release.Namespace }}
+{{- if ne (int .Values.service.port) 443 }}{{ printf ":%d" (int .Values.service.port) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "berth.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "berth.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "berth.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "berth.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* Names of spaces as a JSON list, each between a prefix and a suffix: (list . "berth-" ""). */}}
+{{- define "berth.spaceNames" -}}
+{{- $names := list }}
+{{- $args := . }}
+{{- range (index $args 0).Values.spaces }}
+{{- $names = append $names (printf "%s%s%s" (index $args 1) .name (index $args 2)) }}
+{{- end }}
+{{- $names | toJson }}
+{{- end }}
+
+{{- define "berth.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "berth.containerSecurity" -}}
+allowPrivilegeEscalation: false
+privileged: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}

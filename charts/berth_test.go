@@ -1,0 +1,244 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/tenancy"
+)
+
+var update = flag.Bool("update", false, "write what the chart takes from the code")
+
+// everything is what has all kinds of objects rendered.
+var everything = []string{
+	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].isolation=Dedicated", "podDisruptionBudget.enabled=true",
+	"networkPolicy.enabled=true", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
+	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
+	"traces.endpoint=collector:4317", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
+	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
+	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
+	"serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+}
+
+// X1: what is rendered is strictly what the API server knows, whatever is asked for.
+func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
+	few, all := render(t), render(t, everything...)
+	find[*appsv1.StatefulSet](t, few, nil)
+	for _, o := range few {
+		switch o.(type) {
+		case *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *rbacv1.Role, *corev1.Pod:
+			t.Errorf("without values, a %T is made", o)
+		}
+	}
+	find[*policyv1.PodDisruptionBudget](t, all, nil)
+	find[*networkingv1.NetworkPolicy](t, all, nil)
+	find[*corev1.Pod](t, all, nil)
+	find[*admissionv1.ValidatingAdmissionPolicy](t, all, nil)
+}
+
+// X1: two processes must never open one store, and a restart keeps it.
+func TestBerthIsOnePodWithAVolume(t *testing.T) {
+	set := find[*appsv1.StatefulSet](t, render(t, everything...), nil)
+	if *set.Spec.Replicas != 1 {
+		t.Errorf("%d replicas, want 1", *set.Spec.Replicas)
+	}
+	if policy := set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil && policy.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
+		t.Errorf("claims go with the release: %v", policy)
+	}
+	claim := set.Spec.VolumeClaimTemplates[0]
+	mounted := slices.ContainsFunc(set.Spec.Template.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == claim.Name && m.MountPath == "/data"
+	})
+	if !mounted || !slices.Contains(set.Spec.Template.Spec.Containers[0].Args, "--data-dir=/data") {
+		t.Error("the stores are not on the claim")
+	}
+	if want := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}; !slices.Equal(claim.Spec.AccessModes, want) {
+		t.Errorf("access modes %v, want %v", claim.Spec.AccessModes, want)
+	}
+}
+
+// X1: the chart's pods may run in a namespace of the strictest Pod Security level.
+func TestPodsKeepTheRestrictedLevel(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := render(t, everything...)
+	set, test := find[*appsv1.StatefulSet](t, objects, nil), find[*corev1.Pod](t, objects, nil)
+	for name, pod := range map[string]corev1.PodTemplateSpec{"berth": set.Spec.Template, "the test": {ObjectMeta: test.ObjectMeta, Spec: test.Spec}} {
+		level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+		for _, result := range evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+			if !result.Allowed {
+				t.Errorf("%s: %s: %s", name, result.ForbiddenReason, result.ForbiddenDetail)
+			}
+		}
+		for _, c := range pod.Spec.Containers {
+			if root := c.SecurityContext.ReadOnlyRootFilesystem; root == nil || !*root {
+				t.Errorf("%s: the root of container %s can be written", name, c.Name)
+			}
+			if len(c.Resources.Requests) == 0 {
+				t.Errorf("%s: container %s asks for no resources", name, c.Name)
+			}
+		}
+	}
+	if test.Spec.AutomountServiceAccountToken == nil || *test.Spec.AutomountServiceAccountToken {
+		t.Error("the test's pod has a token that it does not need")
+	}
+}
+
+// M4: rights by name wherever RBAC knows names; none to write roles, to read one
+// Secret, or to pose as anybody but a space's account.
+func TestTheClusterRoleIsNarrow(t *testing.T) {
+	role := find(t, render(t, everything...), func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+	reads := []string{"get", "list", "watch"}
+	for _, rule := range role.Rules {
+		writes := slices.ContainsFunc(rule.Verbs, func(v string) bool { return !slices.Contains(reads, v) })
+		if writes && len(rule.ResourceNames) == 0 {
+			t.Errorf("any %v may be written: %v", rule.Resources, rule.Verbs)
+		}
+		for _, of := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames} {
+			if slices.Contains(of, "*") {
+				t.Errorf("a rule says all: %v", rule)
+			}
+		}
+		for _, verb := range []string{"escalate", "delete", "update", "deletecollection"} {
+			if slices.Contains(rule.Verbs, verb) {
+				t.Errorf("may %s %v", verb, rule.Resources)
+			}
+		}
+		if slices.Contains(rule.Verbs, "impersonate") && !slices.Equal(rule.Resources, []string{"serviceaccounts"}) {
+			t.Errorf("may pose as %v", rule.Resources)
+		}
+		if slices.Contains(rule.Resources, "secrets") && slices.Contains(rule.Verbs, "get") {
+			t.Errorf("may %v any Secret", rule.Verbs)
+		}
+	}
+	own := find(t, render(t, everything...), func(r *rbacv1.Role) bool { return r.Namespace == "platform" })
+	if names := own.Rules[0].ResourceNames; len(own.Rules) != 1 || !slices.Equal(names, []string{"team-a-kubeconfig", "team-b-kubeconfig"}) {
+		t.Errorf("in its own namespace it may write %v", own.Rules)
+	}
+}
+
+// M4: the role that the chart makes for spaces' accounts is what the code says
+// that they need, no more and no less.
+func TestTheSpacesRoleIsThatOfTheirAccounts(t *testing.T) {
+	const file = "berth/files/space-rules.yaml"
+	want, err := yaml.Marshal(tenancy.AccountRules())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append([]byte("# Written by `go generate ./charts` from tenancy.AccountRules.\n"), want...)
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(have)); diff != "" {
+		t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
+	}
+}
+
+// X1: a value that means nothing is refused before anything is made, and the
+// message names it.
+func TestBadValuesAreRefusedByName(t *testing.T) {
+	for name, test := range map[string]struct {
+		set    []string
+		says   string
+		reason string
+	}{
+		"unknown":        {[]string{"replicas=3"}, "replicas", "there is one pod"},
+		"unknown within": {[]string{"image.tags=x"}, "tags", "a slip of the finger"},
+		"upper case":     {[]string{"spaces[0].name=Team"}, "/spaces/0/name", "no DNS label"},
+		"reserved":       {[]string{"spaces[0].name=system"}, "/spaces/0/name", "it is the host's"},
+		"too long":       {[]string{"spaces[0].name=" + strings.Repeat("a", 58)}, "/spaces/0/name", "its namespace's name would be too long"},
+		"no name":        {[]string{"spaces[0].isolation=Shared"}, "/spaces/0", "a space has a name"},
+		"isolation":      {[]string{"spaces[0].name=a", "spaces[0].isolation=None"}, "/spaces/0/isolation", "Shared or Dedicated"},
+		"plain":          {[]string{"advertise=http://berth"}, "/advertise", "there is TLS only"},
+		"with a path":    {[]string{"advertise=https://berth/x"}, "/advertise", "spaces are told by the path"},
+		"no duration":    {[]string{"idleAfter=soon"}, "/idleAfter", "want 15m"},
+		"a port":         {[]string{"service.port=70000"}, "/service/port", "out of range"},
+		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
+		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"template", "berth", "berth"}
+			for _, s := range test.set {
+				args = append(args, "--set", s)
+			}
+			if _, stderr, err := helm(t, args...); err == nil || !strings.Contains(stderr, test.says) {
+				t.Errorf("%s: %v says %q (%v), want it to name %s", test.reason, test.set, stderr, err, test.says)
+			}
+		})
+	}
+}
+
+// X1: values.yaml shows each value that the schema knows, with a word about it.
+func TestAllValuesAreShown(t *testing.T) {
+	var schema struct {
+		Properties map[string]struct {
+			Properties map[string]json.RawMessage
+		}
+	}
+	var shown map[string]any
+	values, err := os.ReadFile("berth/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("berth/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(values, &shown); err != nil {
+		t.Fatal(err)
+	}
+	for name, property := range schema.Properties {
+		value, there := shown[name]
+		if !there && name != "global" {
+			t.Errorf("values.yaml does not show %s", name)
+		}
+		for part := range property.Properties {
+			if within, ok := value.(map[string]any); ok && len(within) > 0 && within[part] == nil {
+				t.Errorf("values.yaml does not show %s.%s", name, part)
+			}
+		}
+	}
+}
+
+// X1: who installs it is told what to type next.
+func TestNotesTellWhatComesNext(t *testing.T) {
+	out, stderr, err := helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a")
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	for _, says := range []string{"https://berth.platform.svc", "helm test berth --namespace platform", "get secret team-a-kubeconfig", "port-forward service/berth"} {
+		if _, notes, _ := strings.Cut(out, "NOTES:"); !strings.Contains(notes, says) {
+			t.Errorf("the notes don't say %q:\n%s", says, notes)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package charts holds Berth's Helm charts, a directory each, and the tests that
+// what they render is what the API server and Berth take.
+//
+// Nothing calls it: it has no code but these tests. One of them also writes the
+// file that a chart takes from the code.
+package charts
+
+//go:generate go test . -count=1 -run ^TestTheSpacesRoleIsThatOfTheirAccounts$ -update

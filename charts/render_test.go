@@ -1,0 +1,88 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// helm runs the Helm that hack/helm pins.
+func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=../hack/helm/go.mod", "helm"}, args...)...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err = cmd.Run()
+	return out.String(), problems.String(), err
+}
+
+// render renders charts/berth as a release named berth in a namespace platform,
+// with values as --set takes them.
+func render(t *testing.T, values ...string) []runtime.Object {
+	t.Helper()
+	args := []string{"template", "berth", "berth", "--namespace", "platform"}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	out, problems, err := helm(t, args...)
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, problems)
+	}
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(out)))
+	var objects []runtime.Object
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if onlyComments(document) {
+			continue
+		}
+		object, _, err := strict.Decode(document, nil, nil)
+		if err != nil {
+			t.Fatalf("the API server would not take this: %v\n%s", err, document)
+		}
+		objects = append(objects, object)
+	}
+}
+
+func onlyComments(document []byte) bool {
+	for line := range strings.Lines(string(document)) {
+		line = strings.TrimSpace(line)
+		if line != "" && line != "---" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns the only object of a type, or that which pick selects.
+func find[T runtime.Object](t *testing.T, objects []runtime.Object, pick func(T) bool) T {
+	t.Helper()
+	var found []T
+	for _, o := range objects {
+		if o, ok := o.(T); ok && (pick == nil || pick(o)) {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d objects are a %T that is looked for, want 1", len(found), *new(T))
+	}
+	return found[0]
+}
