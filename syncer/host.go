@@ -137,11 +137,7 @@ func (h *Host) as(space translate.Space) (client.Client, error) {
 }
 
 func (h *Host) newAccount(space translate.Space) (client.Client, error) {
-	config := rest.CopyConfig(h.config)
-	// The groups are left to the host, which knows those of a service account: to
-	// name them would take the right to pose as a member of any group.
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + space.HostNamespace() + ":" + ServiceAccount}
-	return newClient(config, h.mapper)
+	return newClient(h.Account(space), h.mapper)
 }
 
 // cached reads a host object from the shared watches; ok is false if it is not there.

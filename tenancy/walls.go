@@ -150,7 +150,7 @@ type Option func(*settings)
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
 
 // AccountRules are the rights of a space's account in the space's namespace:
-// exactly the kinds that are synced.
+// exactly what syncing and streams take.
 func AccountRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
@@ -161,6 +161,12 @@ func AccountRules() []rbacv1.PolicyRule {
 			APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
 			Verbs: []string{"get", "create", "update", "delete"},
 		},
+		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
+		// from 1.35 on want the right to create for, too. Proxies are not here:
+		// those of a space go through port forwarding.
+		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
+		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 	}
 }
 

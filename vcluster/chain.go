@@ -51,6 +51,9 @@ func newChain(
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
 	reachBy(core, c.Dial)
+	if c.Pods != nil {
+		proxyBy(core, podDialer{c.Pods, factory.Core().V1().Pods().Lister()})
+	}
 	admission := newLatch()
 	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission}
 	if c.KubernetesServiceIP != nil {
@@ -89,7 +92,7 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("build shared APIs: %w", err)
 	}
-	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared)
+	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c.Pods)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
@@ -129,14 +132,14 @@ func (c *chain) handler() http.Handler {
 // shared, and with an eye on CRDs.
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
-	shared *sharedAPI,
+	shared *sharedAPI, pods Pods,
 ) (*chain, error) {
 	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, err
 	}
-	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer)
+	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer, pods)
 	if err != nil {
 		return nil, err
 	}

@@ -59,8 +59,11 @@ type Config struct {
 	// Admission lists plugins that join upstream's default chain, in this
 	// order, after upstream's mutating plugins and before ResourceQuota.
 	Admission []Admission
-	// Dial reaches what the API's objects name: webhooks, API services, pods
-	// and services by proxy, kubelets. Tenants choose the addresses, so it must
+	// Pods reaches pods where they run: for their logs, exec, attach and port
+	// forwarding, and for the proxies of pods and services. Default: kubelets and
+	// pods are reached by Dial.
+	Pods Pods
+	// Dial reaches what else the API's objects name: webhooks, API services. Tenants choose the addresses, so it must
 	// refuse what they must not reach. Default: nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Traces gets spans of what the API server does. Default: nothing does.

@@ -29,7 +29,7 @@ const kubernetesServicePort = 443
 // newCore is upstream's New of c without the built-in APIs' handlers, which are
 // shared. Of the registries it makes only those that must be the space's own.
 func newCore(
-	c controlplane.CompletedConfig, next genericapiserver.DelegationTarget,
+	c controlplane.CompletedConfig, next genericapiserver.DelegationTarget, pods Pods,
 ) (*genericapiserver.GenericAPIServer, *registries, error) {
 	control, err := c.ControlPlane.New(controlplaneapiserver.KubeAPIServer, next)
 	if err != nil {
@@ -44,7 +44,7 @@ func newCore(
 	if err != nil {
 		return nil, nil, err
 	}
-	own := newRegistries(providers, c.ControlPlane.APIResourceConfigSource, c.ControlPlane.Generic.RESTOptionsGetter)
+	own := newRegistries(providers, c.ControlPlane.APIResourceConfigSource, c.ControlPlane.Generic.RESTOptionsGetter, pods)
 	server.RegisterDestroyFunc(own.destroy)
 	for _, p := range providers {
 		if hooked, ok := p.(genericapiserver.PostStartHookProvider); ok {
@@ -89,7 +89,7 @@ type registries struct {
 }
 
 func newRegistries(
-	providers []controlplaneapiserver.RESTStorageProvider, enabled serverstorage.APIResourceConfigSource, options generic.RESTOptionsGetter,
+	providers []controlplaneapiserver.RESTStorageProvider, enabled serverstorage.APIResourceConfigSource, options generic.RESTOptionsGetter, pods Pods,
 ) *registries {
 	r := &registries{groups: map[string]func() (map[schema.GroupVersionResource]rest.Storage, error){}}
 	for _, p := range providers {
@@ -103,6 +103,9 @@ func newRegistries(
 				for resource, s := range storages {
 					builtin.Strip(s)
 					if builtin.IsOwn(s) {
+						if pods != nil {
+							s = connected(s, pods)
+						}
 						own[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = s
 					}
 				}
