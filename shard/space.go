@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -30,9 +31,10 @@ type Space struct {
 	plane  *vcluster.ControlPlane
 	syncer syncing
 
-	requestStop func()
-	stopping    chan struct{} // closed by requestStop
-	done        chan struct{}
+	requestStop  func()
+	closeStreams func()
+	stopping     chan struct{} // closed by requestStop
+	done         chan struct{}
 	// Set before done is closed.
 	err     error // why the space has ended by itself
 	stopErr error // what went wrong in stopping it
@@ -86,6 +88,10 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		return nil, err
 	}
 	logger := s.config.Logger.WithValues("space", name)
+	streams, err := streams.New(s.host, space, logger)
+	if err != nil {
+		return nil, err
+	}
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name:                name,
 		Dir:                 s.dir(name),
@@ -96,6 +102,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		Controllers:         vcluster.SpaceControllers(),
 		HiddenNodes:         true,
 		Admission:           s.admission(space),
+		Pods:                streams,
 		Logger:              logger,
 		Traces:              s.config.Traces,
 	})
@@ -109,7 +116,9 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		_ = plane.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	return newSpace(plane, syncing), nil
+	opened := newSpace(plane, syncing)
+	opened.closeStreams = streams.Close
+	return opened, nil
 }
 
 // syncing is a syncer, as far as a space has to do with it.
@@ -122,11 +131,12 @@ type syncing interface {
 func newSpace(plane *vcluster.ControlPlane, syncer syncing) *Space {
 	stopping := make(chan struct{})
 	return &Space{
-		plane:       plane,
-		syncer:      syncer,
-		requestStop: sync.OnceFunc(func() { close(stopping) }),
-		stopping:    stopping,
-		done:        make(chan struct{}),
+		plane:        plane,
+		syncer:       syncer,
+		requestStop:  sync.OnceFunc(func() { close(stopping) }),
+		closeStreams: func() {},
+		stopping:     stopping,
+		done:         make(chan struct{}),
 	}
 }
 
@@ -148,6 +158,9 @@ func (s *Space) supervise() {
 	case err := <-synced:
 		s.err = fmt.Errorf("its syncer has ended: %w", joined(err))
 	}
+	// First, so that the control plane need not wait for them; connections that
+	// its proxies keep would even outlive it.
+	s.closeStreams()
 	s.stopErr = errors.Join(s.stopErr, s.plane.Stop(context.Background()))
 }
 

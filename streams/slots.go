@@ -54,14 +54,20 @@ func (s *slots) close() {
 	s.end()
 }
 
-// held is a body that gives its slot back when it is closed. What can be written
-// to can be written to still.
-func held(body io.ReadCloser, release func()) io.ReadCloser {
+// held is a body that gives its slot back when it is closed. A connection is
+// closed when ctx, its slot's, ends; other bodies end with it by themselves.
+func held(ctx context.Context, body io.ReadCloser, release func()) io.ReadCloser {
 	b := heldBody{body, release}
-	if w, ok := body.(io.Writer); ok {
-		return heldConn{b, w}
+	w, ok := body.(io.Writer)
+	if !ok {
+		return b
 	}
-	return b
+	unhook := context.AfterFunc(ctx, func() { _ = body.Close() })
+	b.release = func() {
+		unhook()
+		release()
+	}
+	return heldConn{b, w}
 }
 
 type heldBody struct {

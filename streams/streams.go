@@ -81,6 +81,6 @@ func (s *Streams) Call(r *http.Request, v *corev1.Pod, subresource string) (*htt
 		defer func() { _ = resp.Body.Close() }()
 		return nil, s.refused(resp, v, host, subresource)
 	}
-	resp.Body = held(resp.Body, release)
+	resp.Body = held(ctx, resp.Body, release)
 	return resp, nil
 }

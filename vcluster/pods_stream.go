@@ -4,11 +4,13 @@
 package vcluster
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -136,8 +138,21 @@ func (r podStream) Connect(ctx context.Context, name string, opts runtime.Object
 			responder.Error(apierrors.NewBadRequest("Upgrade request required"))
 			return
 		}
-		proxy.ServeHTTP(w, r)
+		proxy.ServeHTTP(wholeHijacker{w}, r)
 	}), nil
+}
+
+// wholeHijacker hands out connections that close as a whole: a client must not
+// hold a stream whose pod has ended by not closing its half.
+type wholeHijacker struct{ http.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (h wholeHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return struct{ net.Conn }{conn}, buffered, nil
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

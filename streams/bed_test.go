@@ -1,0 +1,323 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package streams_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// patience bounds every wait of these tests.
+const patience = 90 * time.Second
+
+// hostNode is the name of the host's one node: whoever reads it in a space has
+// been told what tenants are not.
+const hostNode = "secret-host-node-7"
+
+// bed is a host cluster with a node that answers, and a shard behind a gateway.
+type bed struct {
+	url     string // of the front door
+	config  *rest.Config
+	host    kubernetes.Interface
+	kubelet *kubelet
+	shard   *shard.Shard
+	stops   []func(context.Context) error
+	closes  []func()
+
+	mu     sync.Mutex
+	routes map[string]http.Handler
+}
+
+// newBed starts all of it in dir.
+func newBed(dir string) (*bed, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	b := &bed{routes: map[string]http.Handler{}}
+	if err := b.start(ctx, dir); err != nil {
+		return nil, errors.Join(err, b.stop())
+	}
+	return b, nil
+}
+
+func (b *bed) start(ctx context.Context, dir string) error {
+	ca, err := pki.OpenCA(filepath.Join(dir, "serving"), "serving")
+	if err != nil {
+		return err
+	}
+	pair, err := ca.Server("127.0.0.1")
+	if err != nil {
+		return err
+	}
+	cert, err := pair.TLS()
+	if err != nil {
+		return err
+	}
+	door := httptest.NewUnstartedServer(&gateway.Router{Lookup: b.lookup})
+	door.EnableHTTP2 = true
+	door.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	door.StartTLS()
+	b.url, b.closes = door.URL, append(b.closes, door.Close)
+
+	host, err := vcluster.Start(ctx, vcluster.Config{
+		Name: "host", Dir: filepath.Join(dir, "host"), Endpoint: b.url + gateway.Path("system"), ServingCA: ca.PEM(),
+		Controllers: vcluster.HostControllers(), Dial: (&net.Dialer{}).DialContext,
+	})
+	if err != nil {
+		return err
+	}
+	b.stops = append(b.stops, host.Stop)
+	b.route("system", host.Handler())
+	kubeconfig, err := host.ClientKubeconfig("admin", []string{"system:masters"})
+	if err != nil {
+		return err
+	}
+	if b.config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
+		return err
+	}
+	b.config.QPS = -1
+	if b.host, err = kubernetes.NewForConfig(b.config); err != nil {
+		return err
+	}
+	b.kubelet = startKubelet(dir)
+	b.closes = append(b.closes, b.kubelet.server.Close)
+	if err := b.addNode(ctx); err != nil {
+		return err
+	}
+	b.shard, err = shard.Start(ctx, shard.Config{
+		Dir: filepath.Join(dir, "spaces"), Host: b.config, ServingCA: ca.PEM, Logger: klog.Background(),
+		Endpoint: func(space string) string { return b.url + gateway.Path(space) },
+	})
+	if err == nil {
+		b.stops = append(b.stops, b.shard.Stop)
+	}
+	return err
+}
+
+func (b *bed) route(space string, h http.Handler) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.routes[space] = h
+}
+
+func (b *bed) lookup(space string) http.Handler {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h := b.routes[space]; h != nil {
+		return h
+	}
+	if b.shard != nil {
+		if h := b.shard.Handler(space); h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+func (b *bed) addNode(ctx context.Context) error {
+	n, err := b.host.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: hostNode}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = b.kubelet.port()
+	_, err = b.host.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+	return err
+}
+
+// stop stops what was started, last first.
+func (b *bed) stop() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i := len(b.stops) - 1; i >= 0; i-- {
+		if e := b.stops[i](ctx); e != nil {
+			err = e
+		}
+	}
+	for i := len(b.closes) - 1; i >= 0; i-- {
+		b.closes[i]()
+	}
+	return err
+}
+
+// space is a tenant's, seen by its admin.
+type space struct {
+	kubernetes.Interface
+	*bed
+	name   string
+	config *rest.Config
+}
+
+func (b *bed) space(t *testing.T, name string) *space {
+	t.Helper()
+	admin, err := client.New(b.config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	running, err := b.shard.StartSpace(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := b.shard.StopSpace(ctx, name); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig, err := running.Kubeconfig("admin", []string{"system:masters"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) error {
+		_, err := clients.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	return &space{Interface: clients, bed: b, name: name, config: config}
+}
+
+// hostPod is where a pod of the space is on the host.
+func (s *space) hostPod(name string) string { return s.name + "--default--" + name }
+
+func (s *space) hostNamespace() string { return "berth-" + s.name }
+
+func newPod(name string, containers ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}}
+	for _, c := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c, Image: "image.invalid/" + c})
+	}
+	return pod
+}
+
+// run creates a pod, and returns it once it runs.
+func (s *space) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	if _, err := s.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.bind(t, pod.Name)
+	s.ready(t, pod.Name)
+	var running *corev1.Pod
+	eventually(t, func(ctx context.Context) (err error) {
+		if running, err = s.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && running.Status.PodIP == "" {
+			err = fmt.Errorf("pod %s is %s", pod.Name, running.Status.Phase)
+		}
+		return err
+	})
+	return running
+}
+
+// bind has the host's node take a pod.
+func (s *space) bind(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		return s.host.CoreV1().Pods(s.hostNamespace()).Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: s.hostPod(name)}, Target: corev1.ObjectReference{Kind: "Node", Name: hostNode},
+		}, metav1.CreateOptions{})
+	})
+}
+
+// ready says what a kubelet would of a pod that runs.
+func (s *space) ready(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		pods := s.host.CoreV1().Pods(s.hostNamespace())
+		pod, err := pods.Get(ctx, s.hostPod(name), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ip := podIP(name)
+		pod.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, HostIP: "127.0.0.1",
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}
+		for _, c := range pod.Spec.Containers {
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			})
+		}
+		_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// podIP is an address of a pod's own, by its name.
+func podIP(name string) string {
+	sum := byte(0)
+	for i := range len(name) {
+		sum = sum*31 + name[i]
+	}
+	return fmt.Sprintf("198.51.100.%d", 1+sum%250)
+}
+
+// remove deletes a pod in the space and sees it gone.
+func (s *space) remove(t *testing.T, name string) {
+	t.Helper()
+	zero := int64(0)
+	if err := s.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) error {
+		_, err := s.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("pod %s is still there: %v", name, err)
+	})
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := check(ctx); ctx.Err() == nil || last == nil {
+			last = err
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%v: %v", err, last)
+	}
+}
