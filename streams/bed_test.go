@@ -147,6 +147,7 @@ func (b *bed) addNode(ctx context.Context) error {
 		return err
 	}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	n.ResourceVersion = "" // controllers write to it meanwhile
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = b.kubelet.port()
 	_, err = b.host.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	return err
@@ -268,6 +269,7 @@ func (s *space) ready(t *testing.T, name string) {
 			return err
 		}
 		ip := podIP(name)
+		pod.ResourceVersion = ""
 		pod.Status = corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, HostIP: "127.0.0.1",
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
