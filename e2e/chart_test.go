@@ -1,0 +1,188 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The cluster with real containers that tests need which install the chart: its
+// admin's kubeconfig, and the name of an image of Berth that its nodes have.
+const (
+	envKubeconfig = "E2E_KUBECONFIG"
+	envImage      = "E2E_IMAGE"
+)
+
+// release is what the tests install, and in which namespace.
+const release = "berth-chart-test"
+
+// X1, X5: on a cluster with real containers, Berth is installed, tested, upgraded
+// and uninstalled by Helm; a space outlives its pod, and what it runs the release.
+func TestTheChartOnARealCluster(t *testing.T) {
+	kubeconfig, image := os.Getenv(envKubeconfig), os.Getenv(envImage)
+	if kubeconfig == "" || image == "" {
+		t.Skipf("needs a cluster with real containers: %s and %s", envKubeconfig, envImage)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
+	host := newCluster(t, kubeconfig)
+	repository, tag := image[:strings.LastIndex(image, ":")], image[strings.LastIndex(image, ":")+1:]
+	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", "image.repository=" + repository + ",image.tag=" + tag +
+		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].isolation=Dedicated"}
+	t.Cleanup(func() { removeRelease(t, host) })
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
+
+	if out := helm(t, append([]string{"install", "berth"}, values...)...); !strings.Contains(out, "helm test berth --namespace "+release) {
+		t.Errorf("the notes say:\n%s", out)
+	}
+	helmTest(t, "chart-a", "chart-b")
+	space := forwarded(t, host, "chart-a")
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
+	made := must(space.CoreV1().ConfigMaps("default").Create(t.Context(), settings, metav1.CreateOptions{}))(t)
+	pod := newPod("real", func(p *corev1.Pod) { p.Spec.Containers[0].Image = pauseImage(t, host) })
+	must(space.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+	running := host.awaitRunning(t, "berth-chart-a", "chart-a--default--real")
+	space.awaitRunning(t, "default", "real")
+
+	t.Run("a pod of Berth's that dies is replaced, and the space is as it was", func(t *testing.T) {
+		before := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-0", metav1.GetOptions{}))(t)
+		// By force: the next one may start while this one still ends.
+		if err := host.CoreV1().Pods(release).Delete(t.Context(), before.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, host.CoreV1().Pods(release).Get, before.Name, func(after *corev1.Pod) error {
+			if after.UID == before.UID || !isRunning(after) {
+				return errors.New("there is no new pod yet")
+			}
+			return nil
+		})
+		checkKept(t, forwarded(t, host, "chart-a"), host, made, running)
+	})
+	t.Run("an upgrade adds a space, and keeps those that were there", func(t *testing.T) {
+		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "spaces[2].name=chart-c,log.verbosity=1")...)...)
+		helmTest(t, "chart-a", "chart-b", "chart-c")
+		checkKept(t, forwarded(t, host, "chart-a"), host, made, running)
+	})
+	t.Run("uninstalled and installed again, it goes on where it was", func(t *testing.T) {
+		helm(t, "uninstall", "berth", "--namespace", release, "--wait", "--timeout", "2m")
+		awaitGone(t, "Berth's pod", host.CoreV1().Pods(release).Get, "berth-0")
+		for _, left := range []string{"clusterroles", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+			if out := host.kubectl(t, "get", left, "-l", "app.kubernetes.io/instance=berth", "-o", "name"); out != "" {
+				t.Errorf("uninstalling leaves %s", out)
+			}
+		}
+		if still := host.awaitRunning(t, "berth-chart-a", running.Name); still.UID != running.UID {
+			t.Error("what the space ran went with the release")
+		}
+		helm(t, append([]string{"install", "berth"}, values...)...)
+		checkKept(t, forwarded(t, host, "chart-a"), host, made, running)
+	})
+}
+
+// pauseImage is an image that each node has, and that runs until it is stopped.
+func pauseImage(t *testing.T, host *cluster) string {
+	t.Helper()
+	for _, node := range must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items {
+		for _, image := range node.Status.Images {
+			for _, name := range image.Names {
+				if strings.Contains(name, "/pause:") {
+					return name
+				}
+			}
+		}
+	}
+	t.Fatal("no node has the image of pods' sandboxes")
+	return ""
+}
+
+// helmTest runs `helm test` and checks that it asked each space.
+func helmTest(t *testing.T, spaces ...string) {
+	t.Helper()
+	out := helm(t, "test", "berth", "--namespace", release, "--logs", "--timeout", "3m")
+	for _, space := range spaces {
+		if !strings.Contains(out, space+": ready, Kubernetes v1.") {
+			t.Errorf("helm test says nothing of %s:\n%s", space, out)
+		}
+	}
+}
+
+// checkKept checks that a space holds what it held, and runs what it ran.
+func checkKept(t *testing.T, space, host *cluster, made *corev1.ConfigMap, running *corev1.Pod) {
+	t.Helper()
+	if kept := must(space.CoreV1().ConfigMaps(made.Namespace).Get(t.Context(), made.Name, metav1.GetOptions{}))(t); kept.UID != made.UID {
+		t.Errorf("the space's config map is %s, want %s", kept.UID, made.UID)
+	}
+	if still := host.awaitRunning(t, running.Namespace, running.Name); still.UID != running.UID || still.Status.ContainerStatuses[0].RestartCount > 0 {
+		t.Error("what the space runs was disturbed")
+	}
+	space.awaitRunning(t, "default", "real")
+}
+
+// forwarded is a space through a port that is forwarded to Berth's Service, as
+// the notes say, until the test ends or Berth's pod does.
+func forwarded(t *testing.T, host *cluster, space string) *cluster {
+	t.Helper()
+	if err := suite().build(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, suite().command("kubectl"), "--kubeconfig", host.kubeconfig, "--namespace", release, "port-forward", "service/berth", ":443")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	port := regexp.MustCompile(`^Forwarding from 127\.0\.0\.1:(\d+) `).FindStringSubmatch(line)
+	if port == nil {
+		t.Fatalf("kubectl port-forward says %q (%v)", line, err)
+	}
+	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), space+"-kubeconfig", metav1.GetOptions{}))(t)
+	config := must(clientcmd.Load(secret.Data["kubeconfig"]))(t)
+	for _, c := range config.Clusters {
+		c.Server = fmt.Sprintf("https://localhost:%s/spaces/%s", port[1], space)
+	}
+	path := filepath.Join(t.TempDir(), space+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return newCluster(t, path)
+}
+
+// removeRelease removes all that docs/install.md says is left by an uninstall.
+func removeRelease(t *testing.T, host *cluster) {
+	ctx := context.WithoutCancel(t.Context())
+	if t.Failed() {
+		for _, args := range [][]string{{"get", "pods", "-o", "wide"}, {"describe", "pods"}, {"logs", "berth-0", "--tail=60"}} {
+			out, err := exec.CommandContext(ctx, suite().command("kubectl"), append(args, "--kubeconfig", host.kubeconfig, "--namespace", release)...).CombinedOutput()
+			t.Logf("kubectl %s (%v):\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	out, err := exec.CommandContext(ctx, "go", "tool", "-modfile=../hack/helm/go.mod", "helm", "uninstall", "berth", "--namespace", release, "--ignore-not-found", "--wait").CombinedOutput()
+	if err != nil {
+		t.Errorf("helm uninstall: %v\n%s", err, out)
+	}
+	for _, name := range []string{release, "berth-chart-a", "berth-chart-b", "berth-chart-c"} {
+		if err := host.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("remove namespace %s: %v", name, err)
+		}
+	}
+}
