@@ -170,6 +170,8 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 	}{
 		"unknown":        {[]string{"replicas=3"}, "replicas", "there is one pod"},
 		"unknown within": {[]string{"image.tags=x"}, "tags", "a slip of the finger"},
+		"twice":          {[]string{"spaces[0].name=a", "spaces[1].name=a", "spaces[1].isolation=Dedicated"}, "spaces[1].name: a is listed twice", "which of the two?"},
+		"its own place":  {[]string{"spaces[0].name=spaces", "nameOverride=x"}, "spaces[0].name: the space's namespace would be the release's", "tenants' pods beside Berth's"},
 		"upper case":     {[]string{"spaces[0].name=Team"}, "/spaces/0/name", "no DNS label"},
 		"reserved":       {[]string{"spaces[0].name=system"}, "/spaces/0/name", "it is the host's"},
 		"too long":       {[]string{"spaces[0].name=" + strings.Repeat("a", 58)}, "/spaces/0/name", "its namespace's name would be too long"},
@@ -184,7 +186,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"template", "berth", "berth"}
+			args := []string{"template", "berth", "berth", "--namespace", "berth-spaces"}
 			for _, s := range test.set {
 				args = append(args, "--set", s)
 			}

@@ -167,7 +167,7 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 func checkRefusedByPolicy(t *testing.T, account *cluster) {
 	by := metav1.ApplyOptions{FieldManager: "berth-tenancy", Force: true}
 	const says = "Berth may "
-	for _, namespace := range []string{"kube-system", platform} {
+	for _, namespace := range []string{"kube-system", platform, "berth-demo"} {
 		_, err := account.CoreV1().ServiceAccounts(namespace).Apply(t.Context(), corev1ac.ServiceAccount("berth-syncer", namespace), by)
 		refused(t, "an account in "+namespace, err, says)
 		_, err = account.CoreV1().LimitRanges(namespace).Apply(t.Context(), corev1ac.LimitRange("berth", namespace).WithSpec(corev1ac.LimitRangeSpec()), by)

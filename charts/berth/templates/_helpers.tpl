@@ -53,6 +53,20 @@ app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | tr
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* Refuses what the schema can't. */}}
+{{- define "berth.validate" -}}
+{{- $seen := dict }}
+{{- range $i, $space := .Values.spaces }}
+{{- if hasKey $seen $space.name }}
+{{- fail (printf "spaces[%d].name: %s is listed twice" $i $space.name) }}
+{{- end }}
+{{- $_ := set $seen $space.name true }}
+{{- if eq (printf "berth-%s" $space.name) $.Release.Namespace }}
+{{- fail (printf "spaces[%d].name: the space's namespace would be the release's, %s; name the space differently, or install into another namespace" $i $.Release.Namespace) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Names of spaces as a JSON list, each between a prefix and a suffix: (list . "berth-" ""). */}}
 {{- define "berth.spaceNames" -}}
 {{- $names := list }}
