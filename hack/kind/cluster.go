@@ -1,0 +1,142 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+	"sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+)
+
+const (
+	// kubeletPatch: kubelets refuse machines with the old control groups unless told otherwise.
+	kubeletPatch = "kind: KubeletConfiguration\nfailCgroupV1: false\n"
+	// taintPatch has the first node take pods too.
+	taintPatch = "kind: InitConfiguration\nnodeRegistration:\n  taints: []\n"
+)
+
+type clusterOptions struct {
+	name, kubeconfig string
+	nodes            int
+}
+
+func (d *docker) provider() *cluster.Provider {
+	return cluster.NewProvider(cluster.ProviderWithDocker())
+}
+
+func (d *docker) up(ctx context.Context, c clusterOptions) error {
+	begin := time.Now()
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return fmt.Errorf("make cache: %w", err)
+	}
+	if err := stage("packages", func() error { return install(ctx) }); err != nil {
+		return err
+	}
+	if err := stage("docker", func() error { return d.start(ctx) }); err != nil {
+		return err
+	}
+	image, err := d.nodeImage(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stage("cluster "+c.name, func() error { return d.create(ctx, c, image) }); err != nil {
+		return err
+	}
+	fmt.Printf("  %-28s %6.1f s\n", "total", time.Since(begin).Seconds())
+	fmt.Printf("The kubeconfig of cluster %s is %s\n", c.name, c.kubeconfig)
+	return nil
+}
+
+// create makes the cluster unless there is one of its name, and waits until its parts run.
+func (d *docker) create(ctx context.Context, c clusterOptions, image string) error {
+	p := d.provider()
+	existing, err := p.List()
+	if err != nil {
+		return fmt.Errorf("list clusters: %w", err)
+	}
+	if slices.Contains(existing, c.name) {
+		err = p.ExportKubeConfig(c.name, c.kubeconfig, false)
+	} else {
+		config := &v1alpha4.Cluster{
+			Networking:           v1alpha4.Networking{KubeProxyMode: v1alpha4.NFTablesProxyMode},
+			KubeadmConfigPatches: []string{kubeletPatch, taintPatch},
+		}
+		for i := range c.nodes {
+			role := v1alpha4.WorkerRole
+			if i == 0 {
+				role = v1alpha4.ControlPlaneRole
+			}
+			config.Nodes = append(config.Nodes, v1alpha4.Node{Role: role, Image: image})
+		}
+		err = p.Create(c.name, cluster.CreateWithV1Alpha4Config(config), cluster.CreateWithKubeconfigPath(c.kubeconfig),
+			cluster.CreateWithWaitForReady(2*time.Minute))
+	}
+	if err != nil {
+		return err
+	}
+	return d.settle(ctx, c)
+}
+
+// settle waits for all that a cluster comes with: until then, calls to services can fail.
+func (d *docker) settle(ctx context.Context, c clusterOptions) error {
+	kubectl := func(args ...string) *exec.Cmd {
+		args = append([]string{"exec", c.name + "-control-plane", "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
+		return exec.CommandContext(ctx, "docker", args...)
+	}
+	if err := quietly(kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=2m")); err != nil {
+		return err
+	}
+	parts, err := output(kubectl("get", "deployments,daemonsets", "-A", "-o",
+		`jsonpath={range .items[*]}{.metadata.namespace}{" "}{.kind}{"/"}{.metadata.name}{"\n"}{end}`))
+	if err != nil {
+		return err
+	}
+	for line := range linesOf(parts) {
+		if err := quietly(kubectl("rollout", "status", "-n", line[0], line[1], "--timeout=3m")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *docker) load(c clusterOptions, files []string) error {
+	nodes, err := d.provider().ListInternalNodes(c.name)
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	if len(nodes) == 0 {
+		return fmt.Errorf("there is no cluster %q: make it with up", c.name)
+	}
+	for _, file := range files {
+		for _, node := range nodes {
+			f, err := os.Open(file) //nolint:gosec // the user says which
+			if err != nil {
+				return fmt.Errorf("load image: %w", err)
+			}
+			err = errors.Join(nodeutils.LoadImageArchive(node, f), f.Close())
+			if err != nil {
+				return fmt.Errorf("load image %s into %s: %w", file, node, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (d *docker) down(ctx context.Context, c clusterOptions) error {
+	if !answers(ctx) {
+		return nil // nothing runs
+	}
+	if err := d.provider().Delete(c.name, c.kubeconfig); err != nil {
+		return fmt.Errorf("delete cluster %s: %w", c.name, err)
+	}
+	return d.stop(ctx)
+}

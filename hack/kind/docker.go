@@ -1,0 +1,162 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// docker is the engine that runs the nodes: the machine's own, or one that this program starts beside it, with
+// directories and a socket of its own, and stops with the last cluster.
+type docker struct {
+	// dir is where everything is cached, the own engine's directories too.
+	dir string
+}
+
+func newDocker(ctx context.Context) (*docker, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("find the cache directory: %w", err)
+	}
+	d := &docker{dir: filepath.Join(cache, "berth-kind")}
+	if answers(ctx) {
+		return d, nil
+	}
+	// Where kind and the docker command look for it, too.
+	return d, os.Setenv("DOCKER_HOST", "unix://"+filepath.Join(d.dir, "docker.sock"))
+}
+
+func answers(ctx context.Context) bool {
+	return exec.CommandContext(ctx, "docker", "info").Run() == nil
+}
+
+// install adds what Debian's packages have and the machine lacks.
+func install(ctx context.Context) error {
+	missing := map[string]bool{}
+	for program, debian := range machinePackages {
+		if _, err := exec.LookPath(program); err != nil {
+			missing[debian] = true
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	packages := slices.Sorted(maps.Keys(missing))
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return fmt.Errorf("install these first, as root: apt-get install %s", strings.Join(packages, " "))
+	}
+	// No engine is to start by itself: d.start does, with another runtime.
+	os.Setenv("DEBIAN_FRONTEND", "noninteractive") //nolint:errcheck // the name is a good one
+	if err := quietly(exec.CommandContext(ctx, "apt-get", "update", "-qq")); err != nil {
+		return err
+	}
+	args := append([]string{"install", "-qq", "-y", "--no-install-recommends"}, packages...)
+	return quietly(exec.CommandContext(ctx, "apt-get", args...))
+}
+
+// start starts an engine of our own unless one answers.
+func (d *docker) start(ctx context.Context) error {
+	if answers(ctx) {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("no docker answers, and only root can start one: start it, or set DOCKER_HOST")
+	}
+	front := filepath.Join(d.dir, "runcfront")
+	if err := quietly(exec.CommandContext(ctx, "go", "build", "-o", front, "./runcfront")); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(d.dir, "dockerd.log"))
+	if err != nil {
+		return fmt.Errorf("start docker: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	// It outlives this program.
+	cmd := exec.Command("dockerd", "--host", os.Getenv("DOCKER_HOST"), "--pidfile", d.pidFile(),
+		"--data-root", filepath.Join(d.dir, "docker"), "--exec-root", filepath.Join(d.dir, "docker-exec"),
+		"--add-runtime", "front="+front, "--default-runtime", "front")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start docker: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("docker ended, see %s: %w", log.Name(), err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+		if answers(ctx) {
+			return nil
+		}
+	}
+	return fmt.Errorf("docker does not answer, see %s", log.Name())
+}
+
+func (d *docker) pidFile() string { return filepath.Join(d.dir, "docker.pid") }
+
+// stop ends an engine of our own when it runs no more containers.
+func (d *docker) stop(ctx context.Context) error {
+	if !d.isOurs() {
+		return nil
+	}
+	containers, err := output(exec.CommandContext(ctx, "docker", "ps", "-aq"))
+	if err != nil || containers != "" {
+		return err
+	}
+	content, err := os.ReadFile(d.pidFile())
+	if err != nil {
+		return fmt.Errorf("stop docker: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return fmt.Errorf("stop docker: %w", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop docker: %w", err)
+	}
+	for range 300 {
+		if _, err := os.Stat(d.pidFile()); os.IsNotExist(err) {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("docker (process %d) does not end", pid)
+}
+
+// isOurs says whether DOCKER_HOST leads to an engine that this program started.
+func (d *docker) isOurs() bool {
+	return os.Getenv("DOCKER_HOST") == "unix://"+filepath.Join(d.dir, "docker.sock")
+}
+
+// quietly runs a command, and returns what it said only if it fails.
+func quietly(cmd *exec.Cmd) error {
+	_, err := output(cmd)
+	return err
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, out, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}

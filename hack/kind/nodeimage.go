@@ -1,0 +1,126 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/kind/pkg/apis/config/defaults"
+)
+
+// nodeImage returns the name of an image for nodes: the one that the environment names, or kind's own if it can be
+// pulled, or one that is built here once for each state of this directory.
+func (d *docker) nodeImage(ctx context.Context) (string, error) {
+	asked := os.Getenv("KIND_NODE_IMAGE")
+	if asked != "" && asked != "build" {
+		return asked, stage("pull "+asked, func() error { return pull(ctx, asked) })
+	}
+	key, err := cacheKey()
+	if err != nil {
+		return "", err
+	}
+	built := "localhost/berth-node:" + key
+	if exists(ctx, built) {
+		return built, nil
+	}
+	// A registry that can't be reached must not cost more than moments.
+	if asked == "" && (exists(ctx, defaults.Image) || reachable(ctx, defaults.Image)) {
+		return defaults.Image, stage("pull node image", func() error { return pull(ctx, defaults.Image) })
+	}
+	return built, d.build(ctx, key, built)
+}
+
+func exists(ctx context.Context, image string) bool {
+	return exec.CommandContext(ctx, "docker", "image", "inspect", image).Run() == nil
+}
+
+func reachable(ctx context.Context, image string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return exec.CommandContext(ctx, "docker", "manifest", "inspect", image).Run() == nil
+}
+
+func pull(ctx context.Context, image string) error {
+	if exists(ctx, image) {
+		return nil
+	}
+	return quietly(exec.CommandContext(ctx, "docker", "pull", "-q", image))
+}
+
+// cacheKey is a hash of all that makes a node image: this directory, with its go.mod, and the version of Go.
+func cacheKey() (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, runtime.Version(), runtime.GOARCH)
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		fmt.Fprintln(hash, path)
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		_, err = io.Copy(hash, file)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("find out what the node image is made of: %w", err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
+}
+
+// build makes a node image of Go modules and Debian packages.
+func (d *docker) build(ctx context.Context, key, image string) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("no node image can be pulled, and only root can build one: " +
+			"set KIND_NODE_IMAGE to one that this machine has, or run this as root once")
+	}
+	b := &builder{bin: filepath.Join(d.dir, key, "bin"), images: filepath.Join(d.dir, key, "images"), root: filepath.Join(d.dir, key, "root")}
+	for _, dir := range []string{b.bin, b.images} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make cache: %w", err)
+		}
+	}
+	defer func() { _ = os.RemoveAll(filepath.Join(d.dir, key)) }()
+	for _, s := range []struct {
+		name string
+		step func(context.Context) error
+	}{
+		{"compile Kubernetes and others", b.compile},
+		{"debootstrap", b.debootstrap},
+		{"assemble images", b.assembleImages},
+		{"configure node", b.configure},
+		{"preload images", b.preload},
+		{"import node image", func(ctx context.Context) error { return b.importTo(ctx, image) }},
+	} {
+		if err := stage(s.name, func() error { return s.step(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linesOf splits text into lines, and those into fields.
+func linesOf(text string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for line := range strings.Lines(text) {
+			if fields := strings.Fields(line); len(fields) > 0 && !yield(fields) {
+				return
+			}
+		}
+	}
+}
