@@ -3,5 +3,7 @@
 
 // Package gateway is the one TLS port in front of all API servers: it routes
 // /spaces/NAME/... to the space of that name, whose API server then finds out
-// who asks. Routing authorizes nothing. Commands run it; it stores nothing.
+// who asks. Beside it is the port for spaces' own pods, who name no space: it is
+// told by the address that they call from (pods.go). Routing authorizes nothing.
+// Commands run it; it stores nothing.
 package gateway

@@ -44,7 +44,11 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		notFound(w, name)
 		return
 	}
-	handler, r = http.StripPrefix(Path(name), handler), rooted(r, name)
+	g.lead(name, http.StripPrefix(Path(name), handler), w, rooted(r, name))
+}
+
+// lead has a space's handler serve a request, and tells those who want to know.
+func (g *Router) lead(name string, handler http.Handler, w http.ResponseWriter, r *http.Request) {
 	if g.Traces != nil {
 		handler = traced(g.Traces, name, handler)
 	}

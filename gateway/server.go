@@ -43,7 +43,11 @@ type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // for a certificate, which is not verified here: each space's API server trusts
 // another authority.
 func Serve(listener net.Listener, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
-	s := &Server{
+	return newServer(certificate, handler, logger).serve(listener)
+}
+
+func newServer(certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
+	return &Server{
 		http: &http.Server{
 			Handler:           handler,
 			ReadHeaderTimeout: readHeaderTimeout,
@@ -59,6 +63,9 @@ func Serve(listener net.Listener, certificate Certificate, handler http.Handler,
 		},
 		done: make(chan struct{}),
 	}
+}
+
+func (s *Server) serve(listener net.Listener) *Server {
 	go func() {
 		defer close(s.done)
 		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // Config says where a shard's spaces live, and when they sleep.
@@ -25,6 +27,9 @@ type Config struct {
 	// ServingCA returns the PEM bundle that verifies the endpoints. A space that
 	// wakes takes the one of that moment.
 	ServingCA func() []byte
+	// Pods is where the spaces' pods reach this process. They reach no DNS and no
+	// API of their space while it is not valid.
+	Pods translate.PodsEndpoint
 	// Prepare, if set, makes on the host what a space stands on. It is called
 	// before a space's first start here, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error

@@ -121,6 +121,13 @@ func (s *Shard) Names() []string {
 	return slices.Sorted(maps.Keys(s.places))
 }
 
+// Host is the shared host as the shard's watches show it: who calls from which
+// address, and what DNS has to say.
+func (s *Shard) Host() *syncer.Host { return s.host }
+
+// ServiceRange is the host's range of cluster IPs, in CIDR form.
+func (s *Shard) ServiceRange() string { return s.serviceRange }
+
 // Handler serves a space's API, and wakes the space for it; nil if the space has
 // no place here.
 func (s *Shard) Handler(name string) http.Handler {

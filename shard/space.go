@@ -82,10 +82,17 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := translate.Space{Name: name, NodeKey: key}
+	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods}
 	address, err := s.host.ReserveAPI(ctx, space)
 	if err != nil {
 		return nil, err
+	}
+	if space.Pods.Valid() {
+		nameserver, err := s.host.ReservePods(ctx, space)
+		if err != nil {
+			return nil, err
+		}
+		space.Nameservers = []string{nameserver}
 	}
 	logger := s.config.Logger.WithValues("space", name)
 	streams, err := streams.New(s.host, space, logger)

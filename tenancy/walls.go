@@ -4,6 +4,8 @@
 package tenancy
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -103,8 +105,8 @@ func limits(space translate.Space) *corev1.LimitRange {
 	}
 }
 
-// isolation lets a space's pods talk to each other, to the cluster's DNS and to
-// the outside, but not to other spaces, the host's own networks' private ranges
+// isolation lets a space's pods talk to each other, to their DNS and to the
+// outside, but not to other spaces, the host's own networks' private ranges
 // or the cloud's metadata service. What comes in from public addresses is
 // allowed, what comes from other pods is not. Whether load balancers and node
 // ports let the client's address through, which would else be a node's and so
@@ -124,6 +126,10 @@ func isolation(space translate.Space) *networkingv1.NetworkPolicy {
 		{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: private}},
 		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}}},
 	}
+	resolver := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{system}, Ports: dns}
+	if space.Pods.Valid() {
+		resolver = inside(space.Pods)
+	}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicy"), ObjectMeta: meta(space, wall),
 		Spec: networkingv1.NetworkPolicySpec{
@@ -131,7 +137,7 @@ func isolation(space translate.Space) *networkingv1.NetworkPolicy {
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: append([]networkingv1.NetworkPolicyPeer{own}, outside...)}},
 			Egress: []networkingv1.NetworkPolicyEgressRule{
 				{To: append([]networkingv1.NetworkPolicyPeer{own}, outside...)},
-				{To: []networkingv1.NetworkPolicyPeer{system}, Ports: dns},
+				resolver,
 			},
 		},
 	}
@@ -167,6 +173,21 @@ func AccountRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+	}
+}
+
+// inside lets a space's pods reach their DNS and their API, which are Berth's. The
+// host's own DNS they then need no more: it would list other spaces' services.
+func inside(pods translate.PodsEndpoint) networkingv1.NetworkPolicyEgressRule {
+	berth := &networkingv1.IPBlock{CIDR: netip.PrefixFrom(pods.Address, pods.Address.BitLen()).String()}
+	port := func(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
+		return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(number))}
+	}
+	return networkingv1.NetworkPolicyEgressRule{
+		To: []networkingv1.NetworkPolicyPeer{{IPBlock: berth}},
+		Ports: []networkingv1.NetworkPolicyPort{
+			port(corev1.ProtocolUDP, pods.DNSPort), port(corev1.ProtocolTCP, pods.DNSPort), port(corev1.ProtocolTCP, pods.APIPort),
+		},
 	}
 }
 

@@ -4,10 +4,10 @@
 package translate
 
 import (
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -110,9 +110,10 @@ func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
 // HasOwnEndpoints reports whether the tenant writes the service's endpoints,
 // which then go down to the host; otherwise the host's controller makes them.
 // What reaches such an address comes from the space's own pods, and meets their
-// network policy.
+// network policy. Those of the space's API are Berth's to say.
 func HasOwnEndpoints(v *corev1.Service) bool {
-	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP
+	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP &&
+		!(v.Namespace == metav1.NamespaceDefault && v.Name == "kubernetes")
 }
 
 // EndpointSlice is v's host object: the tenant's own addresses, for its own

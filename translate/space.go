@@ -32,6 +32,8 @@ type Space struct {
 	// Nameservers are the IP addresses of the space's cluster DNS. While it is
 	// empty, pods keep the host's.
 	Nameservers []string
+	// Pods is where the space's pods reach Berth.
+	Pods PodsEndpoint
 	// ClusterDomain of the space's DNS names, "cluster.local" if empty.
 	ClusterDomain string
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 type dedicatedOptions struct {
 	dataDir, hostKubeconfig, endpoint string
 	idleAfter                         time.Duration
+	pods                              podsOptions // where the process that runs this one serves them
 	verbosity                         int
 }
 
@@ -52,6 +54,7 @@ func newDedicated() *cobra.Command {
 	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which it is a pod of if empty")
 	cmd.Flags().StringVar(&o.endpoint, "endpoint", "", "URL of the gateway")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 0, "put the space to sleep when it has been idle this long")
+	o.pods.addFlags(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
 	return cmd
 }
@@ -68,6 +71,7 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	spaces, err := shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, ServingCA: ca.PEM,
 		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
+		Pods:      o.pods.endpoint(),
 		IdleAfter: o.idleAfter, Logger: logs.logger,
 	})
 	if err != nil {
@@ -97,5 +101,6 @@ func dedicatedArgs(o dedicatedOptions, space string) []string {
 	return []string{
 		"dedicated", space, "--data-dir", o.dataDir, "--host-kubeconfig", o.hostKubeconfig, "--endpoint", o.endpoint,
 		"--idle-after", o.idleAfter.String(),
+		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
 	}
 }

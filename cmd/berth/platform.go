@@ -83,7 +83,7 @@ func (p *platform) run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.serveOperations, p.startSpaces, p.startDedicated, p.startSnapshots, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startDedicated, p.startSnapshots, p.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {

@@ -27,7 +27,7 @@ func (p *platform) newProcesses() error {
 	}
 	options := dedicatedOptions{
 		dataDir: p.options.dataDir, hostKubeconfig: p.hostKubeconfig, idleAfter: p.options.idleAfter,
-		endpoint: strings.TrimSuffix(p.endpoint(""), gateway.Path("")),
+		endpoint: strings.TrimSuffix(p.endpoint(""), gateway.Path("")), pods: p.options.pods,
 	}
 	p.processes = map[string]*dedicated.Process{}
 	for _, name := range p.options.dedicated {

@@ -26,6 +26,7 @@ type runOptions struct {
 	spacesMax      int
 	metricsListen  string
 	snapshots      snapshotOptions
+	pods           podsOptions
 	traces         traceOptions
 	verbosity      int
 }
@@ -40,6 +41,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.snapshots.to, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
 	cmd.Flags().DurationVar(&o.snapshots.every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
 	cmd.Flags().IntVar(&o.snapshots.keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")
+	o.pods.addFlags(cmd)
 	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
 	cmd.Flags().StringVar(&o.traces.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
 	cmd.Flags().Int32Var(&o.traces.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
@@ -69,6 +71,9 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if err := o.traces.check(); err != nil {
+		return err
+	}
+	if err := o.pods.check(); err != nil {
 		return err
 	}
 	for flag, names := range map[string][]string{"--space": o.spaces, "--dedicated": o.dedicated} {

@@ -40,7 +40,7 @@ func (p *platform) startShard(ctx context.Context) error {
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(),
-		Endpoint: p.endpoint, ServingCA: p.ca.PEM,
+		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare:   p.prepare,
 		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
@@ -61,7 +61,7 @@ func (p *platform) buildWalls(ctx context.Context, host client.Client, name stri
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
-	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8])}
+	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint()}
 	if err := tenancy.Build(ctx, host, space, nil, tenancy.BoundTo(p.options.spaceRole)); err != nil {
 		return err
 	}

@@ -1,0 +1,80 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/go-logr/logr"
+
+	"github.com/berth-dev/berth/internal/podconn"
+)
+
+// Bounds of the connections from pods. A client keeps one or two, whatever it
+// does with them.
+const (
+	maxPodConns      = 500 // of one space
+	maxPodConnsTotal = 10_000
+)
+
+// Pods is what the port for pods serves. Clients in pods ask for
+// kubernetes.default.svc, each for its own space's.
+type Pods struct {
+	// SpaceAt is the space whose pod has an address; ok is false if none has.
+	SpaceAt func(netip.Addr) (space string, ok bool)
+	// Certificate is the one that a space's pods know its API by.
+	Certificate func(space string) (*tls.Certificate, error)
+	// Router finds the spaces, and tells of the requests.
+	Router *Router
+}
+
+var errNoPod = errors.New("the connection is from no space's pod")
+
+type podSpace struct{}
+
+// ServePods begins to serve pods on listener. Who is none gets no connection.
+func ServePods(listener net.Listener, p Pods, logger logr.Logger) *Server {
+	listener = podconn.Listen(listener, podconn.Config{SpaceAt: p.spaceAt, PerSpace: maxPodConns, Total: maxPodConnsTotal})
+	s := newServer(func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		space, ok := podconn.SpaceOf(hello.Conn)
+		if !ok {
+			return nil, errNoPod
+		}
+		return p.Certificate(space)
+	}, http.HandlerFunc(p.serve), logger)
+	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		space, _ := podconn.SpaceOf(c)
+		return context.WithValue(ctx, podSpace{}, space)
+	}
+	return s.serve(listener)
+}
+
+// spaceAt leaves out the host's own API: what runs on the host as of a space of
+// that name is no tenant's.
+func (p Pods) spaceAt(addr netip.Addr) (space string, ok bool) {
+	space, ok = p.SpaceAt(addr)
+	return space, ok && space != SystemSpace
+}
+
+func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
+	space, _ := r.Context().Value(podSpace{}).(string)
+	addr, err := netip.ParseAddrPort(r.RemoteAddr)
+	// The pod may be gone, and its address another's, while the connection stays.
+	if now, ok := p.spaceAt(addr.Addr().Unmap()); err != nil || !ok || now != space {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "the address is no longer that of the pod that connected", http.StatusMisdirectedRequest)
+		return
+	}
+	handler := p.Router.Lookup(space)
+	if handler == nil {
+		notFound(w, space)
+		return
+	}
+	p.Router.lead(space, handler, w, r)
+}
