@@ -46,6 +46,11 @@ type kind[T client.Object] struct {
 	// pull, if set, writes back to the space what the host owns, and says when
 	// it wants to be called again at the latest (0: on the next change).
 	pull func(ctx context.Context, v, host T) (time.Duration, error)
+	// born, if set, is what of a wanted host object a host takes when it is made.
+	born func(want T) T
+	// amend, if set, changes on a host object that is there what takes requests
+	// of its own. It returns what it made of it, with an error, too.
+	amend func(ctx context.Context, v, want, host T) (T, error)
 	// lost, if set, is called before a missing host object is made, and reports
 	// whether it dealt with v: then none is made.
 	lost func(ctx context.Context, v T) (bool, error)
@@ -112,10 +117,25 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	if err != nil {
 		return k.settle(ctx, key, v, err)
 	}
-	if k.pull == nil || any(host) == any(*new(T)) {
+	if any(host) == any(*new(T)) {
 		return 0, nil
 	}
-	return k.pull(ctx, v, host)
+	if k.amend != nil {
+		host, err = k.amend(ctx, v, want, host)
+	}
+	var again time.Duration
+	if k.pull != nil {
+		var pullErr error
+		again, pullErr = k.pull(ctx, v, host)
+		if err == nil {
+			return again, pullErr
+		}
+		err = errors.Join(err, pullErr)
+	}
+	if err != nil {
+		return k.settle(ctx, key, v, err)
+	}
+	return again, nil
 }
 
 // create makes v's host object, unless it turns out that it is there already
@@ -126,9 +146,13 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 			return host, err
 		}
 	}
-	err = createOnHost(ctx, k.writer, want)
+	born := want
+	if k.born != nil {
+		born = k.born(want)
+	}
+	err = createOnHost(ctx, k.writer, born)
 	if !apierrors.IsAlreadyExists(err) {
-		return want, err
+		return born, err
 	}
 	there, err := k.live(ctx, want)
 	if err != nil {

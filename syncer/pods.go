@@ -36,6 +36,8 @@ func (s *Syncer) syncPods() error {
 			s.space.TellNode(want, have)
 			return translate.PushPod(want, have)
 		},
+		born:   translate.Birth,
+		amend:  s.podAmend,
 		pull:   s.podPull,
 		denied: s.podDenied,
 	}

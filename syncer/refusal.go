@@ -51,6 +51,8 @@ func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
 		return refusal{ReasonTaken, message}, true
 	case apierrors.IsForbidden(err) && strings.Contains(message, "exceeded quota"):
 		r.reason = ReasonQuota
+	case apierrors.HasStatusCause(err, "NodeCapacity"): // upstream's PodResizeValidator, which tells what the node has
+		return refusal{ReasonRefused, "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"}, true
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		r.reason = ReasonRefused
 	default:

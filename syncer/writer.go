@@ -44,23 +44,22 @@ func newWriter(c client.Client, host *Host) *writer {
 }
 
 func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	err := w.Client.Create(ctx, obj, opts...)
-	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.wrote(kindOf(obj), obj.GetResourceVersion())
-	}
-	return err
+	return w.wroteUnless(w.Client.Create(ctx, obj, opts...), obj)
 }
 
 func (w *writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	err := w.Client.Update(ctx, obj, opts...)
-	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.wrote(kindOf(obj), obj.GetResourceVersion())
-	}
-	return err
+	return w.wroteUnless(w.Client.Update(ctx, obj, opts...), obj)
+}
+
+// UpdateVia updates an object through one of its subresources, and makes obj what
+// it is then.
+func (w *writer) UpdateVia(ctx context.Context, subresource string, obj client.Object) error {
+	return w.wroteUnless(w.Client.SubResource(subresource).Update(ctx, obj), obj)
+}
+
+// PatchStatus patches an object's status, and makes obj what it is then.
+func (w *writer) PatchStatus(ctx context.Context, obj client.Object, patch client.Patch) error {
+	return w.wroteUnless(w.Client.Status().Patch(ctx, obj, patch), obj)
 }
 
 func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
@@ -106,6 +105,16 @@ func (w *writer) tidy() {
 		}
 	}
 	w.tidied = len(w.deleted)
+}
+
+// wroteUnless notes the write that made obj, unless it failed.
+func (w *writer) wroteUnless(err error, obj client.Object) error {
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wrote(kindOf(obj), obj.GetResourceVersion())
+	}
+	return err
 }
 
 // wrote notes a write. w.mu is held.

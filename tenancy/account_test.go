@@ -131,6 +131,14 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 			}
 		}
 	}
+	for subresource, verb := range map[string]string{"pods/ephemeralcontainers": "update", "pods/resize": "update", "pods/status": "patch"} {
+		if !may(t, verb, "", subresource, "berth-mine") {
+			t.Errorf("may not %s %s", verb, subresource)
+		}
+		if may(t, verb, "", subresource, "berth-theirs") {
+			t.Errorf("may %s %s of another space", verb, subresource)
+		}
+	}
 	for _, denied := range []struct{ reason, verb, group, resource, namespace string }{
 		{"its walls", "update", "", "resourcequotas", "berth-mine"},
 		{"its walls", "delete", "", "limitranges", "berth-mine"},

@@ -167,6 +167,9 @@ func AccountRules() []rbacv1.PolicyRule {
 			APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
 			Verbs: []string{"get", "create", "update", "delete"},
 		},
+		// What changes in a pod that runs; of its status the conditions of readiness gates.
+		{APIGroups: []string{""}, Resources: []string{"pods/ephemeralcontainers", "pods/resize"}, Verbs: []string{"update"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
 		// from 1.35 on want the right to create for, too. Proxies are not here:
 		// those of a space go through port forwarding.

@@ -5,6 +5,7 @@ package translate
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,11 +25,13 @@ func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 		errs = append(errs, checkVolume(path.Child("volumes").Index(i), &spec.Volumes[i])...)
 	}
 	if len(spec.ResourceClaims) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), "devices of the host are not shared with spaces; remove the claims"))
+		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), "devices of the host are not shared with spaces; remove the claims here and in the containers' resources"))
 	}
 	windowsOptions(path, spec, func(path *field.Path, o *corev1.WindowsSecurityContextOptions) {
-		if o.GMSACredentialSpecName != nil || o.GMSACredentialSpec != nil {
-			errs = append(errs, field.Forbidden(path.Child("gmsaCredentialSpec"), "service accounts of the host's directory are not shared with spaces; remove the field"))
+		for name, set := range map[string]bool{"gmsaCredentialSpecName": o.GMSACredentialSpecName != nil, "gmsaCredentialSpec": o.GMSACredentialSpec != nil} {
+			if set {
+				errs = append(errs, field.Forbidden(path.Child(name), "service accounts of the host's directory are not shared with spaces; remove the field"))
+			}
 		}
 	})
 	size := 0
@@ -60,6 +63,7 @@ func placement(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	forbid("nodeSelector", len(spec.NodeSelector) > 0, hidden)
 	forbid("schedulerName", spec.SchedulerName != "" && spec.SchedulerName != corev1.DefaultSchedulerName,
 		"only "+corev1.DefaultSchedulerName+" schedules pods of a space")
+	forbid("schedulingGroup", spec.SchedulingGroup != nil, "groups of pods belong to the host's scheduler; remove the field")
 	forbid("runtimeClassName", spec.RuntimeClassName != nil, "runtime classes belong to the host; remove the field")
 	forbid("priorityClassName", strings.HasPrefix(spec.PriorityClassName, "system-"), "system priorities belong to the host; use a class of your own")
 	if spec.Affinity != nil {
@@ -71,28 +75,41 @@ func placement(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 }
 
 // checkVolume lets through the volume sources that cannot reach the host: the
-// ones of Pod Security's restricted level, less inline CSI volumes, whose
-// drivers and handles are the host's.
+// ones of Pod Security's restricted level and images, which are pulled as the
+// containers' are, less inline CSI volumes, whose drivers and handles are the
+// host's.
 func checkVolume(path *field.Path, v *corev1.Volume) field.ErrorList {
 	rest := v.VolumeSource
 	rest.ConfigMap, rest.Secret, rest.EmptyDir, rest.DownwardAPI = nil, nil, nil, nil
-	rest.Projected, rest.PersistentVolumeClaim, rest.Ephemeral = nil, nil, nil
+	rest.Projected, rest.PersistentVolumeClaim, rest.Ephemeral, rest.Image = nil, nil, nil, nil
 	var errs field.ErrorList
-	if rest != (corev1.VolumeSource{}) {
-		errs = append(errs, field.Forbidden(path,
-			fmt.Sprintf("volume %q: a space's pods mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim and ephemeral volumes", v.Name)))
+	for _, name := range setFields(rest) {
+		errs = append(errs, field.Forbidden(path.Child(name),
+			fmt.Sprintf("volume %q: a space's pods mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim, ephemeral and image volumes", v.Name)))
 	}
 	if v.Projected != nil {
 		for i, source := range v.Projected.Sources {
 			kept := source
 			kept.Secret, kept.ConfigMap, kept.DownwardAPI, kept.ServiceAccountToken = nil, nil, nil, nil
-			if kept != (corev1.VolumeProjection{}) {
-				errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(i),
+			for _, name := range setFields(kept) {
+				errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(i).Child(name),
 					"a space's pods project only secret, configMap, downwardAPI and serviceAccountToken sources"))
 			}
 		}
 	}
 	return errs
+}
+
+// setFields are the names, as in JSON, of what a struct of pointers holds.
+func setFields(of any) (names []string) {
+	v := reflect.ValueOf(of)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Asked is what the tenant asked of a pod that is in the space already: its

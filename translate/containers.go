@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/kubernetes/pkg/kubelet/envvars"
 )
@@ -17,20 +18,41 @@ import (
 func (s Space) containers(v *corev1.Pod, list []corev1.Container, env []corev1.EnvVar) []corev1.Container {
 	var out []corev1.Container
 	for i := range list {
-		c := list[i].DeepCopy()
-		rename := func(ref *string) { *ref = s.HostName(v.Namespace, *ref, LimitSubdomain) }
-		visitEnv(c, rename, rename)
-		for j := range c.Env {
-			if from := c.Env[j].ValueFrom; from != nil && from.FieldRef != nil {
-				from.FieldRef.FieldPath = fieldPath(from.FieldRef.FieldPath)
-			}
-		}
-		c.Env = append(slices.Clone(env), c.Env...)
-		c.Resources.Claims = nil // devices of the host, see CheckPod
-		limit(c)
-		out = append(out, *c)
+		c := s.container(v, &list[i], env)
+		limit(&c)
+		out = append(out, c)
 	}
 	return out
+}
+
+// ephemeral are v's ephemeral containers. They ask for no resources.
+func (s Space) ephemeral(v *corev1.Pod, list []corev1.EphemeralContainer, env []corev1.EnvVar) []corev1.EphemeralContainer {
+	var out []corev1.EphemeralContainer
+	for i := range list {
+		c := s.container(v, (*corev1.Container)(&list[i].EphemeralContainerCommon), env)
+		out = append(out, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon(c), TargetContainerName: list[i].TargetContainerName,
+		})
+	}
+	return out
+}
+
+// container is a copy of a container of v's, whose fields go down as they are
+// but for what names objects of the space or asks for the host's.
+func (s Space) container(v *corev1.Pod, of *corev1.Container, env []corev1.EnvVar) corev1.Container {
+	c := of.DeepCopy()
+	rename := func(ref *string) { *ref = s.HostName(v.Namespace, *ref, LimitSubdomain) }
+	visitEnv(c, rename, rename)
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			from.FieldRef.FieldPath = fieldPath(from.FieldRef.FieldPath)
+		}
+	}
+	c.Env = append(slices.Clone(env), c.Env...)
+	for i := range c.Ports {
+		c.Ports[i].HostIP = "" // for a hostPort, see CheckPod
+	}
+	return *c
 }
 
 // serviceEnv is what a kubelet would tell v's containers of services, were the
@@ -86,13 +108,22 @@ var apiEnv = sync.OnceValue(func() (names []string) {
 	return names
 })
 
-// eachContainer visits the init containers and the containers, as host pods have
-// no others. A check that must see ephemeral containers too is upstream's.
+// eachContainer visits a pod's init, main and ephemeral containers.
 func eachContainer(spec *corev1.PodSpec, visit func(*corev1.Container)) {
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			visit(&list[i])
-		}
+	eachContainerAt(nil, spec, func(_ *field.Path, c *corev1.Container) { visit(c) })
+}
+
+// eachContainerAt is eachContainer with the paths of their fields.
+func eachContainerAt(path *field.Path, spec *corev1.PodSpec, visit func(*field.Path, *corev1.Container)) {
+	for i := range spec.InitContainers {
+		visit(path.Child("initContainers").Index(i), &spec.InitContainers[i])
+	}
+	for i := range spec.Containers {
+		visit(path.Child("containers").Index(i), &spec.Containers[i])
+	}
+	for i := range spec.EphemeralContainers {
+		// The same fields, under another type.
+		visit(path.Child("ephemeralContainers").Index(i), (*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
 }
 

@@ -58,6 +58,32 @@ func upTo(limit int, all []string) []string {
 	return out
 }
 
+// hostnameOverride is the host pod's: the tenant's own, or the full name of a
+// pod that asks for it as its hostname, which the host's kubelet would make with
+// the host's namespace. A full name that is too long for a kernel is left out.
+//
+// A subdomain alone goes not down for the same reason: it is for the space's DNS.
+func (s Space) hostnameOverride(v *corev1.Pod) *string {
+	if own := v.Spec.HostnameOverride; own != nil {
+		return ptr.To(*own)
+	}
+	if !ptr.Deref(v.Spec.SetHostnameAsFQDN, false) || v.Spec.Subdomain == "" {
+		return nil
+	}
+	domain := s.ClusterDomain
+	if domain == "" {
+		domain = "cluster.local"
+	}
+	full := strings.Join([]string{hostname(v), v.Spec.Subdomain, v.Namespace, "svc", domain}, ".")
+	if len(full) > maxHostname {
+		return nil
+	}
+	return &full
+}
+
+// maxHostname is the longest hostname that a kernel takes, in bytes.
+const maxHostname = 64
+
 // hostname is the one that a kubelet would give the pod in a cluster of its
 // own; the host pod's name would show the space's.
 func hostname(v *corev1.Pod) string {

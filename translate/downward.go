@@ -97,15 +97,13 @@ func downwardAnnotations(v *corev1.Pod) map[string]string {
 }
 
 func visitFieldRefs(v *corev1.Pod, visit func(path string)) {
-	for _, list := range [][]corev1.Container{v.Spec.InitContainers, v.Spec.Containers} {
-		for _, c := range list {
-			for _, env := range c.Env {
-				if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
-					visit(env.ValueFrom.FieldRef.FieldPath)
-				}
+	eachContainer(&v.Spec, func(c *corev1.Container) {
+		for _, env := range c.Env {
+			if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
+				visit(env.ValueFrom.FieldRef.FieldPath)
 			}
 		}
-	}
+	})
 	items := func(items []corev1.DownwardAPIVolumeFile) {
 		for _, item := range items {
 			if item.FieldRef != nil {

@@ -27,7 +27,9 @@ type Surroundings struct {
 // left out here, so that a pod that slipped by is weaker, never stronger.
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
-// in the space until someone decides about it.
+// in the space until someone decides about it; docs/pods.md tells each field's
+// fate. Ephemeral containers are among what is wanted, but a host takes them
+// only by a request of their own, see [Birth] and [AddEphemeral].
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
 	addLabels(&host.ObjectMeta, v.Labels)
@@ -43,6 +45,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		Volumes:                       s.volumes(v),
 		InitContainers:                s.containers(v, p.InitContainers, env),
 		Containers:                    s.containers(v, p.Containers, env),
+		EphemeralContainers:           s.ephemeral(v, p.EphemeralContainers, env),
 		RestartPolicy:                 p.RestartPolicy,
 		TerminationGracePeriodSeconds: p.TerminationGracePeriodSeconds,
 		ActiveDeadlineSeconds:         p.ActiveDeadlineSeconds,
@@ -52,7 +55,8 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		SecurityContext:               p.SecurityContext,
 		ImagePullSecrets:              s.localReferences(v.Namespace, p.ImagePullSecrets),
 		Hostname:                      hostname(v),
-		HostnameOverride:              p.HostnameOverride,
+		HostnameOverride:              s.hostnameOverride(v),
+		ReadinessGates:                gates(v),
 		Affinity:                      s.affinity(v, in.Namespaces),
 		TopologySpreadConstraints:     s.topologySpread(v),
 		Tolerations:                   tolerations(p.Tolerations),
@@ -65,6 +69,16 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	weaken(host)
 	dropUnshared(&host.Spec)
 	return host
+}
+
+// Birth is what of a wanted host pod a host takes when it is created.
+func Birth(want *corev1.Pod) *corev1.Pod {
+	if len(want.Spec.EphemeralContainers) == 0 {
+		return want
+	}
+	born := want.DeepCopy()
+	born.Spec.EphemeralContainers = nil
+	return born
 }
 
 // PushPod copies onto the host pod have what may still change in the wanted
@@ -140,10 +154,8 @@ func PodReferences(v *corev1.Pod) References {
 	for i := range v.Spec.Volumes {
 		visitVolume(&v.Spec.Volumes[i], func(ref *string) { configMap(*ref) }, func(ref *string) { secret(*ref) })
 	}
-	for _, list := range [][]corev1.Container{v.Spec.InitContainers, v.Spec.Containers} {
-		for i := range list {
-			visitEnv(&list[i], func(ref *string) { configMap(*ref) }, func(ref *string) { secret(*ref) })
-		}
-	}
+	eachContainer(&v.Spec, func(c *corev1.Container) {
+		visitEnv(c, func(ref *string) { configMap(*ref) }, func(ref *string) { secret(*ref) })
+	})
 	return refs
 }

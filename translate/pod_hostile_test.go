@@ -151,7 +151,7 @@ func checkNoPlace(t *rapid.T, spec *corev1.PodSpec) {
 				continue
 			}
 			set++
-			if name := source.Type().Field(j).Name; !slices.Contains([]string{"ConfigMap", "Secret", "EmptyDir", "DownwardAPI", "Projected", "PersistentVolumeClaim"}, name) {
+			if name := source.Type().Field(j).Name; !slices.Contains([]string{"ConfigMap", "Secret", "EmptyDir", "DownwardAPI", "Projected", "PersistentVolumeClaim", "Image"}, name) {
 				t.Errorf("volume %d has a source %s", i, name)
 			}
 		}

@@ -6,9 +6,7 @@ package translate_test
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -190,65 +188,6 @@ func checkVolumesKept(t *rapid.T, tenant, host []corev1.Volume) {
 		cmpopts.IgnoreFields(corev1.PersistentVolumeClaimVolumeSource{}, "ClaimName"), cmpopts.IgnoreFields(corev1.ObjectFieldSelector{}, "FieldPath"))
 	if diff != "" {
 		t.Errorf("volumes: -tenant +host:\n%s", diff)
-	}
-}
-
-// Fields that Kubernetes adds need a decision: pod specs are built field by
-// field, so that a new field stays in the space; containers are copied whole, so
-// that a new one of theirs goes down to the host unseen, but for this test.
-func TestEveryFieldOfAPodSpecIsDecidedAbout(t *testing.T) {
-	cases := map[string]struct {
-		reason string
-		of     reflect.Type
-		fields string
-	}{
-		"PodSpec": {
-			"a new field is left out until Pod or CheckPod mentions it", reflect.TypeFor[corev1.PodSpec](),
-			"ActiveDeadlineSeconds Affinity AutomountServiceAccountToken Containers DNSConfig DNSPolicy DeprecatedServiceAccount EnableServiceLinks " +
-				"EphemeralContainers HostAliases HostIPC HostNetwork HostPID HostUsers Hostname HostnameOverride ImagePullSecrets InitContainers NodeName NodeSelector " +
-				"OS Overhead PreemptionPolicy Priority PriorityClassName ReadinessGates ResourceClaims Resources RestartPolicy RuntimeClassName SchedulerName " +
-				"SchedulingGates SchedulingGroup SecurityContext ServiceAccountName SetHostnameAsFQDN ShareProcessNamespace Subdomain TerminationGracePeriodSeconds " +
-				"Tolerations TopologySpreadConstraints Volumes",
-		},
-		"Container": {
-			"a new field goes down as it is: may it?", reflect.TypeFor[corev1.Container](),
-			"Args Command Env EnvFrom Image ImagePullPolicy Lifecycle LivenessProbe Name Ports ReadinessProbe ResizePolicy Resources RestartPolicy " +
-				"RestartPolicyRules SecurityContext StartupProbe Stdin StdinOnce TTY TerminationMessagePath TerminationMessagePolicy VolumeDevices VolumeMounts WorkingDir",
-		},
-		"SecurityContext": {
-			"does Pod Security know a new one?", reflect.TypeFor[corev1.SecurityContext](),
-			"AllowPrivilegeEscalation AppArmorProfile Capabilities Privileged ProcMount ReadOnlyRootFilesystem RunAsGroup RunAsNonRoot RunAsUser SELinuxOptions " +
-				"SeccompProfile WindowsOptions",
-		},
-		"PodSecurityContext": {
-			"does Pod Security know a new one?", reflect.TypeFor[corev1.PodSecurityContext](),
-			"AppArmorProfile FSGroup FSGroupChangePolicy RunAsGroup RunAsNonRoot RunAsUser SELinuxChangePolicy SELinuxOptions SeccompProfile SupplementalGroups " +
-				"SupplementalGroupsPolicy Sysctls WindowsOptions",
-		},
-		"EnvVarSource": {
-			"a new one may name an object", reflect.TypeFor[corev1.EnvVarSource](), "ConfigMapKeyRef FieldRef FileKeyRef ResourceFieldRef SecretKeyRef",
-		},
-		"EnvFromSource": {"a new one may name an object", reflect.TypeFor[corev1.EnvFromSource](), "ConfigMapRef Prefix SecretRef"},
-		"PodAffinityTerm": {
-			"a new one may select pods of other spaces", reflect.TypeFor[corev1.PodAffinityTerm](),
-			"LabelSelector MatchLabelKeys MismatchLabelKeys NamespaceSelector Namespaces TopologyKey",
-		},
-		"TopologySpreadConstraint": {
-			"a new one may ask about nodes", reflect.TypeFor[corev1.TopologySpreadConstraint](),
-			"LabelSelector MatchLabelKeys MaxSkew MinDomains NodeAffinityPolicy NodeTaintsPolicy TopologyKey WhenUnsatisfiable",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var fields []string
-			for i := range tc.of.NumField() {
-				fields = append(fields, tc.of.Field(i).Name)
-			}
-			slices.Sort(fields)
-			if diff := cmp.Diff(strings.Fields(tc.fields), fields); diff != "" {
-				t.Errorf("%s: -decided +known:\n%s", tc.reason, diff)
-			}
-		})
 	}
 }
 

@@ -170,9 +170,9 @@ func windowsOptions(path *field.Path, spec *corev1.PodSpec, visit func(*field.Pa
 	if sc := spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
 		visit(path.Child("securityContext", "windowsOptions"), sc.WindowsOptions)
 	}
-	eachContainer(spec, func(c *corev1.Container) {
+	eachContainerAt(path, spec, func(path *field.Path, c *corev1.Container) {
 		if sc := c.SecurityContext; sc != nil && sc.WindowsOptions != nil {
-			visit(path.Child("containers").Key(c.Name).Child("securityContext", "windowsOptions"), sc.WindowsOptions)
+			visit(path.Child("securityContext", "windowsOptions"), sc.WindowsOptions)
 		}
 	})
 }

@@ -30,6 +30,9 @@ func commonTopology(key string) bool {
 func checkShared(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	eachResources(path, spec, func(path *field.Path, r *corev1.ResourceRequirements) {
+		if len(r.Claims) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("claims"), "devices of the host are not shared with spaces; remove the claims"))
+		}
 		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
 			for name := range list {
 				if !sharedResource(name) {
@@ -55,6 +58,7 @@ func checkShared(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 // dropUnshared clears from a host pod what [checkShared] refuses.
 func dropUnshared(spec *corev1.PodSpec) {
 	eachResources(nil, spec, func(_ *field.Path, r *corev1.ResourceRequirements) {
+		r.Claims = nil
 		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
 			maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool { return !sharedResource(name) })
 		}
@@ -76,11 +80,7 @@ func eachResources(path *field.Path, spec *corev1.PodSpec, visit func(*field.Pat
 	if spec.Resources != nil {
 		visit(path.Child("resources"), spec.Resources)
 	}
-	for name, list := range map[string][]corev1.Container{"initContainers": spec.InitContainers, "containers": spec.Containers} {
-		for i := range list {
-			visit(path.Child(name).Index(i).Child("resources"), &list[i].Resources)
-		}
-	}
+	eachContainerAt(path, spec, func(path *field.Path, c *corev1.Container) { visit(path.Child("resources"), &c.Resources) })
 }
 
 // podTerms yields the terms about other pods, each with the name of its field.

@@ -34,10 +34,9 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 	if out.QOSClass == "" {
 		out.QOSClass = h.Status.QOSClass
 	}
+	out.ObservedGeneration = v.Status.ObservedGeneration
 	if h.Status.ObservedGeneration == h.Generation {
 		out.ObservedGeneration = v.Generation
-	} else {
-		out.ObservedGeneration = v.Status.ObservedGeneration
 	}
 	out.Conditions = pullConditions(v, h, scrub)
 	return out
@@ -45,7 +44,7 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 
 func pullConditions(v, host *corev1.Pod, scrub func(string) string) []corev1.PodCondition {
 	var out []corev1.PodCondition
-	for _, c := range host.Status.Conditions {
+	for i, c := range host.Status.Conditions {
 		if !hostCondition(c.Type) {
 			continue
 		}
@@ -53,14 +52,23 @@ func pullConditions(v, host *corev1.Pod, scrub func(string) string) []corev1.Pod
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue && c.Message != "" {
 			c.Message = SchedulingReason(c.Message)
 		}
-		if c.Type == corev1.PodReady {
+		switch c.Type {
+		case corev1.PodReady:
 			gate(&c, v)
+		case corev1.PodResizePending:
+			c.Message = resizeReason(c.Reason)
 		}
 		c.ObservedGeneration = 0
+		if before, told := conditionOf(v, c.Type); told {
+			c.ObservedGeneration = before.ObservedGeneration
+		}
+		if host.Status.Conditions[i].ObservedGeneration == host.Generation {
+			c.ObservedGeneration = v.Generation
+		}
 		out = append(out, c)
 	}
 	for _, c := range v.Status.Conditions {
-		if !slices.ContainsFunc(out, func(o corev1.PodCondition) bool { return o.Type == c.Type }) && ownCondition(v, c.Type) {
+		if !slices.ContainsFunc(out, func(o corev1.PodCondition) bool { return o.Type == c.Type }) && ownCondition(c.Type) {
 			out = append(out, c)
 		}
 	}
@@ -79,21 +87,40 @@ func hostCondition(t corev1.PodConditionType) bool {
 	}
 }
 
-// ownCondition reports whether the space, not the host, sets a condition: those
-// of readiness gates and of the disruption controller.
-func ownCondition(v *corev1.Pod, t corev1.PodConditionType) bool {
-	return t == corev1.DisruptionTarget || slices.ContainsFunc(v.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == t })
+// ownCondition reports whether the space may set a condition by itself: its
+// disruption controller does, and controllers of the tenant's set all that are
+// not Kubernetes' own, those of readiness gates among them.
+func ownCondition(t corev1.PodConditionType) bool {
+	return t == corev1.DisruptionTarget || !hostCondition(t)
 }
 
-// gate applies the readiness gates, which live in the space only.
+// gate says of the readiness gates what the space knows: the host may be a
+// moment behind, names them otherwise, and may have gates of its own.
 func gate(ready *corev1.PodCondition, v *corev1.Pod) {
+	const reason = "ReadinessGatesNotReady"
+	if ready.Reason == reason {
+		ready.Message = "the pod's readiness gates are not met yet"
+	}
 	for _, g := range v.Spec.ReadinessGates {
-		if !slices.ContainsFunc(v.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == g.ConditionType && c.Status == corev1.ConditionTrue
-		}) && ready.Status == corev1.ConditionTrue {
-			ready.Status, ready.Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
+		c, _ := conditionOf(v, g.ConditionType)
+		if c.Status != corev1.ConditionTrue && (ready.Status == corev1.ConditionTrue || ready.Reason == reason) {
+			ready.Status, ready.Reason = corev1.ConditionFalse, reason
 			ready.Message = "condition " + string(g.ConditionType) + " of the pod's readiness gates is not True"
+			return
 		}
+	}
+}
+
+// resizeReason says why a resize waits, in place of a kubelet's message, which
+// tells what its node has (N1).
+func resizeReason(reason string) string {
+	switch reason {
+	case corev1.PodReasonDeferred:
+		return "the pod's new resources do not fit now; it is tried again"
+	case corev1.PodReasonInfeasible:
+		return "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"
+	default:
+		return "the pod waits for its new resources"
 	}
 }
 

@@ -21,7 +21,7 @@ func (s Space) volumes(v *corev1.Pod) []corev1.Volume {
 		volume.VolumeSource = corev1.VolumeSource{
 			ConfigMap: source.ConfigMap, Secret: source.Secret, EmptyDir: source.EmptyDir,
 			DownwardAPI: source.DownwardAPI, Projected: s.projected(v, volume.Name, source.Projected),
-			PersistentVolumeClaim: source.PersistentVolumeClaim,
+			PersistentVolumeClaim: source.PersistentVolumeClaim, Image: source.Image,
 		}
 		if volume.DownwardAPI != nil {
 			downwardFiles(volume.DownwardAPI.Items)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+	"k8s.io/kubernetes/plugin/pkg/admission/nodedeclaredfeatures"
+	"k8s.io/kubernetes/plugin/pkg/admission/podresize"
 
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -140,6 +142,10 @@ func admit(o *kubeoptions.AdmissionOptions, c Config) error {
 		}
 		g.Plugins.Register(a.Name, func(io.Reader) (admission.Interface, error) { return a.New() })
 		names = append(names, a.Name)
+	}
+	if c.HiddenNodes {
+		// They look at a pod's node when the pod is resized. The host does.
+		g.DisablePlugins = append(g.DisablePlugins, podresize.PluginName, nodedeclaredfeatures.PluginName)
 	}
 	order := slices.Clone(g.RecommendedPluginOrder)
 	quota := slices.Index(order, resourcequota.PluginName)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -43,7 +44,7 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	}
 	create := a.GetOperation() == admission.Create
 	switch resource := a.GetResource().Resource + "/" + a.GetSubresource(); {
-	case resource == "pods/" && create, resource == "pods/ephemeralcontainers":
+	case resource == "pods/", resource == "pods/ephemeralcontainers", resource == "pods/resize":
 		return guardPod(a)
 	case resource == "pods/binding" && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
@@ -78,15 +79,30 @@ func guardAPIService(a admission.Attributes) error {
 }
 
 func guardPod(a admission.Attributes) error {
-	pod := &corev1.Pod{}
-	if err := versioned(a.GetObject(), pod); err != nil {
+	if a.GetOperation() == admission.Create {
+		return guardSpec(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList { return translate.CheckPod(&v.ObjectMeta, &v.Spec) })
+	}
+	asks := func(o runtime.Object) (field.ErrorList, error) {
+		pod := &corev1.Pod{}
+		if err := versioned(o, pod); err != nil {
+			return nil, err
+		}
+		spec := translate.Asked(pod)
+		return translate.CheckPod(&pod.ObjectMeta, &spec), nil
+	}
+	errs, err := asks(a.GetObject())
+	if err != nil || len(errs) == 0 {
 		return err
 	}
-	spec := pod.Spec
-	if a.GetOperation() == admission.Update {
-		spec = translate.Asked(pod)
+	// What a pod had before, under older rules, must not keep its finalizers and
+	// labels from being changed.
+	had, err := asks(a.GetOldObject())
+	if err != nil {
+		return err
 	}
-	return invalid(a, translate.CheckPod(&pod.ObjectMeta, &spec))
+	return invalid(a, slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == e.Error() })
+	}))
 }
 
 // guardClaim looks at what changes: the volume that Berth gave a claim stays in
