@@ -85,6 +85,10 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 				v.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "busybox"}}
 				do(&v.Spec.InitContainers[0])
 			},
+			"Ephemeral": func(v *corev1.Pod, do func(*corev1.Container)) {
+				v.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "web"}}
+				do((*corev1.Container)(&v.Spec.EphemeralContainers[0].EphemeralContainerCommon))
+			},
 		} {
 			attack, change := attack, change
 			cases[name+"In"+place] = attackOf(attack, func(v *corev1.Pod) { change(v, attack.do) })

@@ -94,7 +94,7 @@ func hostilePod(t *rapid.T) *corev1.Pod {
 	// Where translation does its work, more than a quarter must be there.
 	for _, list := range []reflect.Value{
 		reflect.ValueOf(&pod.Spec.Volumes).Elem(), reflect.ValueOf(&pod.Spec.Containers).Elem(),
-		reflect.ValueOf(&pod.Spec.InitContainers).Elem(), reflect.ValueOf(&pod.Spec.Tolerations).Elem(),
+		reflect.ValueOf(&pod.Spec.InitContainers).Elem(), reflect.ValueOf(&pod.Spec.EphemeralContainers).Elem(), reflect.ValueOf(&pod.Spec.Tolerations).Elem(),
 		reflect.ValueOf(&pod.Spec.TopologySpreadConstraints).Elem(), reflect.ValueOf(&pod.Spec.ImagePullSecrets).Elem(),
 	} {
 		if list.Len() == 0 {

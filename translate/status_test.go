@@ -111,6 +111,44 @@ func TestPullPodStatusOfConditions(t *testing.T) {
 			args:   args{tenant: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}, host: []corev1.PodCondition{ready}},
 			want:   []corev1.PodCondition{ready, {Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}},
 		},
+		"OfATenantsControllers": {
+			reason: "as on a cluster, anyone may say something of a pod",
+			args:   args{tenant: []corev1.PodCondition{gated}, host: []corev1.PodCondition{ready}},
+			want:   []corev1.PodCondition{ready, gated},
+		},
+		"GateTheHostHasNotSeen": {
+			reason: "its kubelet names the gate otherwise",
+			args: args{tenant: []corev1.PodCondition{gated}, host: []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady",
+				Message: `corresponding condition of pod readiness gate "gate.berth.dev/x" does not exist.`,
+			}}},
+			gates: true,
+			want: []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "the pod's readiness gates are not met yet",
+			}, gated},
+		},
+		"ResizeTooLarge": {
+			reason: "a kubelet tells what its node has",
+			args: args{host: []corev1.PodCondition{{
+				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+				Message: "Node didn't have enough capacity: cpu, requested: 100000, capacity: 4000",
+			}}},
+			want: []corev1.PodCondition{{
+				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+				Message: "the pod's new resources do not fit where it runs; ask for less, or make the pod anew",
+			}},
+		},
+		"ResizeLater": {
+			reason: "and what others on it use",
+			args: args{host: []corev1.PodCondition{{
+				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred,
+				Message: "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000",
+			}}},
+			want: []corev1.PodCondition{{
+				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred,
+				Message: "the pod's new resources do not fit now; it is tried again",
+			}},
+		},
 		"GateNotMet": {
 			reason: "the host knows no readiness gates, and calls the pod ready",
 			args:   args{host: []corev1.PodCondition{ready}},

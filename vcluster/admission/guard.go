@@ -100,9 +100,15 @@ func guardPod(a admission.Attributes) error {
 	if err != nil {
 		return err
 	}
-	return invalid(a, slices.DeleteFunc(errs, func(e *field.Error) bool {
+	errs = slices.DeleteFunc(errs, func(e *field.Error) bool {
 		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == e.Error() })
-	}))
+	})
+	if a.GetSubresource() == "ephemeralcontainers" {
+		for _, e := range errs {
+			e.Detail += "; of kubectl debug's profiles, a space allows baseline and restricted"
+		}
+	}
+	return invalid(a, errs)
 }
 
 // guardClaim looks at what changes: the volume that Berth gave a claim stays in
