@@ -136,15 +136,24 @@ func TestAPodIsResizedWhereItRuns(t *testing.T) {
 	host.report(t, name, status("300m")+`,"conditions":[{"type":"PodResizeInProgress","$patch":"delete"}]}`)
 	await(t, demo.CoreV1().Pods(ns).Get, "resized", has("300m"))
 
+	told := func(says string) {
+		t.Helper()
+		eventually(t, func() error {
+			out := demo.kubectl(t, "get", "events", "-n", ns, "--field-selector=involvedObject.name=resized", "-o", "jsonpath={range .items[*]}{.reason}: {.message}\n{end}")
+			if !strings.Contains(out, says) {
+				return fmt.Errorf("the pod's events are %s", out)
+			}
+			if strings.Contains(out, "allocatable") {
+				t.Errorf("the events tell what the node has: %s", out)
+			}
+			return nil
+		})
+	}
+	resize("20")
+	told("HostQuotaExceeded: exceeded quota")
 	resize("1000")
+	told("HostRefused: the pod's new resources do not fit where it runs")
 	v := must(demo.CoreV1().Pods(ns).Get(t.Context(), "resized", metav1.GetOptions{}))(t)
-	eventually(t, func() error {
-		out := demo.kubectl(t, "get", "events", "-n", ns, "--field-selector=involvedObject.name=resized", "-o", "jsonpath={.items[*].reason}")
-		if !strings.Contains(out, "HostQuotaExceeded") {
-			return fmt.Errorf("the pod's events are %s", out)
-		}
-		return nil
-	})
 	if now := must(demo.CoreV1().Pods(ns).Get(t.Context(), "resized", metav1.GetOptions{}))(t); now.Status.ObservedGeneration >= v.Generation {
 		t.Errorf("generation %d is said to be seen, of %d: the host has refused it", now.Status.ObservedGeneration, v.Generation)
 	}
@@ -164,9 +173,12 @@ func TestReadinessGatesAreTheTenantsToAnswer(t *testing.T) {
 	b := sharedBerth(t)
 	demo, host := b.demo(t), b.host(t)
 	ns := demo.namespace(t, "gates")
-	demo.run(t, ns, newPod("waiting", func(p *corev1.Pod) {
+	waiting := newPod("waiting", func(p *corev1.Pod) {
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/lb"}}
-	}))
+	})
+	if _, err := demo.CoreV1().Pods(ns).Create(t.Context(), waiting, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	name := hostName(ns, "waiting")
 	says := func(status string) {
 		t.Helper()

@@ -19,6 +19,9 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, env []corev1.E
 	var out []corev1.Container
 	for i := range list {
 		c := s.container(v, &list[i], env)
+		if v.Spec.Resources != nil {
+			share(&c, v.Spec.Resources)
+		}
 		limit(&c)
 		out = append(out, c)
 	}

@@ -65,10 +65,8 @@ func resize(want, have *corev1.ResourceRequirements, guaranteed bool) (changed b
 		if current, ok := (*list)[name]; ok && current.Cmp(quantity) == 0 {
 			return
 		}
-		if *list == nil {
-			*list = corev1.ResourceList{}
-		}
-		(*list)[name], changed = quantity.DeepCopy(), true
+		put(list, name, quantity)
+		changed = true
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		request, asks := want.Requests[name]
