@@ -197,10 +197,17 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 			t.Errorf("a pod with %s gets %v, want it refused by Pod Security", name, err)
 		}
 	}
+	inmate := must(pods.Get(t.Context(), hostName("default", "inmate"), metav1.GetOptions{}))(t)
+	inmate.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "taken-over", Image: "i", SecurityContext: &corev1.SecurityContext{Privileged: &yes},
+	}}}
+	if _, err := pods.UpdateEphemeralContainers(t.Context(), inmate.Name, inmate, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
+		t.Errorf("a privileged ephemeral container gets %v, want it refused by Pod Security", err)
+	}
 	for _, what := range []string{
 		"get secrets kube-system", "list secrets berth-demo", "get pods default", "create pods default", "list pods *", "watch secrets *",
 		"patch pods berth-demo", "create pods/exec berth-demo", "create pods/binding berth-demo", "update pods/status berth-demo",
-		"update pods/ephemeralcontainers berth-demo", "get nodes", "list nodes", "get persistentvolumes", "create persistentvolumes",
+		"get nodes", "list nodes", "get persistentvolumes", "create persistentvolumes",
 		"create roles.rbac.authorization.k8s.io berth-demo", "update roles.rbac.authorization.k8s.io berth-demo",
 		"create rolebindings.rbac.authorization.k8s.io berth-demo", "bind clusterroles.rbac.authorization.k8s.io",
 		"update resourcequotas berth-demo", "delete resourcequotas berth-demo", "update limitranges berth-demo",
