@@ -67,12 +67,18 @@ func TestWallsStandInTheSpacesOwnNamespace(t *testing.T) {
 func TestTheSyncersAccountHasNoRightBeyondSyncing(t *testing.T) {
 	synced := []string{
 		"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "endpointslices", "endpointslices/restricted",
-		"pods/log", "pods/exec", "pods/attach", "pods/portforward",
+		"pods/log", "pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "pods/resize",
 	}
 	for _, rule := range wall[*rbacv1.Role](t, nil).Rules {
 		if slices.Equal(rule.APIGroups, []string{"metrics.k8s.io"}) {
 			if !slices.Equal(rule.Resources, []string{"pods"}) || !slices.Equal(rule.Verbs, []string{"get", "list"}) {
 				t.Errorf("rule %v is for more than reading what pods use", rule)
+			}
+			continue
+		}
+		if slices.Equal(rule.Resources, []string{"pods/status"}) {
+			if !slices.Equal(rule.Verbs, []string{"patch"}) {
+				t.Errorf("rule %v is for more than conditions of readiness gates", rule)
 			}
 			continue
 		}
