@@ -126,7 +126,7 @@ func (e *engine) release() {
 	}
 	release(e.readers.DB, keptReaders)
 	release(e.writer, 1)
-	giveBack()
+	FreeOSMemory()
 }
 
 // close ends what start has started, however far it came, from the clients down to the file.

@@ -17,5 +17,6 @@ static void give_back(void) {
 */
 import "C"
 
-// giveBack hands the operating system what SQLite has freed. glibc keeps it otherwise, for each thread that was used.
-func giveBack() { C.give_back() }
+// FreeOSMemory hands the operating system what SQLite has freed in all stores. glibc keeps it otherwise, for each thread that
+// was used. It takes milliseconds; [debug.FreeOSMemory] is for what Go has freed.
+func FreeOSMemory() { C.give_back() }

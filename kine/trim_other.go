@@ -5,5 +5,5 @@
 
 package kine
 
-// giveBack does nothing: glibc is what has to be told.
-func giveBack() {}
+// FreeOSMemory does nothing: glibc is what has to be told.
+func FreeOSMemory() {}

@@ -6,6 +6,8 @@ package shard
 import (
 	"runtime/debug"
 	"time"
+
+	"github.com/berth-dev/berth/kine"
 )
 
 const (
@@ -36,6 +38,7 @@ func (s *Shard) keep() {
 		next, freed := s.due(now)
 		if freed {
 			debug.FreeOSMemory()
+			kine.FreeOSMemory()
 		}
 		timer := s.config.Clock.NewTimer(next.Sub(now))
 		select {
