@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	// warmSleepers come before those that count: what a process keeps once it has had spaces awake is not part of the slope.
-	warmSleepers = 20
+	// warmSleepers come before those that count: what a process keeps once it has had spaces awake is not part of the slope. The
+	// heap that Go keeps grows for the first hundred, as what they leave lies scattered in it, and hardly after.
+	warmSleepers = 100
+	// givenBack is when a shard, at the latest, has given back the memory of spaces that went to sleep.
+	givenBack = 25 * time.Second
 	// beds is how many spaces are created and put to sleep at once.
 	beds = 3
 	// quietTries is how often what has been put to sleep may wake before it counts as not sleeping.
@@ -37,6 +40,8 @@ var errRestless = errors.New("spaces did not stay asleep, though nobody used the
 // request to one is held until it is answered.
 func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	s.idleAfter = sleepAgain
+	// As in `berth up`: the profiler's records of who allocates grow with each space that was ever awake.
+	s.env = append(s.env, "GODEBUG=memprofilerate=0")
 	berth, err := s.get(ctx, berthSide)
 	if err != nil {
 		return err
@@ -49,19 +54,11 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
-	before, err := b.profile(ctx, berth, "asleep-before")
-	if err != nil {
-		return err
-	}
 	sleepers, err := b.putToSleep(ctx, berth, warmSleepers, b.asleep)
 	if err != nil {
 		return err
 	}
 	all, err := b.restAsleep(ctx, berth, append(warmers, sleepers...))
-	if err != nil {
-		return err
-	}
-	after, err := b.profile(ctx, berth, "asleep-after")
 	if err != nil {
 		return err
 	}
@@ -71,12 +68,10 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	r.Add("rss_asleep_kib", "KiB", each.RSSMiB*kib, b.peerAwake.RSSMiB*kib, report.AtMost(32))
 	r.Add("rss_asleep_freed_kib", "KiB", each.FreedRSSMiB*kib, b.peerAwake.FreedRSSMiB*kib, report.Target{})
 	r.Add("heap_asleep_kib", "KiB", each.HeapMiB*kib, b.peerAwake.HeapMiB*kib, report.Target{})
+	r.Add("heap_unused_asleep_kib", "KiB", each.UnusedMiB*kib, b.peerAwake.UnusedMiB*kib, report.Target{})
 	r.Add("goroutines_asleep", "goroutines", each.Goroutines, b.peerAwake.Goroutines, report.Target{})
 	r.Add("files_asleep", "files", each.Files, b.peerAwake.Files, report.Target{})
 	r.Note("rss_asleep_kib: slope over %d spaces, each of which was awake once; stock can't sleep: its figure is of one awake", b.asleep)
-	if err := b.explainMemory("a sleeping space", before, after, b.asleep); err != nil {
-		return err
-	}
 	return b.measureWakes(ctx, s, sleepers)
 }
 
@@ -160,6 +155,11 @@ func (b *bench) restAsleep(ctx context.Context, c *child, planes []*plane) (f pr
 			if err := p.sleep(ctx); err != nil {
 				return f, err
 			}
+		}
+		select {
+		case <-time.After(givenBack):
+		case <-ctx.Done():
+			return f, context.Cause(ctx)
 		}
 		if f, err = b.rest(ctx, c); err != nil {
 			return f, err

@@ -192,6 +192,7 @@ func trim(obj any) (any, error) {
 		o.SetManagedFields(nil)
 	}
 	digestData(obj)
+	share(obj)
 	if e, ok := obj.(*corev1.Event); ok && spaceOf(e) == "" {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/berth-dev/berth/shard"
@@ -19,6 +20,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
+	// Nobody reads profiles here, and what they record of allocations grows with
+	// each space that was ever awake.
+	runtime.MemProfileRate = 0
 	tuned := shard.TuneGC()
 	err := newRoot().ExecuteContext(ctx)
 	tuned()

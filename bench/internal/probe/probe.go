@@ -26,6 +26,8 @@ type Footprint struct {
 	FreedRSSMiB float64
 	// HeapMiB is what the last garbage collection found alive, in MiB.
 	HeapMiB float64
+	// UnusedMiB is the rest of the pages that something lives in, in MiB.
+	UnusedMiB float64
 	// StackMiB is the memory of the goroutines' stacks in MiB.
 	StackMiB float64
 	// Goroutines counts all of the process's goroutines.
@@ -43,6 +45,7 @@ func (f Footprint) Minus(before Footprint, n int) Footprint {
 		RSSMiB:      each(f.RSSMiB, before.RSSMiB),
 		FreedRSSMiB: each(f.FreedRSSMiB, before.FreedRSSMiB),
 		HeapMiB:     each(f.HeapMiB, before.HeapMiB),
+		UnusedMiB:   each(f.UnusedMiB, before.UnusedMiB),
 		StackMiB:    each(f.StackMiB, before.StackMiB),
 		Goroutines:  each(f.Goroutines, before.Goroutines),
 		Files:       each(f.Files, before.Files),
@@ -72,10 +75,11 @@ func Now() (Footprint, error) {
 		return Footprint{}, err
 	}
 	collect()
-	memory := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	memory := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
 	metrics.Read(memory)
+	mib := func(i int) float64 { return float64(memory[i].Value.Uint64()) / (1 << 20) }
 	return Footprint{
-		RSSMiB: rss, HeapMiB: float64(memory[0].Value.Uint64()) / (1 << 20), StackMiB: float64(memory[1].Value.Uint64()) / (1 << 20),
+		RSSMiB: rss, HeapMiB: mib(0), StackMiB: mib(1), UnusedMiB: mib(2),
 		Goroutines: float64(runtime.NumGoroutine()), Files: float64(files),
 	}, nil
 }
