@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 // hostObjects are objects of a host, made from a space's as its syncer makes
 // them.
 type hostObjects struct {
+	late     atomic.Pointer[string] // an address that is a's from some moment on
 	pods     []*corev1.Pod
 	services []*corev1.Service
 	slices   []*discoveryv1.EndpointSlice
@@ -60,6 +62,9 @@ func (h *hostObjects) endpoints(space, namespace, service string, ports []discov
 }
 
 func (h *hostObjects) SpaceAt(addr netip.Addr) (string, bool) {
+	if late := h.late.Load(); late != nil && *late == addr.String() {
+		return "a", true
+	}
 	for _, pod := range h.pods {
 		if pod.Status.PodIP == addr.String() {
 			return pod.Labels[translate.LabelSpace], true

@@ -31,6 +31,7 @@ type Server struct {
 	forwarder *forwarder
 	tenants   *tenants
 	refusals  flowcontrol.PassiveRateLimiter
+	waiters   podconn.Waiters
 	total     places // queries by UDP
 
 	udp  net.PacketConn
@@ -113,13 +114,26 @@ func (s *Server) serveUDP() {
 // receive takes a query by UDP, if it is one of a pod whose space has not too
 // many already. What is not taken is forgotten: clients ask again.
 func (s *Server) receive(addr netip.Addr, from net.Addr, packet []byte) {
-	space, ok := s.config.Source.SpaceAt(addr)
-	if !ok {
-		if rcode, ok := check(packet); ok && rcode == miekg.RcodeSuccess && s.refusals.TryAccept() {
-			s.send(from, status(packet, miekg.RcodeRefused))
-		}
+	if _, ok := check(packet); !ok {
 		return
 	}
+	packet = append([]byte(nil), packet...)
+	space, ok := s.config.Source.SpaceAt(addr)
+	if ok {
+		s.take(space, from, packet)
+		return
+	}
+	s.work.Go(func() {
+		if space, ok := s.waiters.Wait(s.life, addr, s.config.Source.SpaceAt); ok {
+			s.take(space, from, packet)
+		} else if s.life.Err() == nil && s.refusals.TryAccept() {
+			s.send(from, status(packet, miekg.RcodeRefused))
+		}
+	})
+}
+
+// take answers a query of a space, unless the space has too many.
+func (s *Server) take(space string, from net.Addr, packet []byte) {
 	t := s.tenants.of(space)
 	if !t.queries.TryAccept() || !t.inFlight.take() {
 		return
@@ -128,7 +142,6 @@ func (s *Server) receive(addr netip.Addr, from net.Addr, packet []byte) {
 		t.inFlight.give()
 		return
 	}
-	packet = append([]byte(nil), packet...)
 	s.work.Go(func() {
 		defer t.inFlight.give()
 		defer s.total.give()

@@ -46,7 +46,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	mustAsk(t, server, podOfA, "web.shop.svc.cluster.local", miekg.TypeA) // all that came before was dealt with
 	replies := 0
 	for buffer := make([]byte, 4096); ; replies++ {
-		if err := flood.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		if err := flood.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := flood.Read(buffer)
@@ -59,6 +59,35 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 	if replies == 0 || replies > 50 {
 		t.Errorf("%d of 120 were answered", replies)
+	}
+}
+
+// S6: a pod's containers call before its kubelet has told which address it has.
+func TestAPodThatIsNotKnownYetIsAnsweredOnceItIs(t *testing.T) {
+	for _, network := range []string{"udp", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			h := cluster()
+			server := serve(t, dns.Config{Source: h})
+			asked := make(chan string, 1)
+			go func() {
+				reply, err := ask(t, server, stranger, network, question("web.shop.svc.cluster.local", miekg.TypeA))
+				if err != nil {
+					asked <- err.Error()
+					return
+				}
+				asked <- said(reply)
+			}()
+			select {
+			case got := <-asked:
+				t.Fatalf("a stranger is told %q at once", got)
+			case <-time.After(200 * time.Millisecond):
+			}
+			known := stranger
+			h.late.Store(&known)
+			if got := <-asked; got != "10.96.1.1" {
+				t.Errorf("once known, the pod is told %q", got)
+			}
+		})
 	}
 }
 

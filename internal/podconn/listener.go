@@ -4,7 +4,9 @@
 package podconn
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -17,47 +19,104 @@ type Config struct {
 	PerSpace, Total int
 }
 
-// Listen takes from l the connections of pods. Others, and those over the
-// bounds, are closed before anything is read from them.
+// Listen takes from l, which it owns from then on, the connections of pods.
+// Others, and those over the bounds, are closed before anything is read from
+// them. Who is not known yet is given a moment.
 func Listen(l net.Listener, c Config) net.Listener {
-	return &listener{Listener: l, config: c, spaces: map[string]int{}}
+	own := &listener{Listener: l, config: c, spaces: map[string]int{}, taken: make(chan accepted)}
+	own.life, own.end = context.WithCancel(context.Background())
+	own.work.Go(own.listen)
+	return own
 }
 
 type listener struct {
 	net.Listener
-	config Config
+	config  Config
+	waiters Waiters
+	taken   chan accepted
+	life    context.Context
+	end     context.CancelFunc
+	work    sync.WaitGroup
 
 	mu     sync.Mutex
 	spaces map[string]int // connections of each
 	total  int
 }
 
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
 // Accept implements [net.Listener].
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if taken := l.take(c); taken != nil {
-			return taken, nil
-		}
-		_ = c.Close()
+	select {
+	case a := <-l.taken:
+		return a.conn, a.err
+	case <-l.life.Done():
+		return nil, net.ErrClosed
 	}
 }
 
-func (l *listener) take(c net.Conn) net.Conn {
-	addr, ok := Address(c.RemoteAddr())
-	if !ok {
-		return nil
+// Close implements [net.Listener]. It closes the connections that nobody has
+// accepted.
+func (l *listener) Close() error {
+	l.end()
+	err := l.Listener.Close()
+	l.work.Wait()
+	return err
+}
+
+func (l *listener) listen() {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			l.hand(nil, err)
+			if l.life.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		addr, ok := Address(c.RemoteAddr())
+		if !ok {
+			_ = c.Close()
+			continue
+		}
+		if space, ok := l.config.SpaceAt(addr); ok {
+			l.hand(l.take(c, space), nil)
+			continue
+		}
+		l.work.Go(func() {
+			space, ok := l.waiters.Wait(l.life, addr, l.config.SpaceAt)
+			if !ok {
+				_ = c.Close()
+				return
+			}
+			l.hand(l.take(c, space), nil)
+		})
 	}
-	space, ok := l.config.SpaceAt(addr)
-	if !ok {
-		return nil
+}
+
+// hand gives what was accepted to whoever accepts next.
+func (l *listener) hand(c net.Conn, err error) {
+	if c == nil && err == nil {
+		return
 	}
+	select {
+	case l.taken <- accepted{c, err}:
+	case <-l.life.Done():
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+// take makes a connection the space's, or closes it if the space has enough.
+func (l *listener) take(c net.Conn, space string) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.total >= l.config.Total || l.spaces[space] >= l.config.PerSpace {
+		_ = c.Close()
 		return nil
 	}
 	l.total++
