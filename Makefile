@@ -37,9 +37,8 @@ test: ## Run every test (PKG=./kine for one package, TEST_FLAGS=-race for other 
 	@$(TESTSUM) --format pkgname -- $(TEST_FLAGS) $(PKG)
 
 .PHONY: e2e
-e2e: ## Run the end-to-end tests against the embedded host.
-	@mkdir -p bin
-	@$(TESTSUM) --format testname -- $(TEST_FLAGS) -count=1 ./e2e/...
+e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/kind.md).
+	@hack/e2e
 
 .PHONY: bench
 bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
@@ -58,7 +57,7 @@ fuzz: ## Fuzz each target of ./translate for FUZZTIME.
 lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
 	$(TOOL) golangci-lint run
 	go mod tidy -diff
-	for module in tools helm image; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools helm image kind; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
 	hack/check-dependencies

@@ -51,7 +51,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 		t.Errorf("the notes say:\n%s", out)
 	}
 	helmTest(t, "chart-a", "chart-b")
-	space := forwarded(t, host, "chart-a")
+	space := forwarded(t, host, release, "chart-a")
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
 	made := must(space.CoreV1().ConfigMaps("default").Create(t.Context(), settings, metav1.CreateOptions{}))(t)
 	pod := newPod("real", func(p *corev1.Pod) { p.Spec.Containers[0].Image = pauseImage(t, host) })
@@ -71,12 +71,12 @@ func TestTheChartOnARealCluster(t *testing.T) {
 			}
 			return nil
 		})
-		checkKept(t, forwarded(t, host, "chart-a"), host, made, running)
+		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
 	})
 	t.Run("an upgrade adds a space, and keeps those that were there", func(t *testing.T) {
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "spaces[2].name=chart-c,log.verbosity=1")...)...)
 		helmTest(t, "chart-a", "chart-b", "chart-c")
-		checkKept(t, forwarded(t, host, "chart-a"), host, made, running)
+		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
 	})
 	t.Run("uninstalled and installed again, it goes on where it was", func(t *testing.T) {
 		helm(t, "uninstall", "berth", "--namespace", release, "--wait", "--timeout", "2m")
@@ -90,7 +90,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 			t.Error("what the space ran went with the release")
 		}
 		helm(t, append([]string{"install", "berth"}, values...)...)
-		checkKept(t, forwarded(t, host, "chart-a"), host, made, running)
+		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
 	})
 }
 
@@ -133,9 +133,10 @@ func checkKept(t *testing.T, space, host *cluster, made *corev1.ConfigMap, runni
 	space.awaitRunning(t, "default", "real")
 }
 
-// forwarded is a space through a port that is forwarded to Berth's Service, as
-// the notes say, until the test ends or Berth's pod does.
-func forwarded(t *testing.T, host *cluster, space string) *cluster {
+// forwarded is a space through a port that is forwarded to the Service of a
+// release, as the notes say, until the test ends or Berth's pod does. The release
+// is named berth, in a namespace of the given name.
+func forwarded(t *testing.T, host *cluster, release, space string) *cluster {
 	t.Helper()
 	if err := suite().build(); err != nil {
 		t.Fatal(err)
