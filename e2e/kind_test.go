@@ -193,6 +193,10 @@ func (k *kindTest) network(t *testing.T) {
 		if err := k.wget(t, k.b, 1, name, url, corev1.PodFailed); err != nil {
 			t.Errorf("%v: does the host's network plugin enforce policies?", err)
 		}
+		// Its question was lost on the way, as a policy has it; it did not fail to ask.
+		if out := k.logs(t, 1, name); !strings.Contains(out, "deadline exceeded") && !strings.Contains(out, "refused") {
+			t.Errorf("pod %s of another space says %q, want that nobody answered", name, out)
+		}
 	}
 }
 
