@@ -80,21 +80,19 @@ func (b *bed) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	door := httptest.NewUnstartedServer(&gateway.Router{Lookup: b.lookup})
-	door.EnableHTTP2 = true
-	door.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
-	door.StartTLS()
-	b.url, b.closes = door.URL, append(b.closes, door.Close)
+	b.url = b.serve(cert, &gateway.Router{Lookup: b.lookup})
+	// The host has a port of its own, and its API the root, as clusters have.
+	hostURL := b.serve(cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.lookup(gateway.SystemSpace).ServeHTTP(w, r) }))
 
 	host, err := vcluster.Start(ctx, vcluster.Config{
-		Name: "host", Dir: filepath.Join(dir, "host"), Endpoint: b.url + gateway.Path("system"), ServingCA: ca.PEM(),
+		Name: "host", Dir: filepath.Join(dir, "host"), Endpoint: hostURL, ServingCA: ca.PEM(),
 		Controllers: vcluster.HostControllers(), Dial: (&net.Dialer{}).DialContext,
 	})
 	if err != nil {
 		return err
 	}
 	b.stops = append(b.stops, host.Stop)
-	b.route("system", host.Handler())
+	b.route(gateway.SystemSpace, host.Handler())
 	kubeconfig, err := host.ClientKubeconfig("admin", []string{"system:masters"})
 	if err != nil {
 		return err
@@ -119,6 +117,15 @@ func (b *bed) start(ctx context.Context, dir string) error {
 		b.stops = append(b.stops, b.shard.Stop)
 	}
 	return err
+}
+
+func (b *bed) serve(cert tls.Certificate, h http.Handler) (url string) {
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	b.closes = append(b.closes, s.Close)
+	return s.URL
 }
 
 func (b *bed) route(space string, h http.Handler) {

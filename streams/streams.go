@@ -40,6 +40,9 @@ func New(host *syncer.Host, space translate.Space, logger logr.Logger) (*Streams
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", space.Name, err)
 	}
+	if base.Path == "" {
+		base.Path = "/" // without one, what is joined would be relative
+	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", space.Name, err)
