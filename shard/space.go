@@ -99,6 +99,10 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
+	var usage vcluster.Usage
+	if streams.HasUsage(ctx) {
+		usage = streams
+	}
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name:                name,
 		Dir:                 s.dir(name),
@@ -110,6 +114,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		HiddenNodes:         true,
 		Admission:           s.admission(space),
 		Pods:                streams,
+		Usage:               usage,
 		Logger:              logger,
 		Traces:              s.config.Traces,
 	})

@@ -86,7 +86,7 @@ func (b *bed) start(ctx context.Context, dir string) error {
 
 	host, err := vcluster.Start(ctx, vcluster.Config{
 		Name: "host", Dir: filepath.Join(dir, "host"), Endpoint: hostURL, ServingCA: ca.PEM(),
-		Controllers: vcluster.HostControllers(), Dial: (&net.Dialer{}).DialContext,
+		Controllers: vcluster.HostControllers(), Dial: (&net.Dialer{}).DialContext, Usage: measure{},
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,51 +80,49 @@ func forward(session httpstream.Connection, cancel context.CancelFunc, port uint
 	if err != nil {
 		return nil, fmt.Errorf("create data stream: %w", err)
 	}
-	t := &tunnel{Stream: data, port: port, failure: make(chan error, 1)}
+	t := &tunnel{Stream: data, told: make(chan struct{})}
 	t.closeOnce = sync.OnceValue(func() error {
 		defer cancel()
 		_ = data.Reset()
 		return session.Close()
 	})
 	go func() {
-		message, err := io.ReadAll(io.LimitReader(failed, maxRefusal)) // ends with the session
-		if err == nil && len(message) > 0 {
-			err = fmt.Errorf("connect to port %d: %w", port, errRefused)
-		}
-		t.failure <- err
-		if err != nil {
-			_ = t.Close()
+		defer close(t.told)
+		message, _ := io.ReadAll(io.LimitReader(failed, maxRefusal)) // ends with the session
+		if len(message) > 0 {
+			t.failure = fmt.Errorf("connect to port %d: %w", port, errRefused)
 		}
 	}()
 	return t, nil
 }
 
+// errRefused stands for whatever kubelets say, which is of the inside of nodes.
 var errRefused = errors.New("connection refused")
 
 // tunnel is a connection to a port of a pod.
 type tunnel struct {
 	httpstream.Stream
-	port      uint16
-	failure   chan error
 	closeOnce func() error
+	some      atomic.Bool // has been read
+
+	told    chan struct{} // closed when the kubelet has said what failed, if anything
+	failure error         // valid then
 }
 
 var _ net.Conn = &tunnel{}
 
-// Read says why a connection failed, if the kubelet has said so; its words are of
-// the inside of nodes.
+// Read says why the connection failed, if it did before anything was read: that
+// the kubelet could not connect is known only after it has said that it will.
 func (t *tunnel) Read(p []byte) (int, error) {
 	n, err := t.Stream.Read(p)
-	if err != nil && n == 0 {
-		select {
-		case failure := <-t.failure:
-			if failure != nil {
-				err = failure
-			}
-		default:
-		}
+	if n > 0 {
+		t.some.Store(true)
 	}
-	return n, err
+	if err == nil || t.some.Load() {
+		return n, err
+	}
+	<-t.told
+	return n, cmp.Or(t.failure, err)
 }
 
 // Close ends the connection.

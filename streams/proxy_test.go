@@ -114,6 +114,9 @@ func TestProxiesSayWhatDoesNotAnswer(t *testing.T) {
 	s := theBed(t).space(t, "proxynone")
 	s.run(t, newPod("web", "app"))
 	unused := serve(t, nil)
+	if _, body := s.ask(t, http.MethodGet, "/api/v1/namespaces/default/pods/web:1/proxy/", nil); !strings.Contains(body, "connect to port 1: connection refused") {
+		t.Errorf("answer does not say what is the matter: %s", body)
+	}
 	for name, path := range map[string]string{
 		"Port":    "/api/v1/namespaces/default/pods/web:1/proxy/",
 		"Pod":     "/api/v1/namespaces/default/pods/none:" + strconv.Itoa(unused) + "/proxy/",

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	metricsv1beta1 "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
@@ -26,6 +27,7 @@ type Streams struct {
 	host      *syncer.Host
 	base      *url.URL
 	transport http.RoundTripper // as the space's account
+	usage     metricsv1beta1.MetricsV1beta1Interface
 	logger    logr.Logger
 	open      *slots
 }
@@ -47,7 +49,13 @@ func New(host *syncer.Host, space translate.Space, logger logr.Logger) (*Streams
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", space.Name, err)
 	}
-	return &Streams{space: space, host: host, base: base, transport: transport, logger: logger, open: newSlots(Max)}, nil
+	usage, err := metricsv1beta1.NewForConfig(host.Account(space))
+	if err != nil {
+		return nil, fmt.Errorf("make host client of space %s: %w", space.Name, err)
+	}
+	return &Streams{
+		space: space, host: host, base: base, transport: transport, usage: usage, logger: logger, open: newSlots(Max),
+	}, nil
 }
 
 // Close ends all streams, and refuses further ones.

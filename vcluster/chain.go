@@ -92,7 +92,7 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("build shared APIs: %w", err)
 	}
-	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c.Pods)
+	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
@@ -117,6 +117,9 @@ func newChain(
 		},
 		Own: built.own.get,
 	}
+	if c.Usage != nil {
+		built.space.Usage = podUsage{c.Usage, factory.Core().V1().Pods().Lister()}
+	}
 	return built, nil
 }
 
@@ -132,21 +135,22 @@ func (c *chain) handler() http.Handler {
 // shared, and with an eye on CRDs.
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
-	shared *sharedAPI, pods Pods,
+	shared *sharedAPI, config Config,
 ) (*chain, error) {
 	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, err
 	}
-	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer, pods)
+	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer, config.Pods)
 	if err != nil {
 		return nil, err
 	}
 	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c := &chain{crds: watchCRDs(crds), own: own}
+	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, config.Usage != nil)
 	c.server, err = controlplaneapiserver.CreateAggregatorServer(
-		aggregator, shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses), c.crds, true, apiPriorities())
+		aggregator, served, c.crds, true, apiPriorities())
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,9 @@ type Config struct {
 	// forwarding, and for the proxies of pods and services. Default: kubelets and
 	// pods are reached by Dial.
 	Pods Pods
+	// Usage tells what pods use. Default: there is no API metrics.k8s.io, as in a
+	// cluster without a metrics server.
+	Usage Usage
 	// Dial reaches what else the API's objects name: webhooks, API services. Tenants choose the addresses, so it must
 	// refuse what they must not reach. Default: nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

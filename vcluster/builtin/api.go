@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -106,6 +107,7 @@ func New(c Config) (*API, error) {
 	for i, p := range providers {
 		providers[i] = ownProvider{p, allocators}
 	}
+	providers = append(providers, usageProvider{})
 	shared := &controlplaneapiserver.Server{
 		GenericAPIServer:        server,
 		APIResourceConfigSource: c.Storage.APIResourceConfigSource,
@@ -128,7 +130,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // them anew: call it once.
 func (a *API) OpenAPI() http.Handler {
 	m := mux.NewPathRecorderMux("builtin-openapi")
-	handlers := a.server.Handler.GoRestfulContainer
+	handlers := restful.NewContainer()
+	for _, ws := range a.server.Handler.GoRestfulContainer.RegisteredWebServices() {
+		// The documents are one for all spaces: what not all offer is not in them.
+		if !isOf(usageGroup, ws.RootPath()) {
+			handlers.Add(ws)
+		}
+	}
 	routes.OpenAPI{Config: a.generic.OpenAPIConfig}.InstallV2(handlers, m)
 	routes.OpenAPI{V3Config: a.generic.OpenAPIV3Config}.InstallV3(handlers, m)
 	return m

@@ -21,32 +21,48 @@ const (
 )
 
 // Install has the space's server s, of the built-in APIs, tell discovery of
-// them. addresses are what it tells clients of old. The result serves the APIs
-// and all that s serves; the next server of the chain delegates to it.
-func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.Addresses) genericapiserver.DelegationTarget {
+// them. addresses are what it tells clients of old; usage says whether the space
+// knows what its pods use. The result serves the APIs and all that s serves; the
+// next server of the chain delegates to it.
+func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.Addresses, usage bool) genericapiserver.DelegationTarget {
+	t := target{s, a, usage}
 	for _, g := range a.discovery.groups {
-		s.DiscoveryGroupManager.AddGroup(g)
+		if t.offers(g.Name) {
+			s.DiscoveryGroupManager.AddGroup(g)
+		}
 	}
 	for _, v := range a.discovery.versions {
-		s.AggregatedDiscoveryGroupManager.AddGroupVersion(v.group, v.version)
+		if t.offers(v.group) {
+			s.AggregatedDiscoveryGroupManager.AddGroupVersion(v.group, v.version)
+		}
 	}
 	legacy := discovery.NewLegacyRootAPIHandler(addresses, s.Serializer, legacyPrefix)
 	manager := a.server.AggregatedLegacyDiscoveryGroupManager
 	s.Handler.GoRestfulContainer.Add(
 		aggregated.WrapAggregatedDiscoveryToHandler(legacy, manager, manager).GenerateWebService(legacyPrefix, metav1.APIVersions{}))
-	return target{s, a}
+	return t
 }
 
 // target is a space's server with the shared handlers.
 type target struct {
 	*genericapiserver.GenericAPIServer
-	api *API
+	api   *API
+	usage bool
+}
+
+func (t target) offers(group string) bool { return t.usage || group != usageGroup }
+
+// isOf tells whether a path is of an API group.
+func isOf(group, path string) bool {
+	rest, ok := strings.CutPrefix(path, groupPrefix+"/"+group)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // ListedPaths are those that upstream's server would list, which is also how the
 // aggregator knows which APIs there are.
 func (t target) ListedPaths() []string {
 	paths := append(t.GenericAPIServer.ListedPaths(), t.api.paths()...)
+	paths = slices.DeleteFunc(paths, func(path string) bool { return !t.usage && isOf(usageGroup, path) })
 	slices.Sort(paths)
 	return slices.Compact(paths)
 }
@@ -54,7 +70,7 @@ func (t target) ListedPaths() []string {
 func (t target) UnprotectedHandler() http.Handler {
 	next := t.GenericAPIServer.UnprotectedHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if t.api.serves(r.URL.Path) {
+		if t.api.serves(r.URL.Path) && (t.usage || !isOf(usageGroup, r.URL.Path)) {
 			t.api.ServeHTTP(w, r)
 			return
 		}

@@ -30,6 +30,8 @@ type Space struct {
 	Authenticator authenticator.Request
 	// Loopback calls the space's API in process.
 	Loopback http.RoundTripper
+	// Usage of the space's pods; nil if nothing is known of it.
+	Usage Usage
 	// NewStorage opens the storage of a resource. It is called once for each
 	// that is used.
 	NewStorage func(Resource) (storage.Interface, error)
