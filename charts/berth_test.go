@@ -5,7 +5,6 @@ package charts
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"slices"
 	"strings"
@@ -25,14 +24,15 @@ import (
 	"github.com/berth-dev/berth/tenancy"
 )
 
-var update = flag.Bool("update", false, "write what the chart takes from the code")
+// envUpdate has tests write what a chart takes from the code.
+const envUpdate = "BERTH_UPDATE_CHARTS"
 
 // everything is what has all kinds of objects rendered.
 var everything = []string{
 	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].isolation=Dedicated", "podDisruptionBudget.enabled=true",
 	"networkPolicy.enabled=true", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
 	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
-	"traces.endpoint=collector:4317", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
+	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
 	"serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
@@ -146,7 +146,7 @@ func TestTheSpacesRoleIsThatOfTheirAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append([]byte("# Written by `go generate ./charts` from tenancy.AccountRules.\n"), want...)
-	if *update {
+	if os.Getenv(envUpdate) != "" {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
 		}

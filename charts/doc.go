@@ -8,4 +8,4 @@
 // file that a chart takes from the code.
 package charts
 
-//go:generate go test . -count=1 -run ^TestTheSpacesRoleIsThatOfTheirAccounts$ -update
+//go:generate env BERTH_UPDATE_CHARTS=1 go test . -count=1 -run ^TestTheSpacesRoleIsThatOfTheirAccounts$
