@@ -7,9 +7,11 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,12 +23,28 @@ import (
 // helm runs the Helm that hack/helm pins.
 func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=../hack/helm/go.mod", "helm"}, args...)...)
+	command, err := helmCommand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), command, args...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()
 	return out.String(), problems.String(), err
 }
+
+// helmCommand builds that Helm, and returns its path.
+var helmCommand = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("go", "tool", "-modfile=../hack/helm/go.mod", "-n", "helm")
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build helm: %w\n%s", err, problems.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+})
 
 // render renders charts/berth as a release named berth in a namespace platform,
 // with values as --set takes them.

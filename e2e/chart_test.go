@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -59,6 +60,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	running := host.awaitRunning(t, "berth-chart-a", "chart-a--default--real")
 	space.awaitRunning(t, "default", "real")
 
+	t.Run("a pod of a space reaches its API by name", func(t *testing.T) { checkInside(t, space, "inside", image) })
 	t.Run("a pod of Berth's that dies is replaced, and the space is as it was", func(t *testing.T) {
 		before := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-0", metav1.GetOptions{}))(t)
 		// By force: the next one may start while this one still ends.
@@ -71,7 +73,9 @@ func TestTheChartOnARealCluster(t *testing.T) {
 			}
 			return nil
 		})
-		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
+		space := forwarded(t, host, release, "chart-a")
+		checkKept(t, space, host, made, running)
+		checkInside(t, space, "inside-again", image)
 	})
 	t.Run("an upgrade adds a space, and keeps those that were there", func(t *testing.T) {
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "spaces[2].name=chart-c,log.verbosity=1")...)...)
@@ -91,6 +95,41 @@ func TestTheChartOnARealCluster(t *testing.T) {
 		}
 		helm(t, append([]string{"install", "berth"}, values...)...)
 		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
+	})
+}
+
+// checkInside has a pod of a space look up its API by DNS and use it with the
+// token and the authority that it was given (S6).
+func checkInside(t *testing.T, space *cluster, name, image string) {
+	t.Helper()
+	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: own, contexts: [{name: own, context: {cluster: own, user: own}}],
+clusters: [{name: own, cluster: {server: "https://kubernetes.default.svc", certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt}}],
+users: [{name: own, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}]}`
+	ns := space.namespace(t, name)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Data: map[string]string{"inside": kubeconfig}}
+	must(space.CoreV1().ConfigMaps(ns).Create(t.Context(), config, metav1.CreateOptions{}))(t)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "default"}},
+	}
+	must(space.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		_ = space.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{})
+	})
+	pod := newPod("asks", func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
+		p.Spec.Containers[0].Image = image
+		p.Spec.Containers[0].Args = []string{"check", "--timeout", "60s", "/config/inside"}
+		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/config"}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "own"}}}}}
+	})
+	must(space.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
+	await(t, space.CoreV1().Pods(ns).Get, pod.Name, func(p *corev1.Pod) error {
+		if p.Status.Phase == corev1.PodFailed {
+			t.Fatalf("it does not: %v", p.Status.ContainerStatuses[0].State.Terminated)
+		}
+		return expect("the pod", p.Status.Phase, corev1.PodSucceeded)
 	})
 }
 
