@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -22,6 +23,8 @@ type Config struct {
 	Dir string
 	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
 	Host *rest.Config
+	// Sync says what is synced with it.
+	Sync syncer.Options
 	// Endpoint is the URL of a space's API, for its kubeconfigs.
 	Endpoint func(space string) string
 	// ServingCA returns the PEM bundle that verifies the endpoints. A space that

@@ -53,7 +53,7 @@ type Shard struct {
 // Start connects to the host and returns when its watches have caught up. ctx
 // bounds the start only.
 func Start(ctx context.Context, c Config) (*Shard, error) {
-	host, err := syncer.NewHost(c.Host)
+	host, err := syncer.NewHost(c.Host, c.Sync)
 	if err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}

@@ -39,6 +39,7 @@ type bed struct {
 	space   translate.Space
 	cluster *hostCluster
 	clock   clock.PassiveClock
+	options syncer.Options
 	config  vcluster.Config
 	plane   *vcluster.ControlPlane
 	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
@@ -76,7 +77,7 @@ func newBed(t *testing.T, name string) *bed {
 	if err := tenancy.Build(ctx, admin, b.space, nil); err != nil {
 		t.Fatal(err)
 	}
-	if b.reserver, err = syncer.NewHost(b.cluster.Config()); err != nil {
+	if b.reserver, err = syncer.NewHost(b.cluster.Config(), b.options); err != nil {
 		t.Fatal(err)
 	}
 	address, err := b.reserver.ReserveAPI(ctx, b.space)
@@ -177,7 +178,7 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 	l := newLife()
 	l.wire.obey(ruled(l))
 	var err error
-	if l.host, err = syncer.NewHost(l.wire.config(toHost, b.cluster.Config())); err != nil {
+	if l.host, err = syncer.NewHost(l.wire.config(toHost, b.cluster.Config()), b.options); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

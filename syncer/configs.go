@@ -7,15 +7,16 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-dev/berth/translate"
 )
 
-// Config maps and secrets of a space are read when a pod refers to them, and are
-// not held: a tenant can make any number of them.
+// Config maps and secrets of a space are read when something refers to them, and
+// are not held: a tenant can make any number of them.
 
 func (s *Syncer) syncConfigMaps() error {
-	used := s.usedBy(indexConfigMaps)
+	used := s.usedBy(configMaps, indexConfigMaps)
 	addToHost(&kind[*corev1.ConfigMap]{
 		Syncer: s, name: configMaps, limit: translate.LimitSubdomain,
 		fresh: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
@@ -33,7 +34,11 @@ func (s *Syncer) syncConfigMaps() error {
 }
 
 func (s *Syncer) syncSecrets() error {
-	used := s.usedBy(indexSecrets)
+	var also []cache.SharedIndexInformer
+	if s.host.sync.On(ingresses) {
+		also = append(also, s.informers.Networking().V1().Ingresses().Informer())
+	}
+	used := s.usedBy(secrets, indexSecrets, also...)
 	addToHost(&kind[*corev1.Secret]{
 		Syncer: s, name: secrets, limit: translate.LimitSubdomain,
 		fresh: func() *corev1.Secret { return &corev1.Secret{} },

@@ -46,5 +46,8 @@
 // nothing but the space's namespace; they are read from watches that all spaces
 // of a shard share.
 //
+// What is synced is in the table of [github.com/berth-dev/berth/syncer/kinds].
+// What is switched off is left on the host as it is.
+//
 // The package makes no HTTP handlers and no certificates.
 package syncer

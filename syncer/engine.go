@@ -59,6 +59,8 @@ type kind[T client.Object] struct {
 	end func(ctx context.Context, v, host T, exists bool) error
 	// belongs, if set, says whose work a host object is that has no identity.
 	belongs func(host T) (Key, bool)
+	// seen, if set, is told each host object that came, changed or went.
+	seen func(host T, enqueue func(Key))
 	// denied, if set, writes to v itself why the host does not take it.
 	denied func(ctx context.Context, v T, r refusal) error
 }
@@ -249,7 +251,7 @@ func (k *kind[T]) virtualObject(ctx context.Context, key types.NamespacedName) (
 
 // inStore reads an object of the space from an informer.
 func inStore[T client.Object](informer cache.SharedIndexInformer, key types.NamespacedName) (v T, exists bool) {
-	item, exists, err := informer.GetIndexer().GetByKey(key.String())
+	item, exists, err := informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
 	if err != nil || !exists {
 		return v, false
 	}

@@ -87,7 +87,11 @@ func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.
 // fromHost feeds the queue from the shared watch of a kind on the host.
 func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
 	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
-		remove, err := s.host.fanouts[kind].subscribe(s.space.Name, func(obj client.Object) { lead(obj, q.add) })
+		f := s.host.fanouts[kind]
+		if f == nil {
+			return func() {}, nil, nil // it is switched off
+		}
+		remove, err := f.subscribe(s.space.Name, func(obj client.Object) { lead(obj, q.add) })
 		return remove, nil, err
 	})
 }

@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -34,28 +39,41 @@ const ServiceAccount = "berth-syncer"
 // Host is the shared host cluster as a shard sees it: one set of watches for
 // all its spaces. It is safe for concurrent use once started.
 type Host struct {
-	config   *rest.Config
-	mapper   meta.RESTMapper
-	reader   client.Client
-	started  context.CancelFunc
-	byLabel  informers.SharedInformerFactory
-	whole    informers.SharedInformerFactory
-	fanouts  map[string]*fanout
-	sleepers sleepers
-	writers  sync.Map // of the spaces that are synced, by name: each a *writer
+	config *rest.Config
+	sync   kinds.Switches
+	// annotations of ingresses that go along to the host.
+	annotations []string
+	mapper      meta.RESTMapper
+	reader      client.Client
+	started     context.CancelFunc
+	byLabel     informers.SharedInformerFactory
+	whole       informers.SharedInformerFactory
+	fanouts     map[string]*fanout
+	sleepers    sleepers
+	writers     sync.Map // of the spaces that are synced, by name: each a *writer
+}
+
+// Options say what spaces share of a host, and how. The zero value has every
+// kind at its default.
+type Options struct {
+	Sync kinds.Switches
+	// IngressAnnotations are the keys of the annotations that go along with an
+	// ingress. They are commands to a controller that all spaces share: some let
+	// their author run code in it.
+	IngressAnnotations []string
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
 // of config reads objects that bear the space label in all namespaces, events,
-// storage classes and volumes, and may impersonate the spaces' accounts.
-func NewHost(config *rest.Config) (*Host, error) {
+// volumes, ingresses and classes, and may impersonate the spaces' accounts.
+func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the host's own priority and fairness decides
 	config.UserAgent = "berth-syncer"
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	kinds := mapper()
-	reader, err := newClient(config, kinds)
+	mapper := newMapper()
+	reader, err := newClient(config, mapper)
 	if err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
@@ -65,7 +83,8 @@ func NewHost(config *rest.Config) (*Host, error) {
 	}
 	h := &Host{
 		config: config,
-		mapper: kinds,
+		sync:   o.Sync, annotations: o.IngressAnnotations,
+		mapper: mapper,
 		reader: reader,
 		byLabel: informers.NewSharedInformerFactoryWithOptions(clientset, 0,
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = translate.LabelSpace }),
@@ -73,29 +92,59 @@ func NewHost(config *rest.Config) (*Host, error) {
 		whole:   informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithTransform(trim)),
 		fanouts: map[string]*fanout{},
 	}
-	for name, informer := range map[string]cache.SharedIndexInformer{
-		pods:           h.byLabel.Core().V1().Pods().Informer(),
-		services:       h.byLabel.Core().V1().Services().Informer(),
-		configMaps:     h.byLabel.Core().V1().ConfigMaps().Informer(),
-		secrets:        h.byLabel.Core().V1().Secrets().Informer(),
-		claims:         h.byLabel.Core().V1().PersistentVolumeClaims().Informer(),
-		endpointSlices: h.byLabel.Discovery().V1().EndpointSlices().Informer(),
-		volumes:        h.whole.Core().V1().PersistentVolumes().Informer(),
-		events:         h.whole.Core().V1().Events().Informer(),
-		storageClasses: h.whole.Storage().V1().StorageClasses().Informer(),
-	} {
+	for name, informer := range h.watches() {
+		if !o.Sync.On(name) && !watchedAlways(name) {
+			continue
+		}
 		changed := h.sleepers.changed
-		if name == events || name == storageClasses {
+		if name == events || name == budgets || isClass(name) {
 			changed = nil // see OnChange
 		}
-		if h.fanouts[name], err = newFanout(informer, spaceOf, changed); err != nil {
+		if h.fanouts[name], err = newFanout(informer(), spaceOf, changed); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", name, err)
 		}
 	}
 	if err := h.indexDirectory(); err != nil {
 		return nil, fmt.Errorf("index host objects: %w", err)
 	}
+	if h.fanouts[ingresses] != nil {
+		if err := indexClaims(h.fanouts[ingresses].informer); err != nil {
+			return nil, fmt.Errorf("watch %s: %w", ingresses, err)
+		}
+	}
 	return h, nil
+}
+
+// watches are those on the host, one a kind for all spaces. What is asked for
+// runs.
+func (h *Host) watches() map[string]func() cache.SharedIndexInformer {
+	return map[string]func() cache.SharedIndexInformer{
+		pods:            h.byLabel.Core().V1().Pods().Informer,
+		services:        h.byLabel.Core().V1().Services().Informer,
+		configMaps:      h.byLabel.Core().V1().ConfigMaps().Informer,
+		secrets:         h.byLabel.Core().V1().Secrets().Informer,
+		claims:          h.byLabel.Core().V1().PersistentVolumeClaims().Informer,
+		endpointSlices:  h.byLabel.Discovery().V1().EndpointSlices().Informer,
+		networkPolicies: h.byLabel.Networking().V1().NetworkPolicies().Informer,
+		budgets:         h.byLabel.Policy().V1().PodDisruptionBudgets().Informer,
+		serviceAccounts: h.byLabel.Core().V1().ServiceAccounts().Informer,
+		volumes:         h.whole.Core().V1().PersistentVolumes().Informer,
+		ingresses:       h.whole.Networking().V1().Ingresses().Informer,
+		events:          h.whole.Core().V1().Events().Informer,
+		storageClasses:  h.whole.Storage().V1().StorageClasses().Informer,
+		ingressClasses:  h.whole.Networking().V1().IngressClasses().Informer,
+		runtimeClasses:  h.whole.Node().V1().RuntimeClasses().Informer,
+		priorityClasses: h.whole.Scheduling().V1().PriorityClasses().Informer,
+	}
+}
+
+// watchedAlways reports whether other kinds' work reads this one's watch.
+func watchedAlways(name string) bool {
+	return name == pods || name == services || name == endpointSlices || name == secrets || name == claims
+}
+
+func isClass(name string) bool {
+	return name == storageClasses || name == ingressClasses || name == runtimeClasses || name == priorityClasses
 }
 
 // Start begins the watches and returns when they have caught up, or with an
@@ -146,7 +195,11 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	item, exists, err := h.fanouts[kind].informer.GetIndexer().GetByKey(key)
+	f := h.fanouts[kind]
+	if f == nil {
+		return obj, false // it is switched off
+	}
+	item, exists, err := f.informer.GetIndexer().GetByKey(key)
 	if err != nil || !exists {
 		return obj, false
 	}
@@ -154,10 +207,29 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 	return obj, ok
 }
 
+// hosted are the space's host objects of a kind, of the shared watches.
+func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		f := s.host.fanouts[kind]
+		if f == nil {
+			return
+		}
+		items, err := f.informer.GetIndexer().ByIndex(indexSpace, s.space.Name)
+		if err != nil {
+			return
+		}
+		for _, item := range items {
+			if obj, ok := item.(T); ok && !yield(obj) {
+				return
+			}
+		}
+	}
+}
+
 // spaceOf finds the space that a host object concerns, "" if none.
 func spaceOf(obj client.Object) string {
 	switch o := obj.(type) {
-	case *storagev1.StorageClass:
+	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass:
 		return everySpace
 	case *corev1.Event:
 		return spaceIn(o.Namespace)
@@ -199,6 +271,9 @@ func trim(obj any) (any, error) {
 	if v, ok := obj.(*corev1.PersistentVolume); ok && spaceOf(v) == "" {
 		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}, nil
 	}
+	if i, ok := obj.(*networkingv1.Ingress); ok && spaceOf(i) == "" {
+		return claimsOnly(i), nil
+	}
 	return obj, nil
 }
 
@@ -208,7 +283,7 @@ func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, erro
 	return client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
 }
 
-func mapper() meta.RESTMapper {
+func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Event", "ServiceAccount"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
@@ -217,7 +292,13 @@ func mapper() meta.RESTMapper {
 	for _, kind := range []string{"PersistentVolume", "Namespace"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
+	m.Add(networkingv1.SchemeGroupVersion.WithKind("Ingress"), meta.RESTScopeNamespace)
+	m.Add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), meta.RESTScopeNamespace)
+	m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
 	m.Add(storagev1.SchemeGroupVersion.WithKind("StorageClass"), meta.RESTScopeRoot)
+	m.Add(networkingv1.SchemeGroupVersion.WithKind("IngressClass"), meta.RESTScopeRoot)
+	m.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
+	m.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), meta.RESTScopeRoot)
 	return m
 }

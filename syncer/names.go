@@ -19,8 +19,8 @@ import (
 
 // nameWatch feeds the queue with the names of objects of one kind that change in
 // a space, of those that pods refer to. It holds none of them: it is the store
-// of a reflector, and keeps nothing. It watches once the first pod refers to
-// one.
+// of a reflector, and keeps nothing. It watches once something refers to
+// one, or from the first if everything is to be on the host.
 type nameWatch struct {
 	kind     string
 	metadata metadata.Getter
@@ -35,7 +35,7 @@ type nameWatch struct {
 
 // fromNames feeds the queue with changes in the space of what used tells.
 func (s *Syncer) fromNames(kind string, used usage) {
-	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used}
+	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used, wanted: used.hosted != nil}
 	s.names[kind] = w
 	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
 		w.open(q.add)
@@ -99,7 +99,15 @@ func (w *changedNames) Resync() error        { return nil }
 
 // Replace has all that is in use looked at, whether it is in the list or is
 // missing from it: anything may have changed since the last event.
-func (w *changedNames) Replace([]any, string) error {
+func (w *changedNames) Replace(list []any, _ string) error {
+	if w.used.hosted == nil {
+		list = nil // what is used is known
+	}
+	for _, obj := range list {
+		if err := w.changed(obj); err != nil {
+			return err
+		}
+	}
 	for _, name := range w.used.all() {
 		namespace, name, err := cache.SplitMetaNamespaceKey(name)
 		if err != nil {

@@ -29,7 +29,7 @@ func TestOnlyWhatPodsReferToIsLookedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fed []string
-	w := &nameWatch{kind: configMaps, used: usage{informer, indexConfigMaps}, enqueue: func(key Key) { fed = append(fed, key.String()) }}
+	w := &nameWatch{kind: configMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { fed = append(fed, key.String()) }}
 	store := (*changedNames)(w)
 	expect := func(what string, err error, want ...string) {
 		t.Helper()

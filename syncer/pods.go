@@ -6,13 +6,17 @@ package syncer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +43,7 @@ func (s *Syncer) syncPods() error {
 		born:   translate.Birth,
 		amend:  s.podAmend,
 		pull:   s.podPull,
+		seen:   s.enqueueBudgets,
 		denied: s.podDenied,
 	}
 	k.lost = func(ctx context.Context, v *corev1.Pod) (bool, error) { return podLost(ctx, k, v) }
@@ -49,18 +54,44 @@ func (s *Syncer) syncPods() error {
 	return nil
 }
 
-func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+func (s *Syncer) podDown(ctx context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
 	if translate.Gated(v) {
 		return nil, false, nil
 	}
-	if err := forbids(translate.CheckPod(&v.ObjectMeta, ptr.To(translate.Asked(v)))); err != nil {
+	errs := translate.CheckPod(&v.ObjectMeta, ptr.To(translate.Asked(v)))
+	if err := forbids(append(errs, s.foreignClasses(v)...)); err != nil {
 		return nil, false, err
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err != nil {
 		return nil, false, err
 	}
-	return s.space.Pod(v, in), true, nil
+	host := s.space.Pod(v, in)
+	s.withClasses(v, host)
+	return host, true, s.withAccount(ctx, v, host)
+}
+
+// foreignClasses refuses runtimes that the host does not offer to spaces.
+func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
+	name := v.Spec.RuntimeClassName
+	if name == nil {
+		return nil
+	}
+	if _, ok := shown[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
+			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
+	}
+	return errs
+}
+
+// withClasses names on a host pod those of v's classes that are the host's, and
+// shown. A priority of the tenant's own counts in the space only: on the host it
+// could put other spaces' pods out.
+func (s *Syncer) withClasses(v, host *corev1.Pod) {
+	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
+	if _, ok := shown[*schedulingv1.PriorityClass](s, priorityClasses, v.Spec.PriorityClassName); ok {
+		host.Spec.PriorityClassName = v.Spec.PriorityClassName
+	}
 }
 
 func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) {
@@ -73,6 +104,16 @@ func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) 
 	slices.SortFunc(in.Services, func(a, b *corev1.Service) int { return compareNames(a, b) })
 	if in.Namespaces, err = s.informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
 		return in, err
+	}
+	if s.host.sync.On(networkPolicies) {
+		if in.Policies, err = s.informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
+			return in, err
+		}
+	}
+	if s.host.sync.On(budgets) {
+		if in.Budgets, err = s.informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
+			return in, err
+		}
 	}
 	in.API, err = lister.Services(metav1.NamespaceDefault).Get("kubernetes")
 	return in, client.IgnoreNotFound(err)

@@ -11,10 +11,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
 
-// Indexes of a space's pods by what they refer to, as namespace/name.
+// Indexes of a space's pods and ingresses by what they refer to, as
+// namespace/name.
 const (
 	indexConfigMaps = "berth.dev/configmaps"
 	indexSecrets    = "berth.dev/secrets"
@@ -42,34 +44,75 @@ func indexReferences(informer cache.SharedIndexInformer) error {
 	})
 }
 
-// usage tells what the pods of a space refer to.
+// usage tells which config maps or secrets of a space are to be on the host.
 type usage struct {
-	pods  cache.SharedIndexInformer
 	index string
+	in    []cache.SharedIndexInformer // that have the index
+	// hosted, if set, names what is on the host: all that there is in the space
+	// is to be there, whether it is referred to or not.
+	hosted func() []string
 }
 
-func (s *Syncer) usedBy(index string) usage {
-	return usage{s.informers.Core().V1().Pods().Informer(), index}
+// usedBy is the usage of what the pods of the space refer to or, if the switch
+// says so, of everything.
+func (s *Syncer) usedBy(kind, index string, in ...cache.SharedIndexInformer) usage {
+	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
+	if s.host.sync.Value(kind) == kinds.All {
+		u.hosted = func() []string { return s.hostedKeys(kind) }
+	}
+	return u
 }
 
 func (u usage) contains(key types.NamespacedName) (bool, error) {
-	keys, err := u.pods.GetIndexer().IndexKeys(u.index, key.String())
-	return len(keys) > 0, err
+	if u.hosted != nil {
+		return true, nil
+	}
+	for _, informer := range u.in {
+		keys, err := informer.GetIndexer().IndexKeys(u.index, key.String())
+		if err != nil || len(keys) > 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
-// all names everything of the kind that a pod refers to.
-func (u usage) all() []string { return u.pods.GetIndexer().ListIndexFuncValues(u.index) }
+// all names everything of the kind that is used, or is on the host.
+func (u usage) all() (names []string) {
+	if u.hosted != nil {
+		return u.hosted()
+	}
+	for _, informer := range u.in {
+		names = append(names, informer.GetIndexer().ListIndexFuncValues(u.index)...)
+	}
+	return names
+}
+
+// hostedKeys names the virtual objects that the host objects of a kind are of.
+func (s *Syncer) hostedKeys(kind string) (names []string) {
+	for host := range hosted[client.Object](s, kind) {
+		if key, ok := keyOf(kind, host); ok {
+			names = append(names, key.String())
+		}
+	}
+	return names
+}
 
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
 func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 	refs := translate.PodReferences(v)
-	for kind, names := range map[string][]types.NamespacedName{configMaps: refs.ConfigMaps, secrets: refs.Secrets} {
-		if len(names) > 0 {
-			s.names[kind].begin()
-		}
-		for _, name := range names {
-			enqueue(Key{Kind: kind, NamespacedName: name})
-		}
+	s.refer(configMaps, refs.ConfigMaps, enqueue)
+	s.refer(secrets, refs.Secrets, enqueue)
+}
+
+// refer looks again at what has been, or is, referred to.
+func (s *Syncer) refer(kind string, names []types.NamespacedName, enqueue func(Key)) {
+	watch := s.names[kind]
+	if len(names) == 0 || watch == nil {
+		return
+	}
+	watch.begin()
+	for _, name := range names {
+		enqueue(Key{Kind: kind, NamespacedName: name})
 	}
 }
 

@@ -28,8 +28,16 @@ import (
 // that name. Should the space not take the service in after all, a reservation
 // is collected after a minute, and an update is undone.
 //
-// The result is nil if the host object is another service's.
+// The result is nil if the host object is another service's, or if services are
+// not synced.
 func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+	if !h.sync.On(services) {
+		return nil, nil
+	}
+	return h.reserveService(ctx, space, v)
+}
+
+func (h *Host) reserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
 	writer, err := h.as(space)
 	if err != nil {
 		return nil, err
@@ -119,7 +127,7 @@ func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
-		have, err = h.ReserveService(ctx, space, v)
+		have, err = h.reserveService(ctx, space, v)
 		if err != nil {
 			return "", fmt.Errorf("reserve the address of the space's API: %w", err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,6 +85,9 @@ func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *c
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
 func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
+	if !s.host.sync.On(volumes) {
+		return nil
+	}
 	host, ok := cached[*corev1.PersistentVolume](s.host, volumes, "", hostVolume)
 	if !ok || host.Spec.ClaimRef == nil { // the watch lags, or it holds no more than the name
 		host = &corev1.PersistentVolume{}
@@ -157,44 +159,5 @@ func (s *Syncer) syncVolumes() error {
 			}
 		}
 	})
-	return nil
-}
-
-// syncStorageClasses shows the host's classes in the space. A class of that
-// name that the tenant made gives way: claims mean the host's.
-func (s *Syncer) syncStorageClasses() error {
-	informer := s.informers.Storage().V1().StorageClasses()
-	s.work[storageClasses] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-		host, hosted := cached[*storagev1.StorageClass](s.host, storageClasses, "", key.Name)
-		v, err := informer.Lister().Get(key.Name)
-		switch {
-		case client.IgnoreNotFound(err) != nil:
-			return 0, err
-		case !hosted && err == nil && v.Labels[translate.LabelManagedBy] == translate.ManagedBy:
-			return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
-		case !hosted:
-			return 0, nil
-		case err != nil:
-			err := s.virtualAPI.Create(ctx, translate.StorageClass(host))
-			if apierrors.IsAlreadyExists(err) {
-				err = nil // the watch brings it
-			}
-			return 0, err
-		}
-		have := v.DeepCopy()
-		changed, recreate := translate.PullStorageClass(translate.StorageClass(host), have)
-		if recreate {
-			return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
-		}
-		if changed {
-			return 0, s.virtualAPI.Update(ctx, have)
-		}
-		return 0, nil
-	}
-	byName := func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: storageClasses, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
-	}
-	s.fromSpace(informer.Informer(), byName)
-	s.fromHost(storageClasses, byName)
 	return nil
 }

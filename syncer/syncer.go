@@ -19,20 +19,28 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
 
 // Names of the synced kinds: their plurals, as in URLs.
 const (
-	pods           = "pods"
-	services       = "services"
-	configMaps     = "configmaps"
-	secrets        = "secrets"
-	claims         = "persistentvolumeclaims"
-	volumes        = "persistentvolumes"
-	endpointSlices = "endpointslices"
-	storageClasses = "storageclasses"
-	events         = "events"
+	pods            = kinds.Pods
+	services        = kinds.Services
+	configMaps      = kinds.ConfigMaps
+	secrets         = kinds.Secrets
+	claims          = kinds.Claims
+	volumes         = kinds.Volumes
+	endpointSlices  = kinds.EndpointSlices
+	ingresses       = kinds.Ingresses
+	networkPolicies = kinds.NetworkPolicies
+	budgets         = kinds.Budgets
+	serviceAccounts = kinds.ServiceAccounts
+	storageClasses  = kinds.StorageClasses
+	ingressClasses  = kinds.IngressClasses
+	runtimeClasses  = kinds.RuntimeClasses
+	priorityClasses = kinds.PriorityClasses
+	events          = kinds.Events
 )
 
 // Key is one unit of work: the kind's plural, and the virtual object's
@@ -98,15 +106,34 @@ func New(c Config) (*Syncer, error) {
 	if err := s.reach(c.Virtual); err != nil {
 		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
 	}
-	for _, declare := range []func() error{
-		s.syncPods, s.syncServices, s.syncEndpointSlices, s.syncConfigMaps, s.syncSecrets,
-		s.syncClaims, s.syncVolumes, s.syncStorageClasses, s.syncEvents,
-	} {
-		if err := declare(); err != nil {
-			return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
-		}
+	if err := s.declare(); err != nil {
+		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
 	}
 	return s, nil
+}
+
+// declare declares the kinds that are switched on.
+func (s *Syncer) declare() error {
+	for _, k := range kinds.Table() {
+		declare := map[string]func() error{
+			pods: s.syncPods, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
+			configMaps: s.syncConfigMaps, secrets: s.syncSecrets, claims: s.syncClaims, volumes: s.syncVolumes,
+			ingresses: s.syncIngresses, networkPolicies: s.syncNetworkPolicies, budgets: s.syncBudgets,
+			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
+			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
+			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
+		}[k.Name]
+		if declare == nil {
+			return fmt.Errorf("nothing syncs %s", k.Name)
+		}
+		if !s.host.sync.On(k.Name) {
+			continue
+		}
+		if err := declare(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reach makes the clients of the space's API.
@@ -141,8 +168,12 @@ func addToHost[T client.Object](k *kind[T]) {
 	k.work[k.name] = k.reconcile
 	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
 		key, ok := keyOf(k.name, obj)
-		if host, is := obj.(T); !ok && is && k.belongs != nil {
+		host, is := obj.(T)
+		if !ok && is && k.belongs != nil {
 			key, ok = k.belongs(host)
+		}
+		if is && k.seen != nil {
+			k.seen(host, enqueue)
 		}
 		if ok {
 			enqueue(key)

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -151,6 +153,14 @@ func kindOf(obj client.Object) string {
 		return claims
 	case *discoveryv1.EndpointSlice:
 		return endpointSlices
+	case *networkingv1.Ingress:
+		return ingresses
+	case *networkingv1.NetworkPolicy:
+		return networkPolicies
+	case *policyv1.PodDisruptionBudget:
+		return budgets
+	case *corev1.ServiceAccount:
+		return serviceAccounts
 	default:
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}

@@ -139,10 +139,17 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 			t.Errorf("may %s %s of another space", verb, subresource)
 		}
 	}
+	for resource, group := range map[string]string{"ingresses": "networking.k8s.io", "networkpolicies": "networking.k8s.io", "poddisruptionbudgets": "policy"} {
+		for _, verb := range work {
+			if !may(t, verb, group, resource, "berth-mine") || may(t, verb, group, resource, "berth-theirs") {
+				t.Errorf("may %s %s elsewhere, or not in its own namespace", verb, resource)
+			}
+		}
+	}
 	for _, denied := range []struct{ reason, verb, group, resource, namespace string }{
 		{"its walls", "update", "", "resourcequotas", "berth-mine"},
 		{"its walls", "delete", "", "limitranges", "berth-mine"},
-		{"its walls", "delete", "networking.k8s.io", "networkpolicies", "berth-mine"},
+		{"others' walls", "delete", "networking.k8s.io", "networkpolicies", "berth-theirs"},
 		{"its walls", "update", "", "namespaces", "berth-mine"},
 		{"its rights", "update", "rbac.authorization.k8s.io", "roles", "berth-mine"},
 		{"its rights", "create", "rbac.authorization.k8s.io", "rolebindings", "berth-mine"},

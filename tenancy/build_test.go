@@ -69,6 +69,7 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 	t.Run("an admin's quota stays", func(t *testing.T) {
 		get(t, quota)
 		quota.Spec.Hard[corev1.ResourcePods] = resource.MustParse("7")
+		quota.ResourceVersion = "" // its status is being written
 		if err := c.Update(ctx, quota); err != nil {
 			t.Fatal(err)
 		}

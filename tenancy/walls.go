@@ -5,6 +5,7 @@ package tenancy
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -41,7 +42,11 @@ func DefaultQuota() corev1.ResourceList {
 		corev1.ResourceSecrets:                  resource.MustParse("1000"),
 		corev1.ResourceConfigMaps:               resource.MustParse("500"),
 		// The host makes one a service, too.
-		"count/endpointslices.discovery.k8s.io": resource.MustParse("300"),
+		"count/endpointslices.discovery.k8s.io":   resource.MustParse("300"),
+		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
+		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are walls
+		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
+		"count/serviceaccounts":                   resource.MustParse("203"), // three are Berth's and the host's
 	}
 }
 
@@ -57,12 +62,11 @@ func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) 
 	if quota == nil {
 		quota = DefaultQuota()
 	}
-	return append([]client.Object{
+	return slices.Concat([]client.Object{
 		namespace(space),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
-		isolation(space),
-	}, account(space, o.clusterRole)...)
+	}, isolation(space), account(space, o.clusterRole))
 }
 
 func kind(apiVersion, kind string) metav1.TypeMeta {
@@ -112,8 +116,11 @@ func limits(space translate.Space) *corev1.LimitRange {
 // ports let the client's address through, which would else be a node's and so
 // private, depends on the host; so does whether other spaces' pods have private
 // addresses at all.
-func isolation(space translate.Space) *networkingv1.NetworkPolicy {
-	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
+//
+// Policies add up. The first closes all pods to everything but DNS. The others
+// open, in a direction each, the pods that no policy of the tenant's is about;
+// the tenant's own open the rest, and never further (translate.NetworkPolicy).
+func isolation(space translate.Space) []client.Object {
 	dns := []networkingv1.NetworkPolicyPort{
 		{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(53))},
 		{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(53))},
@@ -121,25 +128,31 @@ func isolation(space translate.Space) *networkingv1.NetworkPolicy {
 	system := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
 		MatchLabels: map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem},
 	}}
-	private := []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
-	outside := []networkingv1.NetworkPolicyPeer{
-		{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: private}},
-		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}}},
+	policy := func(name string, spec networkingv1.NetworkPolicySpec) client.Object {
+		return &networkingv1.NetworkPolicy{TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicy"), ObjectMeta: meta(space, name), Spec: spec}
 	}
 	resolver := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{system}, Ports: dns}
 	if space.Pods.Valid() {
 		resolver = inside(space.Pods)
 	}
-	return &networkingv1.NetworkPolicy{
-		TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicy"), ObjectMeta: meta(space, wall),
-		Spec: networkingv1.NetworkPolicySpec{
+	without := func(label string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	}
+	return []client.Object{
+		policy(wall, networkingv1.NetworkPolicySpec{
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: append([]networkingv1.NetworkPolicyPeer{own}, outside...)}},
-			Egress: []networkingv1.NetworkPolicyEgressRule{
-				{To: append([]networkingv1.NetworkPolicyPeer{own}, outside...)},
-				resolver,
-			},
-		},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{resolver},
+		}),
+		policy(wall+"-ingress", networkingv1.NetworkPolicySpec{
+			PodSelector: without(translate.LabelPolicedIngress),
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: translate.Everyone()}},
+		}),
+		policy(wall+"-egress", networkingv1.NetworkPolicySpec{
+			PodSelector: without(translate.LabelPolicedEgress),
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: translate.Everyone()}},
+		}),
 	}
 }
 
@@ -156,11 +169,12 @@ type Option func(*settings)
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
 
 // AccountRules are the rights of a space's account in the space's namespace:
-// exactly what syncing and streams take.
+// exactly what syncing and streams take. Network policies are among them: it can
+// open what its own pods reach. What others reach, and may do, it can't.
 func AccountRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
-			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
+			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts"},
 			Verbs: []string{"get", "create", "update", "delete"},
 		},
 		{
@@ -170,6 +184,14 @@ func AccountRules() []rbacv1.PolicyRule {
 		// What changes in a pod that runs; of its status the conditions of readiness gates.
 		{APIGroups: []string{""}, Resources: []string{"pods/ephemeralcontainers", "pods/resize"}, Verbs: []string{"update"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+		{
+			APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"},
+			Verbs: []string{"get", "create", "update", "delete"},
+		},
+		{
+			APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"},
+			Verbs: []string{"get", "create", "update", "delete"},
+		},
 		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
 		// from 1.35 on want the right to create for, too. Proxies are not here:
 		// those of a space go through port forwarding.

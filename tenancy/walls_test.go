@@ -68,6 +68,7 @@ func TestTheSyncersAccountHasNoRightBeyondSyncing(t *testing.T) {
 	synced := []string{
 		"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "endpointslices", "endpointslices/restricted",
 		"pods/log", "pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "pods/resize",
+		"serviceaccounts", "ingresses", "networkpolicies", "poddisruptionbudgets",
 	}
 	for _, rule := range wall[*rbacv1.Role](t, nil).Rules {
 		if slices.Equal(rule.APIGroups, []string{"metrics.k8s.io"}) {
@@ -143,23 +144,45 @@ func TestTheHostNamespaceEnforcesPodSecurity(t *testing.T) {
 }
 
 // The cloud's metadata service and other spaces' pods, which have private
-// addresses, are out of reach; a space's own pods and DNS are not.
-func TestTheNetworkPolicyLeavesPrivateNetworksOut(t *testing.T) {
-	policy := wall[*networkingv1.NetworkPolicy](t, nil)
-	if len(policy.Spec.PodSelector.MatchLabels)+len(policy.Spec.PodSelector.MatchExpressions) > 0 {
-		t.Error("the policy leaves pods out")
-	}
-	for _, rule := range policy.Spec.Egress {
-		for _, peer := range rule.To {
+// addresses, are out of reach, whatever labels a pod bears; a space's own pods
+// and DNS are not.
+func TestTheNetworkPoliciesLeavePrivateNetworksOut(t *testing.T) {
+	open := map[networkingv1.PolicyType]int{}
+	closed := false
+	for _, o := range tenancy.Walls(translate.Space{Name: "demo"}, nil) {
+		policy, ok := o.(*networkingv1.NetworkPolicy)
+		if !ok {
+			continue
+		}
+		all := len(policy.Spec.PodSelector.MatchLabels)+len(policy.Spec.PodSelector.MatchExpressions) == 0
+		closed = closed || all && len(policy.Spec.PolicyTypes) == 2
+		var peers []networkingv1.NetworkPolicyPeer
+		for _, rule := range policy.Spec.Ingress {
+			peers = append(peers, rule.From...)
+		}
+		for _, rule := range policy.Spec.Egress {
+			peers = append(peers, rule.To...)
+		}
+		for _, peer := range peers {
+			if all && (peer.IPBlock != nil || peer.PodSelector != nil) {
+				t.Errorf("policy %s is for all pods, so that a tenant's policies take nothing away: it allows %v", policy.Name, peer)
+			}
 			if peer.IPBlock == nil || peer.IPBlock.CIDR != "0.0.0.0/0" {
 				continue
 			}
+			open[policy.Spec.PolicyTypes[0]]++
 			for _, private := range []string{"169.254.0.0/16", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} {
 				if !slices.Contains(peer.IPBlock.Except, private) {
-					t.Errorf("egress to %s is open", private)
+					t.Errorf("policy %s opens %s", policy.Name, private)
 				}
 			}
 		}
+	}
+	if !closed {
+		t.Error("no policy closes all pods")
+	}
+	if open[networkingv1.PolicyTypeIngress] != 1 || open[networkingv1.PolicyTypeEgress] != 1 {
+		t.Errorf("the outside is open by %v, want one policy a direction", open)
 	}
 }
 

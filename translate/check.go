@@ -64,7 +64,6 @@ func placement(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	forbid("schedulerName", spec.SchedulerName != "" && spec.SchedulerName != corev1.DefaultSchedulerName,
 		"only "+corev1.DefaultSchedulerName+" schedules pods of a space")
 	forbid("schedulingGroup", spec.SchedulingGroup != nil, "groups of pods belong to the host's scheduler; remove the field")
-	forbid("runtimeClassName", spec.RuntimeClassName != nil, "runtime classes belong to the host; remove the field")
 	forbid("priorityClassName", strings.HasPrefix(spec.PriorityClassName, "system-"), "system priorities belong to the host; use a class of your own")
 	if spec.Affinity != nil {
 		if spec.Affinity.NodeAffinity != nil {

@@ -58,7 +58,6 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 			v.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
 		}, "spec.affinity.nodeAffinity"},
 		"SchedulerName":  {"a scheduler of the host's", func(v *corev1.Pod) { v.Spec.SchedulerName = "privileged" }, "spec.schedulerName"},
-		"RuntimeClass":   {"a class of the host's", func(v *corev1.Pod) { v.Spec.RuntimeClassName = ptr.To("runc-privileged") }, "spec.runtimeClassName"},
 		"SystemPriority": {"evicts the pods of others", func(v *corev1.Pod) { v.Spec.PriorityClassName = "system-node-critical" }, "spec.priorityClassName"},
 		"ResourceClaims": {"devices of the host", func(v *corev1.Pod) {
 			v.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("gpu")}}

@@ -6,6 +6,7 @@ package translate
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 )
 
 // ConfigMap is v's host object.
@@ -43,6 +44,22 @@ func PushSecret(want, have *corev1.Secret) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Data, have.Data) || !equality.Semantic.DeepEqual(want.Immutable, have.Immutable) {
 		have.Data, have.Immutable, changed = want.Data, want.Immutable, true
+	}
+	return changed
+}
+
+// ServiceAccount is v's host object: a name to run as, and nothing else. The
+// tenant's annotations stay, as on many clusters they ask for a cloud's identity.
+func (s Space) ServiceAccount(v *corev1.ServiceAccount) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), AutomountServiceAccountToken: ptr.To(false)}
+}
+
+// PushServiceAccount copies onto have what Berth says of a service account. What
+// the host's admins add stays.
+func PushServiceAccount(want, have *corev1.ServiceAccount) bool {
+	changed := PushMeta(want, have)
+	if !equality.Semantic.DeepEqual(want.AutomountServiceAccountToken, have.AutomountServiceAccountToken) {
+		have.AutomountServiceAccountToken, changed = want.AutomountServiceAccountToken, true
 	}
 	return changed
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -21,6 +23,10 @@ type Surroundings struct {
 	Services []*corev1.Service
 	// Namespaces of the space, to resolve namespace selectors.
 	Namespaces []*corev1.Namespace
+	// Policies and Budgets are those of the space, or of the pod's namespace at
+	// least, that take effect on the host.
+	Policies []*networkingv1.NetworkPolicy
+	Budgets  []*policyv1.PodDisruptionBudget
 }
 
 // Pod is v's host object. v must have passed [CheckPod]: what that refuses is
@@ -33,6 +39,8 @@ type Surroundings struct {
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
 	addLabels(&host.ObjectMeta, v.Labels)
+	addPoliced(&host.ObjectMeta, v, in.Policies)
+	s.addBudget(&host.ObjectMeta, v, in.Budgets)
 	for key, value := range downwardAnnotations(v) {
 		host.Annotations[key] = value
 	}

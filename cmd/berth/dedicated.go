@@ -24,6 +24,7 @@ type dedicatedOptions struct {
 	dataDir, hostKubeconfig, endpoint string
 	idleAfter                         time.Duration
 	pods                              podsOptions // where the process that runs this one serves them
+	sync                              syncOptions
 	verbosity                         int
 }
 
@@ -55,6 +56,7 @@ func newDedicated() *cobra.Command {
 	cmd.Flags().StringVar(&o.endpoint, "endpoint", "", "URL of the gateway")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 0, "put the space to sleep when it has been idle this long")
 	o.pods.addFlags(cmd)
+	o.sync.add(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
 	return cmd
 }
@@ -64,12 +66,16 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	if err != nil {
 		return err
 	}
+	sync, err := o.sync.options()
+	if err != nil {
+		return err
+	}
 	ca, err := pki.OpenCA(filepath.Join(o.dataDir, "pki"), "berth")
 	if err != nil {
 		return err
 	}
 	spaces, err := shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, ServingCA: ca.PEM,
+		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, Sync: sync, ServingCA: ca.PEM,
 		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
 		Pods:      o.pods.endpoint(),
 		IdleAfter: o.idleAfter, Logger: logs.logger,
@@ -98,9 +104,9 @@ func dedicatedDir(dataDir, space string) string {
 }
 
 func dedicatedArgs(o dedicatedOptions, space string) []string {
-	return []string{
+	return append([]string{
 		"dedicated", space, "--data-dir", o.dataDir, "--host-kubeconfig", o.hostKubeconfig, "--endpoint", o.endpoint,
 		"--idle-after", o.idleAfter.String(),
 		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
-	}
+	}, o.sync.args()...)
 }

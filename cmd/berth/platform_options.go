@@ -28,6 +28,7 @@ type runOptions struct {
 	snapshots      snapshotOptions
 	pods           podsOptions
 	traces         traceOptions
+	sync           syncOptions
 	verbosity      int
 }
 
@@ -45,6 +46,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
 	cmd.Flags().StringVar(&o.traces.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
 	cmd.Flags().Int32Var(&o.traces.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
+	o.sync.add(cmd)
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
@@ -74,6 +76,9 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if err := o.pods.check(); err != nil {
+		return err
+	}
+	if _, err := o.sync.options(); err != nil {
 		return err
 	}
 	for flag, names := range map[string][]string{"--space": o.spaces, "--dedicated": o.dedicated} {

@@ -38,8 +38,12 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err := p.newProcesses(); err != nil {
 		return err
 	}
+	synced, err := p.options.sync.options()
+	if err != nil {
+		return err
+	}
 	p.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(),
+		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(), Sync: synced,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare:   p.prepare,
 		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +39,9 @@ var _ admission.ValidationInterface = (*Guard)(nil)
 func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().Group == apiregistration.GroupName && !inside.Is(ctx) {
 		return guardAPIService(a)
+	}
+	if r := a.GetResource(); r.Group == nodev1.GroupName && r.Resource == "runtimeclasses" && !inside.Is(ctx) {
+		return admission.NewForbidden(a, errors.New("runtime classes belong to the host; 'kubectl get runtimeclasses' lists those for spaces"))
 	}
 	if a.GetResource().Group != "" {
 		return nil

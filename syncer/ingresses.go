@@ -1,0 +1,156 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// syncIngresses takes ingresses down that name a class of the host's. Those of
+// another class are for a controller that the tenant runs itself.
+func (s *Syncer) syncIngresses() error {
+	informer := s.informers.Networking().V1().Ingresses().Informer()
+	err := informer.AddIndexers(cache.Indexers{indexSecrets: func(obj any) (names []string, _ error) {
+		if v, ok := obj.(*networkingv1.Ingress); ok {
+			for _, ref := range translate.IngressSecrets(v) {
+				names = append(names, ref.String())
+			}
+		}
+		return names, nil
+	}})
+	if err != nil {
+		return err
+	}
+	k := &kind[*networkingv1.Ingress]{
+		Syncer: s, name: ingresses, limit: translate.LimitSubdomain,
+		fresh:   func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
+		virtual: informer,
+		push: func(want, have *networkingv1.Ingress) bool {
+			return translate.PushIngress(want, have, s.host.annotations)
+		},
+		pull: s.ingressPull,
+	}
+	k.down = func(ctx context.Context, v *networkingv1.Ingress) (*networkingv1.Ingress, bool, error) {
+		wanted, err := s.ingressAllowed(v)
+		if err == nil {
+			return s.space.Ingress(v, s.host.annotations), wanted, nil
+		}
+		// What is not allowed (any more) must not go on either.
+		if host, ok := cached[*networkingv1.Ingress](s.host, ingresses, s.space.HostNamespace(), s.space.HostName(v.Namespace, v.Name, k.limit)); ok {
+			if id, ours := translate.IdentityOf(host); ours && id.Space == s.space.Name {
+				if deleteErr := k.deleteHost(ctx, host); deleteErr != nil {
+					return nil, false, deleteErr
+				}
+			}
+		}
+		return nil, false, err
+	}
+	add(k, func(v *networkingv1.Ingress, enqueue func(Key)) {
+		s.refer(secrets, translate.IngressSecrets(v), enqueue)
+	})
+	return nil
+}
+
+// ingressAllowed reports whether the host is to serve v at all, and what stands
+// against it.
+func (s *Syncer) ingressAllowed(v *networkingv1.Ingress) (wanted bool, err error) {
+	path := field.NewPath("spec", "ingressClassName")
+	if v.Spec.IngressClassName == nil {
+		return false, forbids(field.ErrorList{field.Forbidden(path, "the host's default is not for spaces; name a class, see 'kubectl get ingressclasses'")})
+	}
+	class := *v.Spec.IngressClassName
+	if _, ok := shown[*networkingv1.IngressClass](s, ingressClasses, class); !ok {
+		own, exists := inStore[*networkingv1.IngressClass](s.informers.Networking().V1().IngressClasses().Informer(), types.NamespacedName{Name: class})
+		if exists && own.Labels[translate.LabelManagedBy] != translate.ManagedBy {
+			return false, nil
+		}
+		return false, forbids(field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get ingressclasses'", class))})
+	}
+	errs := translate.CheckIngress(&v.Spec)
+	for _, host := range translate.IngressHosts(v) {
+		if s.host.claimed(host, s.space, v) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec").Child("rules").Key(host), "the host name is in use outside of this space; choose another"))
+		}
+	}
+	return true, forbids(errs)
+}
+
+func (s *Syncer) ingressPull(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
+	status := translate.PullIngressStatus(host)
+	if equality.Semantic.DeepEqual(status, v.Status) {
+		return 0, nil
+	}
+	out := v.DeepCopy()
+	out.Status = status
+	return 0, s.virtualAPI.Status().Update(ctx, out)
+}
+
+// indexHosts finds the host's ingresses, spaces' or not, by the host names that
+// they claim.
+const indexHosts = "berth.dev/hosts"
+
+func indexClaims(informer cache.SharedIndexInformer) error {
+	return informer.AddIndexers(cache.Indexers{indexHosts: func(obj any) ([]string, error) {
+		i, ok := obj.(*networkingv1.Ingress)
+		if !ok {
+			return nil, nil
+		}
+		return translate.IngressHosts(i), nil
+	}})
+}
+
+// claimed reports whether an ingress that is not the space's has a host name:
+// who was first keeps it. Of two that came in one moment, neither looks like the
+// first; both give way, and try again at their own time.
+func (h *Host) claimed(name string, space translate.Space, v *networkingv1.Ingress) bool {
+	var since *metav1.Time // of v's own claim
+	if own, ok := cached[*networkingv1.Ingress](h, ingresses, space.HostNamespace(), space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)); ok {
+		for _, claim := range translate.IngressHosts(own) {
+			if claim == name {
+				since = &own.CreationTimestamp
+			}
+		}
+	}
+	for _, claim := range translate.HostClaims(name) {
+		found, err := h.fanouts[ingresses].informer.GetIndexer().ByIndex(indexHosts, claim)
+		if err != nil {
+			return true
+		}
+		for _, item := range found {
+			other, ok := item.(*networkingv1.Ingress)
+			if !ok || other.Namespace == space.HostNamespace() || other.DeletionTimestamp != nil {
+				continue
+			}
+			if since == nil || !since.Before(&other.CreationTimestamp) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// claimsOnly is what syncers must know of an ingress that is no space's.
+func claimsOnly(i *networkingv1.Ingress) *networkingv1.Ingress {
+	out := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{
+		Namespace: i.Namespace, Name: i.Name, UID: i.UID, ResourceVersion: i.ResourceVersion,
+		CreationTimestamp: i.CreationTimestamp, DeletionTimestamp: i.DeletionTimestamp,
+	}}
+	for _, host := range translate.IngressHosts(i) {
+		if host != "" {
+			out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host})
+		}
+	}
+	return out
+}

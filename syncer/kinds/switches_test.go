@@ -1,0 +1,95 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-dev/berth/syncer/kinds"
+)
+
+// S1: each kind can be switched, and a mistake is told with what is possible.
+func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		args   []string
+		wrong  []string // words of the error
+		want   map[string]string
+	}{
+		"none":        {reason: "defaults hold", want: map[string]string{"pods": "on", "configmaps": "used", "poddisruptionbudgets": "off"}},
+		"some":        {reason: "others keep their defaults", args: []string{"ingresses=off", "configmaps=all"}, want: map[string]string{"ingresses": "off", "configmaps": "all", "secrets": "used"}},
+		"twice":       {reason: "the last counts", args: []string{"pods=off", "pods=on"}, want: map[string]string{"pods": "on"}},
+		"selector":    {reason: "the admin chooses", args: []string{"priorityclasses=tier in (a,b),x=y"}, wrong: nil, want: map[string]string{"priorityclasses": "tier in (a,b),x=y"}},
+		"bad kind":    {reason: "kinds are named", args: []string{"daemonsets=on"}, wrong: []string{`"daemonsets"`, "pods", "networkpolicies", "priorityclasses"}},
+		"bad value":   {reason: "values are named", args: []string{"configmaps=on"}, wrong: []string{"configmaps=on", "used", "all", "off"}},
+		"no value":    {reason: "nothing is guessed", args: []string{"pods"}, wrong: []string{"pods", "on or off"}},
+		"no such":     {reason: "a word is no selector", args: []string{"storageclasses=yes"}, wrong: []string{"on", "off", "label selector"}},
+		"placeholder": {reason: "it stands for a selector", args: []string{"storageclasses=SELECTOR"}, wrong: []string{"label selector"}},
+		"broken":      {reason: "selectors are checked", args: []string{"runtimeclasses=a=b=c"}, wrong: []string{"label selector"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := kinds.Parse(tc.args)
+			if (err != nil) != (tc.wrong != nil) {
+				t.Fatalf("%s: got error %v", tc.reason, err)
+			}
+			for _, word := range tc.wrong {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%s: %q does not say %q", tc.reason, err, word)
+				}
+			}
+			for kind, want := range tc.want {
+				if got.Value(kind) != want {
+					t.Errorf("%s: %s is %q, want %q", tc.reason, kind, got.Value(kind), want)
+				}
+			}
+			again, err := kinds.Parse(got.Args())
+			if err != nil || !slices.Equal(again.Args(), got.Args()) {
+				t.Errorf("%v is not read back: %v, %v", got.Args(), again.Args(), err)
+			}
+		})
+	}
+}
+
+// S2: admins choose which of the host's classes spaces see.
+func TestSelectorsChooseWhatIsShown(t *testing.T) {
+	s, err := kinds.Parse([]string{"storageclasses=off", "ingressclasses=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string][2]bool{ // unlabelled, labelled
+		"storageclasses": {false, false}, "ingressclasses": {true, true}, "priorityclasses": {false, true}, "runtimeclasses": {false, true},
+	} {
+		got := [2]bool{s.Selects(kind).Matches(labels.Set{}), s.Selects(kind).Matches(labels.Set{"berth.dev/show": "true"})}
+		if got != want {
+			t.Errorf("%s shows unlabelled and labelled ones: %v, want %v", kind, got, want)
+		}
+	}
+}
+
+func TestShellsCompleteKindsThenValues(t *testing.T) {
+	for typed, want := range map[string][]string{
+		"ingre": {"ingresses=", "ingressclasses="}, "secrets=": {"secrets=used", "secrets=all", "secrets=off"}, "secrets=u": {"secrets=used"}, "x": nil,
+	} {
+		if got := kinds.Complete(typed); !slices.Equal(got, want) {
+			t.Errorf("%q completes to %v, want %v", typed, got, want)
+		}
+	}
+}
+
+// The documentation is the table: a kind that is added or changed is told of.
+func TestTheDocumentationHoldsTheTable(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/syncing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := kinds.Markdown(); !strings.Contains(string(doc), want) {
+		t.Errorf("docs/syncing.md does not hold this table; put it in the old one's place:\n%s", want)
+	}
+}

@@ -1,0 +1,147 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import "slices"
+
+// Direction says which side an object comes from.
+type Direction string
+
+// The directions.
+const (
+	ToHost   Direction = "to the host"
+	FromHost Direction = "from the host"
+)
+
+// Values of switches. Where Selector is among a kind's values, any label
+// selector is one, too.
+const (
+	On       = "on"
+	Off      = "off"
+	All      = "all"
+	Used     = "used"
+	Selector = "SELECTOR"
+)
+
+// Shown is the label selector of the host objects that spaces see where the
+// admin has to say so.
+const Shown = "berth.dev/show=true"
+
+// The kinds, by the names of their switches.
+const (
+	Pods            = "pods"
+	Services        = "services"
+	EndpointSlices  = "endpointslices"
+	ConfigMaps      = "configmaps"
+	Secrets         = "secrets"
+	Claims          = "persistentvolumeclaims"
+	Volumes         = "persistentvolumes"
+	Ingresses       = "ingresses"
+	NetworkPolicies = "networkpolicies"
+	Budgets         = "poddisruptionbudgets"
+	ServiceAccounts = "serviceaccounts"
+	Events          = "events"
+	StorageClasses  = "storageclasses"
+	IngressClasses  = "ingressclasses"
+	RuntimeClasses  = "runtimeclasses"
+	PriorityClasses = "priorityclasses"
+)
+
+// Kind is one row of the table.
+type Kind struct {
+	// Name of the switch: the kind's plural, as in URLs.
+	Name string
+	Direction
+	// Values that the switch takes, the default first.
+	Values []string
+	// Status is what comes back, or is shown, of the host's object.
+	Status string
+	// Rewritten is what differs on the other side, and why where it is not plain.
+	Rewritten string
+}
+
+// Default of the switch.
+func (k Kind) Default() string { return k.Values[0] }
+
+// Table lists all kinds, in the order in which they are told of.
+func Table() []Kind {
+	return []Kind{
+		{
+			Pods, ToHost, []string{On, Off}, "binding (a pseudonym of the node), status, removal",
+			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
+		},
+		{
+			Services, ToHost, []string{On, Off}, "cluster IPs, node ports, load balancer's status",
+			"selector, narrowed to the namespace's pods; no externalIPs, no load balancer class",
+		},
+		{
+			EndpointSlices, ToHost, []string{On, Off}, "",
+			"only those of services without a selector; the service's name; no node, no zone",
+		},
+		{
+			ConfigMaps, ToHost, []string{Used, All, Off}, "",
+			"`used`: only those that a pod refers to",
+		},
+		{
+			Secrets, ToHost, []string{Used, All, Off}, "",
+			"`used`: only those that a pod or an ingress refers to; service account tokens become Opaque",
+		},
+		{
+			Claims, ToHost, []string{On, Off}, "binding, size, conditions without messages",
+			"data source; no volume name, no selector, no attributes class",
+		},
+		{
+			Volumes, FromHost, []string{On, Off}, "size, modes, reclaim policy of a bound claim's volume",
+			"name, driver and handle; no source, no node affinity",
+		},
+		{
+			Ingresses, ToHost, []string{On, Off}, "load balancer's status",
+			"names of services and TLS secrets; no annotations but those the admin allows, no default backend, no wildcard; " +
+				"a class that is shown to spaces; a host name is its first claimant's",
+		},
+		{
+			NetworkPolicies, ToHost, []string{On, Off}, "",
+			"selectors, narrowed to the space; namespace selectors become the namespaces' names; " +
+				"address blocks less what the space's wall refuses",
+		},
+		{
+			Budgets, ToHost, []string{Off, On}, "",
+			"a number, at least one pod below those there are; each pod under one budget; pods that are not ready can always be evicted",
+		},
+		{
+			ServiceAccounts, ToHost, []string{Off, On}, "",
+			"only the name: no secrets, no token, no annotations. Pull secrets need it not, they come with the pod",
+		},
+		{
+			Events, FromHost, []string{On, Off}, "those of kubelets, the scheduler and provisioners about the space's pods and claims",
+			"names, nodes and addresses; known reasons only",
+		},
+		{
+			StorageClasses, FromHost, []string{On, Off, Selector}, "name, policies, default",
+			"provisioner; no parameters, mount options or topologies",
+		},
+		{
+			IngressClasses, FromHost, []string{Shown, On, Off, Selector}, "name, default",
+			"controller; no parameters",
+		},
+		{
+			RuntimeClasses, FromHost, []string{Shown, On, Off, Selector}, "name, overhead",
+			"handler; no node selector, no tolerations",
+		},
+		{
+			PriorityClasses, FromHost, []string{Shown, On, Off, Selector}, "name, value, preemption policy, description",
+			"never the global default, never one whose name begins with system-",
+		},
+	}
+}
+
+// find returns the row of that name.
+func find(name string) (Kind, bool) {
+	all := Table()
+	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return all[i], true
+}

@@ -1,0 +1,180 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// plainPath is what controllers that write paths into a configuration file read
+// as a path, and as nothing else (CVE-2021-25745, CVE-2021-25748).
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._~%:@&+,=/!*()-]*$`)
+
+// CheckIngress lists what a tenant may not ask of the host with an ingress: all
+// spaces share one door.
+func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if spec.DefaultBackend != nil {
+		errs = append(errs, field.Forbidden(path.Child("defaultBackend"), "it would take what is meant for all others; write a rule with a host"))
+	}
+	checkHost := func(path *field.Path, host string) {
+		switch {
+		case host == "":
+			errs = append(errs, field.Forbidden(path, "a rule for every host would take what is meant for others; name the host"))
+		case strings.Contains(host, "*"):
+			errs = append(errs, field.Forbidden(path, "a wildcard would take host names of others; name the host"))
+		}
+	}
+	for i, rule := range spec.Rules {
+		path := path.Child("rules").Index(i)
+		checkHost(path.Child("host"), rule.Host)
+		if rule.HTTP == nil {
+			continue
+		}
+		for j, p := range rule.HTTP.Paths {
+			path := path.Child("http", "paths").Index(j)
+			if p.Path != "" && !plainPath.MatchString(p.Path) {
+				errs = append(errs, field.Forbidden(path.Child("path"), "it is written into the configuration of a controller that all spaces share; use letters, digits and -._~%:@&+,=/!*() only"))
+			}
+			if p.Backend.Resource != nil {
+				errs = append(errs, field.Forbidden(path.Child("backend", "resource"), "only services of the space are reached; name a service"))
+			}
+		}
+	}
+	for i, tls := range spec.TLS {
+		path := path.Child("tls").Index(i).Child("hosts")
+		if len(tls.Hosts) == 0 {
+			checkHost(path, "")
+		}
+		for j, host := range tls.Hosts {
+			checkHost(path.Index(j), host)
+		}
+	}
+	return errs
+}
+
+// Ingress is v's host object. v must have passed [CheckIngress]: what that
+// refuses is left out. Of its annotations, which are commands to the controller
+// that all spaces share, only those of the keys allowed go along.
+func (s Space) Ingress(v *networkingv1.Ingress, allowed []string) *networkingv1.Ingress {
+	p := v.Spec.DeepCopy()
+	host := &networkingv1.Ingress{
+		ObjectMeta: s.ObjectMeta(v, LimitSubdomain),
+		Spec:       networkingv1.IngressSpec{IngressClassName: p.IngressClassName},
+	}
+	for _, key := range allowed {
+		if value, ok := v.Annotations[key]; ok && !Owned(key) {
+			host.Annotations[key] = value
+		}
+	}
+	for _, rule := range p.Rules {
+		if !namesHost(rule.Host) {
+			continue
+		}
+		out := networkingv1.IngressRule{Host: rule.Host}
+		if rule.HTTP != nil {
+			out.HTTP = &networkingv1.HTTPIngressRuleValue{}
+			for _, path := range rule.HTTP.Paths {
+				service := path.Backend.Service
+				if service == nil || path.Path != "" && !plainPath.MatchString(path.Path) {
+					continue
+				}
+				out.HTTP.Paths = append(out.HTTP.Paths, networkingv1.HTTPIngressPath{
+					Path: path.Path, PathType: path.PathType,
+					Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+						Name: s.HostName(v.Namespace, service.Name, LimitLabel), Port: service.Port,
+					}},
+				})
+			}
+			if len(out.HTTP.Paths) == 0 {
+				continue
+			}
+		}
+		host.Spec.Rules = append(host.Spec.Rules, out)
+	}
+	for _, tls := range p.TLS {
+		hosts := slices.DeleteFunc(tls.Hosts, func(h string) bool { return !namesHost(h) })
+		if len(hosts) == 0 {
+			continue
+		}
+		out := networkingv1.IngressTLS{Hosts: hosts}
+		if tls.SecretName != "" {
+			out.SecretName = s.HostName(v.Namespace, tls.SecretName, LimitSubdomain)
+		}
+		host.Spec.TLS = append(host.Spec.TLS, out)
+	}
+	return host
+}
+
+func namesHost(host string) bool { return host != "" && !strings.Contains(host, "*") }
+
+// PushIngress copies onto have what the tenant owns of an ingress. Of the
+// annotations allowed, those that v has no more are taken away.
+func PushIngress(want, have *networkingv1.Ingress, allowed []string) bool {
+	changed := false
+	for _, key := range allowed {
+		_, wanted := want.Annotations[key]
+		if _, there := have.Annotations[key]; there && !wanted {
+			delete(have.Annotations, key)
+			changed = true
+		}
+	}
+	changed = PushMeta(want, have) || changed
+	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
+		have.Spec, changed = *want.Spec.DeepCopy(), true
+	}
+	return changed
+}
+
+// PullIngressStatus is what the tenant sees of the host ingress's status: where
+// it is reached.
+func PullIngressStatus(host *networkingv1.Ingress) networkingv1.IngressStatus {
+	return *host.Status.DeepCopy()
+}
+
+// IngressHosts are the host names that an ingress claims, each once, sorted; ""
+// stands for all.
+func IngressHosts(v *networkingv1.Ingress) []string {
+	var hosts []string
+	for _, rule := range v.Spec.Rules {
+		hosts = append(hosts, rule.Host)
+	}
+	for _, tls := range v.Spec.TLS {
+		hosts = append(hosts, tls.Hosts...)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// HostClaims are the names under which others may have claimed a host name:
+// itself, and every wildcard that covers it.
+func HostClaims(host string) []string {
+	claims := []string{host}
+	for rest := host; ; {
+		_, after, found := strings.Cut(rest, ".")
+		if !found {
+			return claims
+		}
+		claims = append(claims, "*."+after)
+		rest = after
+	}
+}
+
+// IngressSecrets lists the secrets that an ingress refers to.
+func IngressSecrets(v *networkingv1.Ingress) (refs []types.NamespacedName) {
+	for _, tls := range v.Spec.TLS {
+		if tls.SecretName != "" {
+			refs = append(refs, types.NamespacedName{Namespace: v.Namespace, Name: tls.SecretName})
+		}
+	}
+	return refs
+}

@@ -1,0 +1,230 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Labels on those host pods that a policy of the tenant's selects, in each
+// direction. What the space's wall lets through is for pods without: policies
+// add up, and one of the tenant's could else take nothing away. With the label
+// or without, no pod gets more than the wall lets through.
+const (
+	LabelPolicedIngress = Domain + "/policed-ingress"
+	LabelPolicedEgress  = Domain + "/policed-egress"
+)
+
+// Outside are the addresses, beyond its own pods', with which a space's pods
+// may talk: those of the internet, not those of other spaces, of the host's own
+// networks, or of a cloud's metadata service.
+func Outside() []networkingv1.IPBlock {
+	return []networkingv1.IPBlock{
+		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}},
+		{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}},
+	}
+}
+
+// Everyone is all that a space's pods may talk with: each other, and [Outside].
+func Everyone() []networkingv1.NetworkPolicyPeer {
+	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	for _, block := range Outside() {
+		peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: &block})
+	}
+	return peers
+}
+
+// NetworkPolicy is v's host object, and what of v has no effect because it asks
+// for more than a space may have. On the host, policies are a union with the
+// space's wall: each peer is one that the wall lets through, so that a policy
+// opens nothing. All pods of a space are in one host namespace, and namespace
+// selectors become the names that they select.
+func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1.Namespace) (*networkingv1.NetworkPolicy, field.ErrorList) {
+	p := v.Spec.DeepCopy()
+	host := &networkingv1.NetworkPolicy{
+		ObjectMeta: s.ObjectMeta(v, LimitSubdomain),
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: *s.Selector(&p.PodSelector, v.Namespace), PolicyTypes: policyTypes(p)},
+	}
+	var without field.ErrorList
+	t := peers{Space: s, namespace: v.Namespace, namespaces: namespaces, without: &without}
+	for i, rule := range p.Ingress {
+		if from := t.translate(field.NewPath("spec", "ingress").Index(i).Child("from"), rule.From); len(from) > 0 {
+			host.Spec.Ingress = append(host.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: from})
+		}
+	}
+	for i, rule := range p.Egress {
+		if to := t.translate(field.NewPath("spec", "egress").Index(i).Child("to"), rule.To); len(to) > 0 {
+			host.Spec.Egress = append(host.Spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: rule.Ports, To: to})
+		}
+	}
+	return host, without
+}
+
+// PushNetworkPolicy copies onto have what the tenant owns of a policy.
+func PushNetworkPolicy(want, have *networkingv1.NetworkPolicy) bool {
+	changed := PushMeta(want, have)
+	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
+		have.Spec, changed = *want.Spec.DeepCopy(), true
+	}
+	return changed
+}
+
+// policyTypes are the directions that a policy is about.
+func policyTypes(p *networkingv1.NetworkPolicySpec) []networkingv1.PolicyType {
+	switch {
+	case len(p.PolicyTypes) > 0:
+		return p.PolicyTypes
+	case len(p.Egress) > 0:
+		return []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	default:
+		return []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+	}
+}
+
+type peers struct {
+	Space
+	namespace  string
+	namespaces []*corev1.Namespace
+	without    *field.ErrorList
+}
+
+// translate never makes an empty list of one that is not: that would be everyone.
+func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer) []networkingv1.NetworkPolicyPeer {
+	if len(all) == 0 {
+		return Everyone()
+	}
+	var out []networkingv1.NetworkPolicyPeer
+	for i, peer := range all {
+		path := path.Index(i)
+		switch {
+		case peer.IPBlock != nil && peer.PodSelector == nil && peer.NamespaceSelector == nil:
+			blocks := within(*peer.IPBlock, Outside())
+			if len(blocks) == 0 {
+				*t.without = append(*t.without, field.Forbidden(path.Child("ipBlock", "cidr"),
+					peer.IPBlock.CIDR+" is closed to spaces, and stays so; select pods by their labels instead"))
+			}
+			for _, block := range blocks {
+				out = append(out, networkingv1.NetworkPolicyPeer{IPBlock: &block})
+			}
+		case peer.IPBlock == nil && (peer.PodSelector != nil || peer.NamespaceSelector != nil):
+			names := []string{t.namespace}
+			if peer.NamespaceSelector != nil {
+				names = selectedNamespaces(peer.NamespaceSelector, t.namespaces)
+			}
+			pods := peer.PodSelector
+			if pods == nil {
+				pods = &metav1.LabelSelector{}
+			}
+			out = append(out, networkingv1.NetworkPolicyPeer{PodSelector: t.Selector(pods, names...)})
+		}
+	}
+	return out
+}
+
+// selectedNamespaces are the sorted names of those that selector matches. An
+// invalid selector, which no API server lets through, matches none.
+func selectedNamespaces(selector *metav1.LabelSelector, namespaces []*corev1.Namespace) (names []string) {
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil
+	}
+	for _, ns := range namespaces {
+		if matches.Matches(labels.Set(ns.Labels)) {
+			names = append(names, ns.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// within is the part of a block that lies in those allowed. What does not parse
+// strictly has none: readers of addresses differ over leading zeros and the like.
+func within(asked networkingv1.IPBlock, allowed []networkingv1.IPBlock) (parts []networkingv1.IPBlock) {
+	cidr, err := netip.ParsePrefix(asked.CIDR)
+	if err != nil || cidr.Addr().Is4In6() {
+		return nil
+	}
+	cidr = cidr.Masked()
+	except := make([]netip.Prefix, 0, len(asked.Except))
+	for _, e := range asked.Except {
+		prefix, err := netip.ParsePrefix(e)
+		if err != nil || prefix.Addr().Is4In6() {
+			return nil
+		}
+		except = append(except, prefix.Masked())
+	}
+	for _, a := range allowed {
+		outer := netip.MustParsePrefix(a.CIDR)
+		if outer.Addr().Is4() != cidr.Addr().Is4() {
+			continue
+		}
+		part, cut := cidr, slices.Clone(except)
+		if outer.Bits() > part.Bits() {
+			part = outer
+		}
+		if !outer.Overlaps(cidr) {
+			continue
+		}
+		for _, e := range a.Except {
+			cut = append(cut, netip.MustParsePrefix(e))
+		}
+		if block, ok := less(part, cut); ok {
+			parts = append(parts, block)
+		}
+	}
+	return parts
+}
+
+// less is a block without those of cut, or false if nothing is left. Exceptions
+// of a policy must lie inside of its block, and may not be all of it.
+func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok bool) {
+	out.CIDR = block.String()
+	for _, c := range cut {
+		if !c.Overlaps(block) {
+			continue
+		}
+		if c.Bits() <= block.Bits() {
+			return out, false
+		}
+		if !slices.Contains(out.Except, c.String()) {
+			out.Except = append(out.Except, c.String())
+		}
+	}
+	return out, true
+}
+
+// addPoliced tells a host pod's walls in which directions v's own policies
+// apply: those of them that are of its namespace and select it.
+func addPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1.NetworkPolicy) {
+	for _, p := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if p.Namespace != v.Namespace || err != nil || !selector.Matches(labels.Set(v.Labels)) {
+			continue
+		}
+		for _, direction := range policyTypes(&p.Spec) {
+			switch direction {
+			case networkingv1.PolicyTypeIngress:
+				host.Labels[LabelPolicedIngress] = "true"
+			case networkingv1.PolicyTypeEgress:
+				host.Labels[LabelPolicedEgress] = "true"
+			}
+		}
+	}
+}
+
+// SelectsNamespaces reports whether a policy's host object depends on the labels
+// of namespaces.
+func SelectsNamespaces(v *networkingv1.NetworkPolicy) bool {
+	selects := func(p networkingv1.NetworkPolicyPeer) bool { return p.NamespaceSelector != nil }
+	return slices.ContainsFunc(v.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool { return slices.ContainsFunc(r.From, selects) }) ||
+		slices.ContainsFunc(v.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool { return slices.ContainsFunc(r.To, selects) })
+}
