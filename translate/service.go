@@ -113,7 +113,7 @@ func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
 // network policy. Those of the space's API are Berth's to say.
 func HasOwnEndpoints(v *corev1.Service) bool {
 	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP &&
-		!(v.Namespace == metav1.NamespaceDefault && v.Name == "kubernetes")
+		(v.Namespace != metav1.NamespaceDefault || v.Name != "kubernetes")
 }
 
 // EndpointSlice is v's host object: the tenant's own addresses, for its own
