@@ -28,7 +28,9 @@ const usage = `usage: tool COMMAND
   cat FILE           print a file
   env                print the environment
   sleep              do nothing until told to stop
-Commands are chained by --, and run one after the other.`
+Commands are chained by --, and run one after the other`
+
+var errUsage = errors.New(usage)
 
 // patience is how long a network call may take: refused packets are often just dropped.
 const patience = 5 * time.Second
@@ -58,7 +60,7 @@ func chain(ctx context.Context, args []string) error {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New(usage)
+		return errUsage
 	}
 	switch command, args := args[0], args[1:]; {
 	case command == "serve" && len(args) == 1:
@@ -80,7 +82,7 @@ func run(ctx context.Context, args []string) error {
 		<-ctx.Done()
 		return nil
 	}
-	return errors.New(usage)
+	return errUsage
 }
 
 func serve(ctx context.Context, address string) error {
