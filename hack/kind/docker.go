@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // docker is the engine that runs the nodes: the machine's own, or one that this program starts beside it, with
@@ -94,19 +93,20 @@ func (d *docker) start(ctx context.Context) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return poll(ctx, "docker", func() error {
 		select {
 		case err := <-ended:
-			return fmt.Errorf("docker ended, see %s: %w", log.Name(), err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+			cancel()
+			return fmt.Errorf("it ended, see %s: %w", log.Name(), err)
+		default:
 		}
-		if answers(ctx) {
-			return nil
+		if !answers(ctx) {
+			return fmt.Errorf("it does not answer, see %s", log.Name())
 		}
-	}
-	return fmt.Errorf("docker does not answer, see %s", log.Name())
+		return nil
+	})
 }
 
 func (d *docker) pidFile() string { return filepath.Join(d.dir, "docker.pid") }
@@ -131,13 +131,12 @@ func (d *docker) stop(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop docker: %w", err)
 	}
-	for range 300 {
-		if _, err := os.Stat(d.pidFile()); os.IsNotExist(err) {
-			return nil
+	return poll(ctx, "docker's end", func() error {
+		if _, err := os.Stat(d.pidFile()); !os.IsNotExist(err) {
+			return fmt.Errorf("process %d is there", pid)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return fmt.Errorf("docker (process %d) does not end", pid)
+		return nil
+	})
 }
 
 // isOurs says whether DOCKER_HOST leads to an engine that this program started.

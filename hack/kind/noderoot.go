@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // configure does to root what kind's own recipe does to its base image.
@@ -135,12 +134,8 @@ func (b *builder) importImages(ctx context.Context) error {
 	ctr := func(args ...string) *exec.Cmd {
 		return b.inRoot(ctx, append([]string{"ctr", "--address", "/preload/socket", "--namespace", "k8s.io"}, args...)...)
 	}
-	err := errors.New("not tried")
-	for deadline := time.Now().Add(time.Minute); err != nil; err = quietly(ctr("version")) {
-		if time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
+	if err := poll(ctx, "containerd", func() error { return quietly(ctr("version")) }); err != nil {
+		return err
 	}
 	archives, err := filepath.Glob(filepath.Join(b.images, "*.tar"))
 	if err != nil {

@@ -13,7 +13,7 @@ const (
 )
 
 // nodePackages are what a node holds of Debian, in the release of the machine that builds it.
-var nodePackages = []string{ //nolint:gochecknoglobals // a constant
+var nodePackages = []string{
 	"systemd", "systemd-sysv", "dbus",
 	"containerd", "runc", "containernetworking-plugins",
 	"conntrack", "ethtool", "iproute2", "iptables", "kmod", "nftables", "socat",
@@ -21,13 +21,13 @@ var nodePackages = []string{ //nolint:gochecknoglobals // a constant
 }
 
 // machinePackages are what this program needs of Debian itself, by a command that each brings.
-var machinePackages = map[string]string{ //nolint:gochecknoglobals // a constant
+var machinePackages = map[string]string{
 	"docker": "docker.io", "dockerd": "docker.io", "debootstrap": "debootstrap", "gcc": "gcc", "iptables": "iptables",
 	"strip": "binutils",
 }
 
 // components are the packages that a node's programs are built of, by their names.
-var components = map[string]string{ //nolint:gochecknoglobals // a constant
+var components = map[string]string{
 	"agent":                   "./agent",
 	"coredns":                 "./coredns",
 	"etcd":                    "go.etcd.io/etcd/server/v3",
