@@ -174,7 +174,7 @@ func bareFor(s site) *corev1.Pod {
 	return v
 }
 
-var update = flag.Bool("update", false, "write the table of docs/pods.md")
+var update = flag.Bool("update", false, "write the table of docs/pods.md") //nolint:gochecknoglobals // a flag
 
 // docs/pods.md has the table as it is.
 func TestTheDocumentedTableIsFresh(t *testing.T) {

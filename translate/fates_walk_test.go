@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-var one = resource.MustParse("1")
+var one = resource.MustParse("1") //nolint:gochecknoglobals // a constant
 
 // site is one place in a pod's spec, and what was decided about it.
 type site struct {
