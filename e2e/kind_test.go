@@ -59,6 +59,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	t.Run("a stateful set's pod finds its data on a dynamic volume after a restart", k.volume)
 	t.Run("pods of one space reach each other by cluster IP, and those of others don't", k.network)
 	t.Run("a pod that runs is resized, debugged, made ready and given tokens of its own", k.changing)
+	t.Run("kubectl reads, enters and reaches pods that run", k.streams)
 	t.Run("tenants don't see the names and addresses of nodes", k.hidden)
 }
 
