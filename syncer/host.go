@@ -264,16 +264,16 @@ func trim(obj any) (any, error) {
 		o.SetManagedFields(nil)
 	}
 	digestData(obj)
-	share(obj)
 	if e, ok := obj.(*corev1.Event); ok && spaceOf(e) == "" {
-		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}, nil
+		obj = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}
 	}
 	if v, ok := obj.(*corev1.PersistentVolume); ok && spaceOf(v) == "" {
-		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}, nil
+		obj = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
 	}
 	if i, ok := obj.(*networkingv1.Ingress); ok && spaceOf(i) == "" {
-		return claimsOnly(i), nil
+		obj = claimsOnly(i)
 	}
+	pack(obj)
 	return obj, nil
 }
 
