@@ -89,10 +89,15 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	}
 	if space.Pods.Valid() {
 		nameserver, err := s.host.ReservePods(ctx, space)
-		if err != nil {
+		switch {
+		case err == nil:
+			space.Nameservers = []string{nameserver}
+		case syncer.QuotaExceeded(err):
+			// Its tenant makes room by the API, which must not wait for it.
+			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: there is no room in its quota for the service", "space", name)
+		default:
 			return nil, err
 		}
-		space.Nameservers = []string{nameserver}
 	}
 	logger := s.config.Logger.WithValues("space", name)
 	streams, err := streams.New(s.host, space, logger)

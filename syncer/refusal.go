@@ -40,6 +40,12 @@ func forbids(errs field.ErrorList) error {
 // refusal is an answer of the host's in words for the tenant.
 type refusal struct{ reason, message string }
 
+// QuotaExceeded reports whether the host refused an object for a quota: upstream
+// says it in words alone.
+func QuotaExceeded(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+}
+
 // explain turns an error of the host's API into a refusal; told is false for
 // errors that are not about the object (the host is down, the watch lags).
 func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
@@ -49,7 +55,7 @@ func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
 		return refusal{ReasonForbids, message}, true
 	case errors.Is(err, errForeign):
 		return refusal{ReasonTaken, message}, true
-	case apierrors.IsForbidden(err) && strings.Contains(message, "exceeded quota"):
+	case QuotaExceeded(err):
 		r.reason = ReasonQuota
 	case apierrors.HasStatusCause(err, "NodeCapacity"): // upstream's PodResizeValidator, which tells what the node has
 		return refusal{ReasonRefused, "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"}, true

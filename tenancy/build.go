@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,13 +56,12 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 	for _, wall := range Walls(space, quota, options...) {
 		gvk := wall.GetObjectKind().GroupVersionKind()
 		if wall, ok := wall.(*corev1.ResourceQuota); ok && quota == nil {
-			// An admin's own numbers stay.
-			err := host.Get(ctx, client.ObjectKeyFromObject(wall), &corev1.ResourceQuota{})
-			if err == nil {
-				continue
+			kept, err := keepQuota(ctx, host, wall)
+			if err != nil {
+				return fmt.Errorf("build quota of space %s: %w", space.Name, err)
 			}
-			if !apierrors.IsNotFound(err) {
-				return fmt.Errorf("read %s %s of space %s: %w", gvk.Kind, wall.GetName(), space.Name, err)
+			if kept {
+				continue
 			}
 		}
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
@@ -71,4 +70,22 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 	}
 	return nil
+}
+
+// keepQuota leaves an admin's own numbers in a quota that is there, and adds
+// those that it lacks: a space that was made before Berth synced a kind is to
+// have a bound on it, too. It reports whether there is one.
+func keepQuota(ctx context.Context, host client.Client, defaults *corev1.ResourceQuota) (kept bool, err error) {
+	have := &corev1.ResourceQuota{}
+	if err := host.Get(ctx, client.ObjectKeyFromObject(defaults), have); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	want := have.DeepCopy()
+	hard := maps.Clone(defaults.Spec.Hard)
+	maps.Copy(hard, have.Spec.Hard)
+	if len(hard) == len(have.Spec.Hard) {
+		return true, nil
+	}
+	want.Spec.Hard = hard
+	return true, host.Patch(ctx, want, client.MergeFrom(have))
 }

@@ -69,7 +69,8 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 	t.Run("an admin's quota stays", func(t *testing.T) {
 		get(t, quota)
 		quota.Spec.Hard[corev1.ResourcePods] = resource.MustParse("7")
-		quota.ResourceVersion = "" // its status is being written
+		delete(quota.Spec.Hard, corev1.ResourceConfigMaps) // as if Berth had not known the kind then
+		quota.ResourceVersion = ""                         // its status is being written
 		if err := c.Update(ctx, quota); err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +78,9 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 		get(t, quota)
 		if pods := quota.Spec.Hard[corev1.ResourcePods]; pods.Value() != 7 {
 			t.Errorf("pods are %s, want the admin's 7", pods.String())
+		}
+		if _, bounded := quota.Spec.Hard[corev1.ResourceConfigMaps]; !bounded {
+			t.Error("a kind that had no bound has none still")
 		}
 	})
 

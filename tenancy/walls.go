@@ -36,13 +36,13 @@ func DefaultQuota() corev1.ResourceList {
 		corev1.ResourceLimitsEphemeralStorage:   resource.MustParse("400Gi"),
 		corev1.ResourceRequestsStorage:          resource.MustParse("500Gi"),
 		corev1.ResourcePersistentVolumeClaims:   resource.MustParse("50"),
-		corev1.ResourceServices:                 resource.MustParse("100"),
+		corev1.ResourceServices:                 resource.MustParse("102"), // the API's and the DNS
 		corev1.ResourceServicesLoadBalancers:    resource.MustParse("2"),
 		corev1.ResourceServicesNodePorts:        resource.MustParse("5"),
 		corev1.ResourceSecrets:                  resource.MustParse("1000"),
 		corev1.ResourceConfigMaps:               resource.MustParse("500"),
 		// The host makes one a service, too.
-		"count/endpointslices.discovery.k8s.io":   resource.MustParse("300"),
+		"count/endpointslices.discovery.k8s.io":   resource.MustParse("306"),
 		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
 		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are walls
 		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),

@@ -55,6 +55,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* Refuses what the schema can't. */}}
 {{- define "berth.validate" -}}
+{{- $ports := dict "7443" "the tenants' port" }}
+{{- $used := list (list "metrics.port" .Values.metrics.port) }}
+{{- if .Values.pods.enabled }}
+{{- $used = concat $used (list (list "pods.apiPort" .Values.pods.apiPort) (list "pods.dnsPort" .Values.pods.dnsPort)) }}
+{{- end }}
+{{- range $used }}
+{{- $port := printf "%v" (index . 1 | int) }}
+{{- if hasKey $ports $port }}
+{{- fail (printf "%s: %s is %s already; choose another" (index . 0) $port (get $ports $port)) }}
+{{- end }}
+{{- $_ := set $ports $port (index . 0) }}
+{{- end }}
+{{- if contains "." .Release.Name }}
+{{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
+{{- end }}
 {{- $seen := dict }}
 {{- range $i, $space := .Values.spaces }}
 {{- if hasKey $seen $space.name }}
