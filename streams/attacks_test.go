@@ -120,11 +120,11 @@ func many(n int) (protocols []string) {
 
 // upgrade sends a request by the version of HTTP that has upgrades, and closes
 // what comes of it.
-func (s *space) upgrade(t *testing.T, path string, header http.Header) *http.Response {
+func (s *space) upgrade(t *testing.T, path string, header http.Header) answer {
 	t.Helper()
 	resp := s.open(t, t.Context(), path, header)
 	_ = resp.Body.Close()
-	return resp
+	return answer{resp.StatusCode, resp.Header}
 }
 
 func (s *space) open(t *testing.T, ctx context.Context, path string, header http.Header) *http.Response { //nolint:revive // t comes first in tests
@@ -221,7 +221,7 @@ func TestANameThatIsUsedAgainLeadsToNoOtherPod(t *testing.T) {
 			return nil
 		}
 		before = len(s.kubelet.callsOf(s.hostPod("web")))
-		return fmt.Errorf("log: %v", err)
+		return fmt.Errorf("log: %w", err)
 	})
 	if resp := s.upgrade(t, "/api/v1/namespaces/default/pods/web/exec?command=id&stdout=true", http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io"},

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -298,22 +297,6 @@ func podIP(name string) string {
 		sum = sum*31 + name[i]
 	}
 	return fmt.Sprintf("198.51.100.%d", 1+sum%250)
-}
-
-// remove deletes a pod in the space and sees it gone.
-func (s *space) remove(t *testing.T, name string) {
-	t.Helper()
-	zero := int64(0)
-	if err := s.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func(ctx context.Context) error {
-		_, err := s.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("pod %s is still there: %v", name, err)
-	})
 }
 
 // eventually waits until check returns nil.

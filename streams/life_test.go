@@ -64,11 +64,11 @@ func TestStreamsOfASpaceAreBounded(t *testing.T) {
 	const log = "/api/v1/namespaces/default/pods/web/log"
 	var held []*http.Response
 	for range streams.Max {
-		resp := s.open(t, ctx, log+"?follow=true", nil)
+		resp := s.open(t, ctx, log+"?follow=true", nil) //nolint:bodyclose // below, all of them
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("stream %d answers %d", len(held), resp.StatusCode)
 		}
-		held = append(held, resp)
+		held = append(held, resp) //nolint:bodyclose // below, all of them
 	}
 	resp := s.open(t, ctx, log, nil)
 	var body strings.Builder

@@ -19,7 +19,7 @@ import (
 )
 
 // ask sends a request to a path of the space's API as its admin does.
-func (s *space) ask(t *testing.T, method, path string, header http.Header) (*http.Response, string) {
+func (s *space) ask(t *testing.T, method, path string, header http.Header) (answer, string) {
 	t.Helper()
 	transport, err := rest.TransportFor(s.config)
 	if err != nil {
@@ -41,7 +41,13 @@ func (s *space) ask(t *testing.T, method, path string, header http.Header) (*htt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(body)
+	return answer{resp.StatusCode, resp.Header}, string(body)
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	StatusCode int
+	Header     http.Header
 }
 
 // S5, N1: what proxies answer has the tenant's paths in it, and the server in the
