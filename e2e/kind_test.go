@@ -60,6 +60,8 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	t.Run("pods of one space reach each other by cluster IP, and those of others don't", k.network)
 	t.Run("a pod that runs is resized, debugged, made ready and given tokens of its own", k.changing)
 	t.Run("kubectl reads, enters and reaches pods that run", k.streams)
+	t.Run("pods find their own space's services by name, and nobody else's", k.names)
+	t.Run("pods reach their space's API by in-cluster config", k.api)
 	t.Run("tenants don't see the names and addresses of nodes", k.hidden)
 }
 
