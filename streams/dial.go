@@ -82,7 +82,9 @@ func forward(session httpstream.Connection, cancel context.CancelFunc, port uint
 	}
 	t := &tunnel{Stream: data, told: make(chan struct{})}
 	t.closeOnce = sync.OnceValue(func() error {
-		defer cancel()
+		// First: a pod that does not read leaves a Write holding the lock by which
+		// the rest would say goodbye, and only the end of the connection frees it.
+		cancel()
 		_ = data.Reset()
 		return session.Close()
 	})
