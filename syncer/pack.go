@@ -6,6 +6,7 @@ package syncer
 import (
 	"reflect"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,7 @@ import (
 )
 
 // words are what host objects have in common, again and again.
-var words = func() map[string]string {
+var words = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, word := range []string{
 		translate.LabelSpace, translate.LabelNamespace, translate.LabelManagedBy, translate.ManagedBy,
@@ -27,7 +28,7 @@ var words = func() map[string]string {
 		all[word] = word
 	}
 	return all
-}()
+})
 
 // pack puts all strings of a host object into one piece of memory, but for
 // [words], which all share. A watch holds the objects of sleeping spaces too,
@@ -58,7 +59,7 @@ type piece struct {
 }
 
 func (p *packer) take(s string) piece {
-	if word, ok := words[s]; ok {
+	if word, ok := words()[s]; ok {
 		return piece{word: word}
 	}
 	from := p.text.Len()
