@@ -20,7 +20,7 @@ import (
 
 // What is packed says the same as before: any object, any text.
 func TestPackedObjectsSayTheSame(t *testing.T) {
-	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, source{rand.NewPCG(1, 2)}, serializer.NewCodecFactory(scheme.Scheme))
+	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, oldSource{rand.NewPCG(1, 2)}, serializer.NewCodecFactory(scheme.Scheme))
 	for range 200 {
 		for _, object := range []runtime.Object{
 			&corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &corev1.Event{}, &discoveryv1.EndpointSlice{},
@@ -35,11 +35,11 @@ func TestPackedObjectsSayTheSame(t *testing.T) {
 	}
 }
 
-// source is a source of upstream's, which still wants the old package's.
-type source struct{ pcg *rand.PCG }
+// oldSource is a source of upstream's, which still wants the old package's.
+type oldSource struct{ pcg *rand.PCG }
 
-func (s source) Int63() int64    { return int64(s.pcg.Uint64() >> 1) }
-func (s source) Seed(seed int64) { s.pcg.Seed(uint64(seed), 0) }
+func (s oldSource) Int63() int64    { return int64(s.pcg.Uint64() >> 1) }
+func (s oldSource) Seed(seed int64) { s.pcg.Seed(uint64(seed), 0) }
 
 // T8: an object's texts are one piece of memory, and the frequent ones nobody's own.
 func TestTextsOfAPackedObjectLieTogether(t *testing.T) {
