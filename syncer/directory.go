@@ -4,6 +4,7 @@
 package syncer
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -52,47 +53,57 @@ func indexBy[T client.Object](values func(T) []string) cache.IndexFunc {
 // podAddresses are those that a pod calls from, and no other: not a node's, and
 // not one that the pod had and somebody else may have by now. A pod that is
 // being deleted may still run; its address is given away when it has ended.
-func podAddresses(pod *corev1.Pod) (addresses []string) {
+func podAddresses(pod *corev1.Pod) []string {
 	if _, ok := translate.IdentityOf(pod); !ok || pod.Spec.HostNetwork || ended(pod) {
 		return nil
 	}
+	seen := addressSet{}
 	for _, ip := range append([]corev1.PodIP{{IP: pod.Status.PodIP}}, pod.Status.PodIPs...) {
-		addresses = appendAddress(addresses, ip.IP)
+		seen.add(ip.IP)
 	}
-	return addresses
+	return seen.all()
 }
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func serviceAddresses(service *corev1.Service) (addresses []string) {
+func serviceAddresses(service *corev1.Service) []string {
 	if !taken(service) {
 		return nil
 	}
+	seen := addressSet{}
 	for _, ip := range append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...) {
-		addresses = appendAddress(addresses, ip)
+		seen.add(ip)
 	}
-	return addresses
+	return seen.all()
 }
 
-func sliceAddresses(slice *discoveryv1.EndpointSlice) (addresses []string) {
+// sliceAddresses reads no further than what a tenant may write, whoever wrote
+// the slice: it runs under the index's lock, which all spaces wait for.
+func sliceAddresses(slice *discoveryv1.EndpointSlice) []string {
+	seen, left := addressSet{}, translate.MaxEndpointAddresses
 	for i := range slice.Endpoints {
 		for _, ip := range slice.Endpoints[i].Addresses {
-			addresses = appendAddress(addresses, ip)
+			if left--; left < 0 {
+				return seen.all()
+			}
+			seen.add(ip)
 		}
 	}
-	return addresses
+	return seen.all()
 }
 
-// appendAddress adds an address in the one form that it is looked up by.
-func appendAddress(to []string, ip string) []string {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil || slices.Contains(to, addr.Unmap().String()) {
-		return to
+// addressSet holds addresses in the one form that they are looked up by.
+type addressSet map[string]struct{}
+
+func (s addressSet) add(ip string) {
+	if addr, err := netip.ParseAddr(ip); err == nil {
+		s[addr.Unmap().String()] = struct{}{}
 	}
-	return append(to, addr.Unmap().String())
 }
+
+func (s addressSet) all() []string { return slices.Collect(maps.Keys(s)) }
 
 func sliceService(slice *discoveryv1.EndpointSlice) []string {
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {

@@ -5,7 +5,6 @@ package translate
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -114,31 +113,4 @@ func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
 func HasOwnEndpoints(v *corev1.Service) bool {
 	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP &&
 		(v.Namespace != metav1.NamespaceDefault || v.Name != "kubernetes")
-}
-
-// EndpointSlice is v's host object: the tenant's own addresses, for its own
-// host service, without the node and zone that they may name.
-func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	host := &discoveryv1.EndpointSlice{
-		ObjectMeta:  s.ObjectMeta(v, LimitSubdomain),
-		AddressType: v.AddressType,
-		Ports:       v.DeepCopy().Ports,
-	}
-	if service := v.Labels[discoveryv1.LabelServiceName]; service != "" {
-		host.Labels[discoveryv1.LabelServiceName] = s.HostName(v.Namespace, service, LimitLabel)
-	}
-	host.Labels[discoveryv1.LabelManagedBy] = "syncer." + Domain
-	for _, e := range v.DeepCopy().Endpoints {
-		host.Endpoints = append(host.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname})
-	}
-	return host
-}
-
-// PushEndpointSlice copies onto have what the tenant owns of a slice.
-func PushEndpointSlice(want, have *discoveryv1.EndpointSlice) bool {
-	changed := PushMeta(want, have)
-	if !equality.Semantic.DeepEqual(want.Endpoints, have.Endpoints) || !equality.Semantic.DeepEqual(want.Ports, have.Ports) {
-		have.Endpoints, have.Ports, changed = want.Endpoints, want.Ports, true
-	}
-	return changed
 }

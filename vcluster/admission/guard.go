@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,8 @@ import (
 )
 
 // Guard refuses what would reach past the space: pods, services and claims that
-// ask for the host's own, and the objects that only Berth writes.
+// ask for the host's own, endpoints that would cost all spaces, and the objects
+// that only Berth writes.
 type Guard struct{ *admission.Handler }
 
 // NewGuard returns the plugin.
@@ -43,6 +45,9 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	if r := a.GetResource(); r.Group == nodev1.GroupName && r.Resource == "runtimeclasses" && !inside.Is(ctx) {
 		return admission.NewForbidden(a, errors.New("runtime classes belong to the host; 'kubectl get runtimeclasses' lists those for spaces"))
 	}
+	if r := a.GetResource(); r.Group == discoveryv1.GroupName && r.Resource == "endpointslices" && !inside.Is(ctx) {
+		return guardSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
+	}
 	if a.GetResource().Group != "" {
 		return nil
 	}
@@ -54,6 +59,8 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
 	case resource == "services/":
 		return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
+	case resource == "endpoints/" && !inside.Is(ctx):
+		return guardSpec(a, &corev1.Endpoints{}, translate.CheckEndpoints) //nolint:staticcheck // tenants may still write them
 	case resource == "persistentvolumeclaims/" && (create || !inside.Is(ctx)):
 		// Berth itself creates none: those from inside are a controller's, by a tenant's template.
 		return guardClaim(a)

@@ -5,10 +5,12 @@ package admission_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +62,33 @@ type try struct {
 func createPod(p *corev1.Pod, o metav1.CreateOptions) func(context.Context, kubernetes.Interface) error {
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		_, err := client.CoreV1().Pods("default").Create(ctx, p, o)
+		return err
+	}
+}
+
+func createSlice(ports int) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "slice-"}, AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.7"}}},
+		}
+		for i := range ports {
+			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To(fmt.Sprintf("p%d", i)), Port: ptr.To(int32(i + 1))})
+		}
+		_, err := client.DiscoveryV1().EndpointSlices("default").Create(ctx, slice, metav1.CreateOptions{})
+		return err
+	}
+}
+
+func createEndpoints(ports int) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		subset := corev1.EndpointSubset{Addresses: []corev1.EndpointAddress{{IP: "203.0.113.7"}}} //nolint:staticcheck // tenants may still write them
+		for i := range ports {
+			subset.Ports = append(subset.Ports, corev1.EndpointPort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)}) //nolint:staticcheck // as above
+		}
+		_, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{ //nolint:staticcheck // as above
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "endpoints-"}, Subsets: []corev1.EndpointSubset{subset}, //nolint:staticcheck // as above
+		}, metav1.CreateOptions{})
 		return err
 	}
 }
@@ -155,6 +184,13 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		"a label on a claim":             {"its own", patchClaim("data", `{"metadata":{"labels":{"a":"b"}}}`), ""},
 		"a volume":                       {"volumes are the host's", createVolume, "volumes belong to the host"},
 		"a node object":                  {"M1", createNode, "hidden in a space"},
+	}
+	for name, tc := range map[string]struct {
+		ports int
+		says  string
+	}{"endpoints": {1, ""}, "endpoints without end": {101, "ports: Invalid value: 101"}} {
+		outside["a slice of "+name] = try{"all spaces' lookups pay for them", createSlice(tc.ports), tc.says}
+		outside[name] = try{"slices are made of them", createEndpoints(tc.ports), tc.says}
 	}
 	inside := map[string]try{
 		"a binding":             {"the syncer says where a pod runs", bind, ""},

@@ -1,0 +1,85 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What endpoints that a tenant writes may hold. Kubernetes allows a hundred
+// times as many addresses in a slice as its own controller would ever write, and
+// whoever looks them up for all spaces would pay for them.
+const (
+	MaxEndpointAddresses = 1000
+	MaxEndpointPorts     = 100
+)
+
+// CheckEndpointSlice lists what is too much in a slice that a tenant writes.
+func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
+	addresses := 0
+	for i := range v.Endpoints {
+		addresses += len(v.Endpoints[i].Addresses)
+	}
+	return append(atMost(field.NewPath("endpoints"), addresses, MaxEndpointAddresses, "addresses"),
+		atMost(field.NewPath("ports"), len(v.Ports), MaxEndpointPorts, "ports")...)
+}
+
+// CheckEndpoints is the same for Endpoints, of which slices are made.
+func CheckEndpoints(v *corev1.Endpoints) field.ErrorList { //nolint:staticcheck // tenants may still write them
+	var errs field.ErrorList
+	addresses, path := 0, field.NewPath("subsets")
+	for i := range v.Subsets {
+		addresses += len(v.Subsets[i].Addresses) + len(v.Subsets[i].NotReadyAddresses)
+		errs = append(errs, atMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), MaxEndpointPorts, "ports")...)
+	}
+	return append(errs, atMost(path, addresses, MaxEndpointAddresses, "addresses")...)
+}
+
+func atMost(path *field.Path, have, most int, what string) field.ErrorList {
+	if have <= most {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, have,
+		fmt.Sprintf("%d %s in one object, at most %d are possible in a space; spread them over several EndpointSlices", have, what, most))}
+}
+
+// EndpointSlice is v's host object: the tenant's own addresses, for its own
+// host service, without the node and zone that they may name. What is too much
+// is left out: it may be older than the check, or mirrored from Endpoints.
+func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	host := &discoveryv1.EndpointSlice{
+		ObjectMeta:  s.ObjectMeta(v, LimitSubdomain),
+		AddressType: v.AddressType,
+	}
+	if service := v.Labels[discoveryv1.LabelServiceName]; service != "" {
+		host.Labels[discoveryv1.LabelServiceName] = s.HostName(v.Namespace, service, LimitLabel)
+	}
+	host.Labels[discoveryv1.LabelManagedBy] = "syncer." + Domain
+	for i := range v.Ports[:min(len(v.Ports), MaxEndpointPorts)] {
+		host.Ports = append(host.Ports, *v.Ports[i].DeepCopy())
+	}
+	left := MaxEndpointAddresses
+	for i := range v.Endpoints {
+		if left -= len(v.Endpoints[i].Addresses); left < 0 {
+			break
+		}
+		e := v.Endpoints[i].DeepCopy()
+		host.Endpoints = append(host.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname})
+	}
+	return host
+}
+
+// PushEndpointSlice copies onto have what the tenant owns of a slice.
+func PushEndpointSlice(want, have *discoveryv1.EndpointSlice) bool {
+	changed := PushMeta(want, have)
+	if !equality.Semantic.DeepEqual(want.Endpoints, have.Endpoints) || !equality.Semantic.DeepEqual(want.Ports, have.Ports) {
+		have.Endpoints, have.Ports, changed = want.Endpoints, want.Ports, true
+	}
+	return changed
+}

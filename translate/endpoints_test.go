@@ -1,0 +1,78 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+func slice(endpoints, addresses, ports int) *discoveryv1.EndpointSlice {
+	v := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: make([]discoveryv1.EndpointPort, ports),
+	}
+	for i := range endpoints {
+		e := discoveryv1.Endpoint{}
+		for j := range addresses {
+			e.Addresses = append(e.Addresses, fmt.Sprintf("10.%d.%d.%d", j, i/250, i%250))
+		}
+		v.Endpoints = append(v.Endpoints, e)
+	}
+	return v
+}
+
+// N1: Kubernetes takes a thousand endpoints of a hundred addresses each, and
+// 20000 ports. All spaces' lookups would pay for them.
+func TestEndpointsOfTenantsAreBounded(t *testing.T) {
+	endpoints := func(subsets, addresses, notReady, ports int) field.ErrorList {
+		v := &corev1.Endpoints{} //nolint:staticcheck // tenants may still write them
+		for range subsets {
+			v.Subsets = append(v.Subsets, corev1.EndpointSubset{ //nolint:staticcheck // as above
+				Addresses: make([]corev1.EndpointAddress, addresses), NotReadyAddresses: make([]corev1.EndpointAddress, notReady), //nolint:staticcheck // as above
+				Ports: make([]corev1.EndpointPort, ports), //nolint:staticcheck // as above
+			})
+		}
+		return translate.CheckEndpoints(v)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		errs   field.ErrorList
+		want   string
+	}{
+		"Usual":      {"the most that Kubernetes' own controller writes", translate.CheckEndpointSlice(slice(1000, 1, 100)), ""},
+		"Addresses":  {"many of each endpoint", translate.CheckEndpointSlice(slice(1000, 100, 1)), "endpoints: Invalid value: 100000"},
+		"Ports":      {"", translate.CheckEndpointSlice(slice(1, 1, 20000)), "ports: Invalid value: 20000"},
+		"Endpoints":  {"", endpoints(2, 250, 250, 100), ""},
+		"Subsets":    {"many of each subset", endpoints(200, 6, 0, 1), "subsets: Invalid value: 1200"},
+		"NotReady":   {"they are mirrored, too", endpoints(1, 1, 1000, 1), "subsets: Invalid value: 1001"},
+		"SubsetPort": {"", endpoints(1, 1, 0, 101), "subsets[0].ports: Invalid value: 101"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := fmt.Sprint(tc.errs.ToAggregate()); (len(tc.errs) > 0) != (tc.want != "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: got %s, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// N1: what was stored before there was the check, or is mirrored, is cut.
+func TestTooManyEndpointsDoNotReachTheHost(t *testing.T) {
+	host := demo().EndpointSlice(slice(1000, 100, 20000))
+	if len(host.Endpoints) != 10 || len(host.Ports) != translate.MaxEndpointPorts || len(translate.CheckEndpointSlice(host)) > 0 {
+		t.Errorf("the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
+	}
+	host = demo().EndpointSlice(slice(1000, 1, 100))
+	if len(host.Endpoints) != 1000 || len(host.Ports) != 100 {
+		t.Errorf("of what is allowed the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
+	}
+}
