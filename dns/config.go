@@ -70,6 +70,13 @@ const (
 	maxAsking    = 512              // upstream queries at once, of all spaces
 	maxRefusals  = 50               // a second, to addresses that are no pod's
 	maxChain     = 8                // aliases from one name to the next
+	// What one answer is made of. Tenants write endpoints, and choose how many; more
+	// than these fit no answer.
+	maxAddresses = 512
+	maxRecords   = 1024
+	maxPointers  = 16   // names of one address
+	maxScanned   = 4096 // endpoints of one service that are looked through for those
+
 	maxCachedTTL = 10 * time.Minute
 	maxCachedLen = 4096 // bytes of an answer that is worth keeping
 )

@@ -108,11 +108,11 @@ func (s *Server) follow(ctx context.Context, space string, q miekg.Question) ans
 func (s *Server) resolve(ctx context.Context, space string, q miekg.Question) answer {
 	name := miekg.CanonicalName(q.Name)
 	if miekg.IsSubDomain(s.zone.domain, name) {
-		return s.zone.lookup(space, q)
+		return s.zone.lookup(ctx, space, q)
 	}
 	if reverseZone(name) != "" {
 		if addr, ok := addressIn(name); ok {
-			if a, ok := s.zone.pointers(space, addr, q); ok {
+			if a, ok := s.zone.pointers(ctx, space, addr, q); ok {
 				return a
 			}
 		}

@@ -4,6 +4,7 @@
 package dns
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -60,19 +62,31 @@ func addressIn(name string) (addr netip.Addr, ok bool) {
 
 // pointers answers for an address of the space's own services: its cluster IPs,
 // and endpoints of headless services. ok is false if it is none.
-func (z zone) pointers(space string, addr netip.Addr, q miekg.Question) (a answer, ok bool) {
+func (z zone) pointers(ctx context.Context, space string, addr netip.Addr, q miekg.Question) (a answer, ok bool) {
 	var names []string
 	if s := z.source.ServiceAt(space, addr); s != nil {
 		names = append(names, z.nameOf(s))
 	}
+	headless := map[*corev1.Service][]*discoveryv1.EndpointSlice{}
 	for _, slice := range z.source.SlicesAt(space, addr) {
 		s := z.source.ServiceOf(slice)
 		if s == nil || s.Spec.ClusterIP != corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName {
 			continue
 		}
-		for e := range z.endpoints(s) {
-			if name := e.host + "." + z.nameOf(s); e.addr == addr && !slices.Contains(names, name) {
+		if headless[s] = append(headless[s], slice); len(headless) == maxPointers || ctx.Err() != nil {
+			break
+		}
+	}
+	for s, of := range headless {
+		for e := range z.endpoints(ctx, s, of) {
+			if e.addr != addr {
+				continue
+			}
+			if name := z.hostOf(s, e) + "." + z.nameOf(s); !slices.Contains(names, name) {
 				names = append(names, name)
+			}
+			if len(names) >= maxPointers {
+				break
 			}
 		}
 	}

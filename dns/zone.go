@@ -5,6 +5,8 @@ package dns
 
 import (
 	"cmp"
+	"context"
+	"iter"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -74,7 +76,7 @@ func (z zone) emptyIf(exists bool) answer {
 
 // lookup answers a question whose name is in the zone. Its names are compared
 // in lower case, and given back as they were asked.
-func (z zone) lookup(space string, q miekg.Question) answer {
+func (z zone) lookup(ctx context.Context, space string, q miekg.Question) answer {
 	labels := miekg.SplitDomainName(miekg.CanonicalName(q.Name))
 	labels = labels[:len(labels)-miekg.CountLabel(z.domain)]
 	if len(labels) == 0 {
@@ -86,7 +88,7 @@ func (z zone) lookup(space string, q miekg.Question) answer {
 	last := len(labels) - 1
 	switch below := labels[:last]; labels[last] {
 	case "svc":
-		return z.services(space, below, q)
+		return z.services(ctx, space, below, q)
 	case "pod":
 		return z.pods(space, below, q)
 	case "dns-version":
@@ -104,7 +106,7 @@ func (z zone) lookup(space string, q miekg.Question) answer {
 
 // services answers for SERVICE.NAMESPACE and what is below: HOST of an endpoint,
 // or _PORT._PROTOCOL.
-func (z zone) services(space string, labels []string, q miekg.Question) answer {
+func (z zone) services(ctx context.Context, space string, labels []string, q miekg.Question) answer {
 	n := len(labels)
 	switch n {
 	case 0:
@@ -125,11 +127,11 @@ func (z zone) services(space string, labels []string, q miekg.Question) answer {
 	}
 	switch rest := labels[:n-2]; {
 	case len(rest) == 0 && q.Qtype == miekg.TypeSRV:
-		return z.ports(s, name, q, func(string, corev1.Protocol) bool { return true })
+		return z.ports(ctx, s, name, q, func(string, corev1.Protocol) bool { return true })
 	case len(rest) == 0:
-		return z.found(addresses(q, z.addressesOf(s)))
+		return z.found(addresses(q, z.addressesOf(ctx, s)))
 	case len(rest) == 2:
-		return z.port(s, name, rest, q)
+		return z.port(ctx, s, name, rest, q)
 	case len(rest) > 2:
 		return z.unknown()
 	case strings.HasPrefix(rest[0], "_"):
@@ -137,7 +139,7 @@ func (z zone) services(space string, labels []string, q miekg.Question) answer {
 			return p.Name != "" && rest[0] == protocolLabel(p.Protocol)
 		}))
 	default:
-		return z.endpoint(s, rest[0], q)
+		return z.endpoint(ctx, s, rest[0], q)
 	}
 }
 
@@ -155,11 +157,14 @@ func (z zone) external(s *corev1.Service, q miekg.Question) answer {
 }
 
 // endpoint answers for one endpoint of a service by its name.
-func (z zone) endpoint(s *corev1.Service, host string, q miekg.Question) answer {
+func (z zone) endpoint(ctx context.Context, s *corev1.Service, host string, q miekg.Question) answer {
 	var all []netip.Addr
-	for e := range z.endpoints(s) {
-		if e.host == host {
-			all = append(all, e.addr)
+	for e := range z.endpoints(ctx, s, z.source.Slices(s)) {
+		if z.hostOf(s, e) != host {
+			continue
+		}
+		if all = append(all, e.addr); len(all) == maxAddresses {
+			break
 		}
 	}
 	if len(all) == 0 {
@@ -168,10 +173,12 @@ func (z zone) endpoint(s *corev1.Service, host string, q miekg.Question) answer 
 	return z.found(addresses(q, all))
 }
 
-func (z zone) addressesOf(s *corev1.Service) (all []netip.Addr) {
+func (z zone) addressesOf(ctx context.Context, s *corev1.Service) (all []netip.Addr) {
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
-		for e := range z.endpoints(s) {
-			all = append(all, e.addr)
+		for e := range z.endpoints(ctx, s, z.source.Slices(s)) {
+			if all = append(all, e.addr); len(all) == maxAddresses {
+				break
+			}
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return all
@@ -185,7 +192,7 @@ func (z zone) addressesOf(s *corev1.Service) (all []netip.Addr) {
 }
 
 // port answers for _PORT._PROTOCOL of a service.
-func (z zone) port(s *corev1.Service, name string, labels []string, q miekg.Question) answer {
+func (z zone) port(ctx context.Context, s *corev1.Service, name string, labels []string, q miekg.Question) answer {
 	port, named := strings.CutPrefix(labels[0], "_")
 	if !named || port == "" {
 		return z.unknown()
@@ -199,76 +206,101 @@ func (z zone) port(s *corev1.Service, name string, labels []string, q miekg.Ques
 	if q.Qtype != miekg.TypeSRV {
 		return empty(z.domain)
 	}
-	return z.ports(s, name, q, is)
+	return z.ports(ctx, s, name, q, is)
 }
 
 // ports are SRV records of those ports of a service that are meant, with the
-// addresses of what they lead to.
-func (z zone) ports(s *corev1.Service, name string, q miekg.Question, meant func(name string, p corev1.Protocol) bool) answer {
-	var a answer
+// addresses of what they lead to: no more than are of any use, for a tenant
+// chooses how many endpoints there are, and how many ports.
+func (z zone) ports(ctx context.Context, s *corev1.Service, name string, q miekg.Question, meant func(name string, p corev1.Protocol) bool) answer {
+	var records, extra []miekg.RR
 	seen := map[string]bool{}
-	add := func(target string, port uint16, addrs []netip.Addr) {
-		a.records = append(a.records, &miekg.SRV{Hdr: header(q.Name, miekg.TypeSRV), Weight: 100, Port: port, Target: target})
-		if seen[target] {
-			return
+	add := func(target string, port uint16, addrs []netip.Addr) (more bool) {
+		records = append(records, &miekg.SRV{Hdr: header(q.Name, miekg.TypeSRV), Weight: 100, Port: port, Target: target})
+		if !seen[target] && len(extra) < maxAddresses {
+			seen[target] = true
+			for _, t := range []uint16{miekg.TypeA, miekg.TypeAAAA} {
+				extra = append(extra, addresses(miekg.Question{Name: target, Qtype: t}, addrs)...)
+			}
 		}
-		seen[target] = true
-		for _, t := range []uint16{miekg.TypeA, miekg.TypeAAAA} {
-			a.extra = append(a.extra, addresses(miekg.Question{Name: target, Qtype: t}, addrs)...)
-		}
+		return len(records) < maxRecords && ctx.Err() == nil
 	}
 	if s.Spec.ClusterIP != corev1.ClusterIPNone {
-		for _, p := range s.Spec.Ports {
-			if meant(p.Name, p.Protocol) {
-				add(name, uint16(p.Port), z.addressesOf(s)) //nolint:gosec // validated
-			}
-		}
+		z.servicePorts(ctx, s, name, meant, add)
 	} else {
-		type record struct {
-			endpoint
-			port int32
-		}
-		once := map[record]bool{}
-		for e, ports := range z.endpoints(s) {
-			for _, p := range ports {
-				r := record{e, ptr.Deref(p.Port, 0)}
-				if once[r] || !meant(ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP)) {
-					continue
-				}
-				once[r] = true
-				add(e.host+"."+name, uint16(r.port), []netip.Addr{e.addr}) //nolint:gosec // validated
-			}
-		}
+		z.endpointPorts(ctx, s, name, meant, add)
 	}
-	out := z.found(a.records)
-	out.extra = a.extra
+	out := z.found(records)
+	out.extra = extra
 	return out
 }
 
-// endpoint is one address behind a service, by its name below the service's.
-type endpoint struct {
-	host string
-	addr netip.Addr
+func (z zone) servicePorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, uint16, []netip.Addr) bool) {
+	addrs := z.addressesOf(ctx, s)
+	for _, p := range s.Spec.Ports {
+		if meant(p.Name, p.Protocol) && !add(name, uint16(p.Port), addrs) { //nolint:gosec // validated
+			return
+		}
+	}
 }
 
-// endpoints yields those of a service that are to be shown: each address once,
-// with the ports of the slice that it is in.
-func (z zone) endpoints(s *corev1.Service) func(func(endpoint, []discoveryv1.EndpointPort) bool) {
-	all := slices.Clone(z.source.Slices(s))
-	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
-	return func(yield func(endpoint, []discoveryv1.EndpointPort) bool) {
+func (z zone) endpointPorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, uint16, []netip.Addr) bool) {
+	type record struct {
+		host string
+		addr netip.Addr
+		port int32
+	}
+	once := map[record]bool{}
+	var of *discoveryv1.EndpointSlice
+	var ports []discoveryv1.EndpointPort // of that slice, that are meant
+	for e := range z.endpoints(ctx, s, z.source.Slices(s)) {
+		if e.slice != of {
+			of = e.slice
+			ports = slices.DeleteFunc(slices.Clone(of.Ports), func(p discoveryv1.EndpointPort) bool {
+				return !meant(ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP))
+			})
+		}
+		host := z.hostOf(s, e)
+		for _, p := range ports {
+			r := record{host, e.addr, ptr.Deref(p.Port, 0)}
+			if once[r] {
+				continue
+			}
+			once[r] = true
+			if !add(host+"."+name, uint16(r.port), []netip.Addr{e.addr}) { //nolint:gosec // validated
+				return
+			}
+		}
+	}
+}
+
+// endpoint is one address behind a service.
+type endpoint struct {
+	*discoveryv1.Endpoint
+	addr  netip.Addr
+	slice *discoveryv1.EndpointSlice
+}
+
+// endpoints yields those of a service that are to be shown, of some slices of
+// its, in the order of their names: no more than maxScanned are looked at, and
+// none when nobody waits for the answer any longer.
+func (z zone) endpoints(ctx context.Context, s *corev1.Service, of []*discoveryv1.EndpointSlice) iter.Seq[endpoint] {
+	all := slices.SortedFunc(slices.Values(of), func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return func(yield func(endpoint) bool) {
+		left := maxScanned
 		for _, slice := range all {
 			for i := range slice.Endpoints {
 				e := &slice.Endpoints[i]
-				if !ptr.Deref(e.Conditions.Ready, true) && !s.Spec.PublishNotReadyAddresses {
-					continue
-				}
+				shown := ptr.Deref(e.Conditions.Ready, true) || s.Spec.PublishNotReadyAddresses
 				for _, address := range e.Addresses {
+					if left--; left < 0 || ctx.Err() != nil {
+						return
+					}
 					addr, err := netip.ParseAddr(address)
-					if err != nil {
+					if err != nil || !shown {
 						continue // a name, or nonsense
 					}
-					if !yield(endpoint{z.hostOf(s, e, addr), addr.Unmap()}, slice.Ports) {
+					if !yield(endpoint{e, addr.Unmap(), slice}) {
 						return
 					}
 				}
@@ -282,17 +314,17 @@ func (z zone) endpoints(s *corev1.Service) func(func(endpoint, []discoveryv1.End
 // one that is made of its address.
 //
 // On the host a pod has no subdomain, as there the service has another name.
-func (z zone) hostOf(s *corev1.Service, e *discoveryv1.Endpoint, addr netip.Addr) string {
+func (z zone) hostOf(s *corev1.Service, e endpoint) string {
 	if host := ptr.Deref(e.Hostname, ""); host != "" {
 		return strings.ToLower(host)
 	}
 	id, _ := translate.IdentityOf(s)
-	if pod := z.source.PodAt(id.Space, addr); pod != nil && pod.Spec.Hostname != "" {
+	if pod := z.source.PodAt(id.Space, e.addr); pod != nil && pod.Spec.Hostname != "" {
 		if of, ok := translate.IdentityOf(pod); ok && of.Namespace == id.Namespace && pod.Annotations[translate.AnnotationSubdomain] == id.Name {
 			return strings.ToLower(pod.Spec.Hostname)
 		}
 	}
-	return strings.NewReplacer(".", "-", ":", "-").Replace(addr.String())
+	return strings.NewReplacer(".", "-", ":", "-").Replace(e.addr.String())
 }
 
 // pods answers for ADDRESS.NAMESPACE, where the address is written with dashes
