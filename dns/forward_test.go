@@ -4,7 +4,6 @@
 package dns_test
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -31,16 +30,8 @@ type upstream struct {
 
 func newUpstream(t *testing.T, records map[string][]string) *upstream {
 	t.Helper()
-	u := &upstream{records: records}
-	udp, err := net.ListenPacket("udp4", "127.0.0.1:0") //nolint:noctx // in a test
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.address = udp.LocalAddr().String()
-	tcp, err := net.Listen("tcp4", u.address) //nolint:noctx // in a test
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp, tcp := listen(t)
+	u := &upstream{address: udp.LocalAddr().String(), records: records}
 	for _, server := range []*miekg.Server{{PacketConn: udp, Handler: u, UDPSize: 4096}, {Listener: tcp, Handler: u}} {
 		started := make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }

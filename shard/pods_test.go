@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -52,24 +53,16 @@ func startInside(t *testing.T) *inside {
 		c.ServingCA = ca.PEM
 		c.Pods = translate.PodsEndpoint{Address: netip.MustParseAddr("192.0.2.10"), APIPort: 7444, DNSPort: 7453}
 	})
-	listen := func() net.Listener {
-		l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // in a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	tcp := listen()
-	udp, err := net.ListenPacket("udp4", tcp.Addr().String()) //nolint:noctx // in a test
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp, tcp := listen(t)
 	resolver, err := dns.Serve(udp, tcp, dns.Config{Source: in.Host(), Logger: klog.Background()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(resolver.Stop)
-	port := listen()
+	port, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // in a test
+	if err != nil {
+		t.Fatal(err)
+	}
 	certificates := &gateway.PodCertificates{CA: ca, Domain: dns.DefaultDomain, Address: in.address}
 	server := gateway.ServePods(port, gateway.Pods{
 		SpaceAt: in.Host().SpaceAt, Certificate: certificates.Get, Router: &gateway.Router{Lookup: in.Handler},
@@ -77,6 +70,25 @@ func startInside(t *testing.T) *inside {
 	t.Cleanup(func() { server.Stop(context.Background()) })
 	in.dns, in.api = udp.LocalAddr().String(), port.Addr().String()
 	return in
+}
+
+// listen takes a port by UDP and by TCP: whoever has it by one may not have it
+// by the other.
+func listen(t *testing.T) (udp net.PacketConn, tcp net.Listener) {
+	t.Helper()
+	var last error
+	for range 20 {
+		tcp, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // in a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		if udp, last = net.ListenPacket("udp4", tcp.Addr().String()); last == nil { //nolint:noctx // in a test
+			return udp, tcp
+		}
+		_ = tcp.Close()
+	}
+	t.Fatalf("no port is free by UDP and TCP: %v", last)
+	return nil, nil
 }
 
 // address is the cluster IP of a space's API.
@@ -384,7 +396,7 @@ func TestPodsReachTheirSpacesAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := make([]byte, 12)
-		if _, err := conn.Read(answer); err != nil || string(answer) != "HTTP/1.1 421" {
+		if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 421" {
 			t.Errorf("the connection of a pod that is gone is answered %q: %v", answer, err)
 		}
 	})
