@@ -59,6 +59,9 @@ func (s *Streams) Dial(ctx context.Context, v *corev1.Pod, port uint16) (net.Con
 	if err != nil {
 		_ = session.Close()
 		cancel()
+		if errors.Is(err, errRefused) {
+			return nil, err
+		}
 		return nil, unreachable(v)
 	}
 	return conn, nil
@@ -75,19 +78,7 @@ func forward(session httpstream.Connection, cancel context.CancelFunc, port uint
 		return nil, fmt.Errorf("create error stream: %w", err)
 	}
 	_ = failed.Close() // nothing is written to it
-	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := session.CreateStream(headers)
-	if err != nil {
-		return nil, fmt.Errorf("create data stream: %w", err)
-	}
-	t := &tunnel{Stream: data, told: make(chan struct{})}
-	t.closeOnce = sync.OnceValue(func() error {
-		// First: a pod that does not read leaves a Write holding the lock by which
-		// the rest would say goodbye, and only the end of the connection frees it.
-		cancel()
-		_ = data.Reset()
-		return session.Close()
-	})
+	t := &tunnel{told: make(chan struct{})}
 	go func() {
 		defer close(t.told)
 		message, _ := io.ReadAll(io.LimitReader(failed, maxRefusal)) // ends with the session
@@ -95,6 +86,23 @@ func forward(session httpstream.Connection, cancel context.CancelFunc, port uint
 			t.failure = fmt.Errorf("connect to port %d: %w", port, errRefused)
 		}
 	}()
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := session.CreateStream(headers)
+	if err != nil {
+		// A port that is closed can end the session before this stream is known to
+		// be open; what came before the end is still there to be read.
+		_ = session.Close()
+		<-t.told
+		return nil, cmp.Or(t.failure, fmt.Errorf("create data stream: %w", err))
+	}
+	t.Stream = data
+	t.closeOnce = sync.OnceValue(func() error {
+		// First: a pod that does not read leaves a Write holding the lock by which
+		// the rest would say goodbye, and only the end of the connection frees it.
+		cancel()
+		_ = data.Reset()
+		return session.Close()
+	})
 	return t, nil
 }
 

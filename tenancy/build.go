@@ -10,7 +10,9 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
@@ -64,8 +66,12 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 				continue
 			}
 		}
-		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
-		if err := host.Patch(ctx, wall, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		// A conflict is over the quota, which counts up meanwhile.
+		err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
+			//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
+			return host.Patch(ctx, wall, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
+		})
+		if err != nil {
 			return fmt.Errorf("build %s %s of space %s: %w", gvk.Kind, wall.GetName(), space.Name, err)
 		}
 	}
