@@ -22,7 +22,9 @@ const (
 // PodsEndpoint is where pods reach Berth: the DNS of their space, and its API.
 type PodsEndpoint struct {
 	// Address as pods see it. Berth must see theirs, too: by them it tells spaces
-	// apart. While it is not valid, pods reach neither.
+	// apart. It is of the family that the host's services have by default, or
+	// their addresses would not lead to it. While it is not valid, pods reach
+	// neither.
 	Address netip.Addr
 	// APIPort and DNSPort are Berth's. Pods use the usual ones, at the addresses
 	// of services that lead there.
@@ -67,8 +69,7 @@ func (s Space) toPodsEndpoint(name, service string, ports ...discoveryv1.Endpoin
 		Ports:       ports,
 	}
 	if s.Pods.Address.Is6() {
-		slice.AddressType = discoveryv1.AddressTypeIPv6 // which can't change
-		slice.Name += "-v6"
+		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
 	slice.Labels[discoveryv1.LabelServiceName] = service
 	slice.Labels[discoveryv1.LabelManagedBy] = "syncer." + Domain

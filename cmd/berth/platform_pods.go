@@ -67,6 +67,16 @@ func (o *podsOptions) check() error {
 	return nil
 }
 
+// suits refuses an address that no service would lead to: the host gives services
+// addresses of the family of its range, and takes endpoints of that family only.
+func (o *podsOptions) suits(services netip.Prefix) error {
+	if addr := o.endpoint().Address; addr.Is4() != services.Addr().Is4() {
+		return fmt.Errorf("--pods-address=%s: the host's services have addresses in %s, from which pods do not get to one of another family; name an address of that family",
+			addr, services)
+	}
+	return nil
+}
+
 // endpoint is what the spaces' pods are told.
 func (o *podsOptions) endpoint() translate.PodsEndpoint {
 	addr, err := netip.ParseAddr(o.address)
@@ -140,6 +150,9 @@ func (p *platform) serveDNS(ctx context.Context) error {
 	services, err := netip.ParsePrefix(p.shard.ServiceRange())
 	if err != nil {
 		return fmt.Errorf("read the host's service range: %w", err)
+	}
+	if err := o.suits(services); err != nil {
+		return err
 	}
 	config := dns.Config{
 		Source: p.shard.Host(), HostDomains: []string{o.hostDomain}, HostRanges: []netip.Prefix{services}, Logger: p.logger.WithName("dns"),
