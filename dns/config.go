@@ -6,8 +6,10 @@ package dns
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,4 +128,31 @@ func SystemUpstreams(resolvConf string) ([]string, error) {
 		upstreams = append(upstreams, net.JoinHostPort(server, config.Port))
 	}
 	return upstreams, nil
+}
+
+// SystemClusterDomains are the domains of a cluster that a resolv.conf searches,
+// as it does in a pod: X, if it searches svc.X or NAMESPACE.svc.X. There are none
+// if there is no such file.
+func SystemClusterDomains(resolvConf string) (domains []string, err error) {
+	config, err := miekg.ClientConfigFromFile(resolvConf)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read search domains: %w", err)
+	}
+	for _, search := range config.Search {
+		if _, ok := miekg.IsDomainName(search); !ok {
+			continue
+		}
+		labels := miekg.SplitDomainName(miekg.CanonicalName(search))
+		i := slices.Index(labels, "svc")
+		if i < 0 || i > 1 || i == len(labels)-1 {
+			continue
+		}
+		if domain := miekg.Fqdn(strings.Join(labels[i+1:], ".")); !slices.Contains(domains, domain) {
+			domains = append(domains, domain)
+		}
+	}
+	return domains, nil
 }

@@ -25,11 +25,14 @@ func special() []string {
 }
 
 // notPublic are addresses between a provider and its customers (RFC 6598), in
-// which some clusters have their pods; and further ones that are not public.
+// which some clusters have their pods; further ones that are not public; and
+// those of translations and tunnels, which lead to IPv4 addresses of whatever
+// kind.
 func notPublic() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 		netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
+		netip.MustParsePrefix("::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"),
 	}
 }
 

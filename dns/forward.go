@@ -6,6 +6,7 @@ package dns
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -46,7 +47,31 @@ func (f *forwarder) forward(ctx context.Context, t *tenant, q miekg.Question) an
 	if len(f.upstreams) == 0 {
 		return answer{rcode: miekg.RcodeRefused}
 	}
-	key, now := cacheKey{name, q.Qtype}, f.clock.Now()
+	a := f.fetch(ctx, t, name, q.Qtype)
+	if a.rcode != miekg.RcodeSuccess || reverseZone(name) != "" || slices.ContainsFunc(a.records, isAddress) {
+		return a
+	}
+	// There is such a name, but of no address so far. If it has one that is
+	// hidden, then so is the name, whatever is asked about it.
+	for _, other := range []uint16{miekg.TypeA, miekg.TypeAAAA} {
+		if other == q.Qtype {
+			continue
+		}
+		if b := f.fetch(ctx, t, name, other); b.rcode != miekg.RcodeSuccess {
+			return b
+		}
+	}
+	return a
+}
+
+func isAddress(rr miekg.RR) bool {
+	return rr.Header().Rrtype == miekg.TypeA || rr.Header().Rrtype == miekg.TypeAAAA
+}
+
+// fetch gets what a tenant sees of one type of a name, from the space's cache or
+// from upstream.
+func (f *forwarder) fetch(ctx context.Context, t *tenant, name string, qtype uint16) answer {
+	key, now := cacheKey{name, qtype}, f.clock.Now()
 	if kept, ok := t.cache.Get(key); ok {
 		if c := kept.(*cached); now.Before(c.until) {
 			return c.aged(now)
@@ -66,7 +91,7 @@ func (f *forwarder) forward(ctx context.Context, t *tenant, q miekg.Question) an
 	default:
 		return answer{rcode: miekg.RcodeServerFailure}
 	}
-	reply, err := f.ask(ctx, name, q.Qtype)
+	reply, err := f.ask(ctx, name, qtype)
 	if err != nil {
 		return answer{rcode: miekg.RcodeServerFailure}
 	}
@@ -78,7 +103,8 @@ func (f *forwarder) forward(ctx context.Context, t *tenant, q miekg.Question) an
 }
 
 // seen is what of upstream's reply a tenant sees: never what it says besides the
-// answer, which could be about anything.
+// answer, which could be about anything. A name that is hidden and one that is
+// not there look the same.
 func (f *forwarder) seen(reply *miekg.Msg) answer {
 	a := answer{rcode: reply.Rcode, records: reply.Answer}
 	for _, rr := range reply.Ns {
@@ -86,7 +112,7 @@ func (f *forwarder) seen(reply *miekg.Msg) answer {
 			a.authority = append(a.authority, rr)
 		}
 	}
-	if !f.filter.passes(a.records) || !f.filter.passes(a.authority) {
+	if !f.filter.passes(a.records) || !f.filter.passes(a.authority) || a.rcode == miekg.RcodeNameError && len(a.records) == 0 {
 		return unknown(".")
 	}
 	return a

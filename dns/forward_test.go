@@ -21,6 +21,7 @@ import (
 type upstream struct {
 	address string
 	records map[string][]string // by name
+	byType  bool                // answers with records of the type that is asked for
 	hold    chan struct{}       // if set, answers wait until it is closed
 	spoil   func(*miekg.Msg)    // if set, changes each answer
 
@@ -61,7 +62,12 @@ func (u *upstream) ServeDNS(w miekg.ResponseWriter, query *miekg.Msg) {
 		if err != nil {
 			panic(err)
 		}
-		reply.Answer = append(reply.Answer, rr)
+		if !u.byType || rr.Header().Rrtype == query.Question[0].Qtype {
+			reply.Answer = append(reply.Answer, rr)
+		}
+	}
+	if soa, err := miekg.NewRR("example.com. 60 IN SOA ns.example.com. me.example.com. 1 2 3 4 60"); err == nil && len(reply.Answer) == 0 {
+		reply.Ns = append(reply.Ns, soa)
 	}
 	if w.LocalAddr().Network() == "udp" {
 		reply.Truncate(1232)
@@ -126,6 +132,10 @@ func TestNothingOfTheHostsIsAskedForOrShown(t *testing.T) {
 		"loopback.example.com.":     {"loopback.example.com. 60 IN A 127.0.0.1"},
 		"mapped.example.com.":       {"mapped.example.com. 60 IN AAAA ::ffff:10.0.0.1"},
 		"nat64.example.com.":        {"nat64.example.com. 60 IN AAAA 64:ff9b::a00:1"},
+		"6to4.example.com.":         {"6to4.example.com. 60 IN AAAA 2002:a00:1::1"},
+		"local64.example.com.":      {"local64.example.com. 60 IN AAAA 64:ff9b:1::a00:1"},
+		"compatible.example.com.":   {"compatible.example.com. 60 IN AAAA ::10.0.0.1"},
+		"teredo.example.com.":       {"teredo.example.com. 60 IN AAAA 2001:0:a00:1::1"},
 		"ula.example.com.":          {"ula.example.com. 60 IN AAAA fd00::1"},
 		"range.example.com.":        {"range.example.com. 60 IN A 198.51.100.9"},
 		"cname.example.com.":        {"cname.example.com. 60 IN CNAME kube-dns.kube-system.svc.corp.example."},
@@ -162,11 +172,49 @@ func TestNothingOfTheHostsIsAskedForOrShown(t *testing.T) {
 	}{
 		{"private.example.com", miekg.TypeA}, {"metadata.example.com", miekg.TypeA}, {"loopback.example.com", miekg.TypeA},
 		{"mapped.example.com", miekg.TypeAAAA}, {"nat64.example.com", miekg.TypeAAAA}, {"ula.example.com", miekg.TypeAAAA},
-		{"range.example.com", miekg.TypeA}, {"cname.example.com", miekg.TypeA}, {"mine.example.com", miekg.TypeA},
+		{"6to4.example.com", miekg.TypeAAAA}, {"local64.example.com", miekg.TypeAAAA}, {"compatible.example.com", miekg.TypeAAAA},
+		{"teredo.example.com", miekg.TypeAAAA}, {"range.example.com", miekg.TypeA}, {"cname.example.com", miekg.TypeA}, {"mine.example.com", miekg.TypeA},
 		{"hint.example.com", miekg.TypeHTTPS}, {"8.113.0.203.in-addr.arpa", miekg.TypePTR},
 	} {
 		if reply := mustAsk(t, server, podOfA, unseen.name, unseen.qtype); reply.Rcode != miekg.RcodeNameError || len(reply.Answer) > 0 {
 			t.Errorf("%s: %s %q", unseen.name, miekg.RcodeToString[reply.Rcode], said(reply))
+		}
+	}
+}
+
+// N1, Z1: a name of the host's cannot be told from one that is not there by
+// asking for anything else of it.
+func TestAHiddenNameLooksLikeNone(t *testing.T) {
+	outside := newUpstream(t, map[string][]string{
+		"private.example.com.": {"private.example.com. 60 IN A 10.0.0.1", `private.example.com. 60 IN TXT "there"`},
+		"six.example.com.":     {"six.example.com. 60 IN AAAA fd00::1"},
+		"public.example.com.":  {"public.example.com. 60 IN A 203.0.113.7", `public.example.com. 60 IN TXT "there"`},
+		"text.example.com.":    {`text.example.com. 60 IN TXT "there"`},
+	})
+	outside.byType = true
+	server := serve(t, dns.Config{Upstreams: []string{outside.address}})
+	none := func(name string, qtype uint16) string {
+		reply := mustAsk(t, server, podOfA, name, qtype)
+		reply.Id, reply.Question = 0, nil
+		for _, rr := range reply.Ns {
+			rr.Header().Ttl = 0 // it may have aged
+		}
+		return reply.String()
+	}
+	for _, qtype := range []uint16{miekg.TypeAAAA, miekg.TypeA, miekg.TypeMX, miekg.TypeTXT, miekg.TypeHTTPS} {
+		want := none("nothing.example.com", qtype)
+		for _, name := range []string{"private.example.com", "six.example.com"} {
+			if got := none(name, qtype); got != want {
+				t.Errorf("%s of %s:\n%s\nof a name that is not there:\n%s", miekg.TypeToString[qtype], name, got, want)
+			}
+		}
+	}
+	for name, qtype := range map[string]uint16{"public.example.com": miekg.TypeMX, "text.example.com": miekg.TypeA} {
+		if reply := mustAsk(t, server, podOfA, name, qtype); reply.Rcode != miekg.RcodeSuccess || len(reply.Answer) > 0 {
+			t.Errorf("%s is not empty, but %v", name, reply)
+		}
+		if got := said(mustAsk(t, server, podOfA, name, miekg.TypeTXT)); got != `"there"` {
+			t.Errorf("the text of %s is %q", name, got)
 		}
 	}
 }

@@ -157,6 +157,11 @@ func (p *platform) serveDNS(ctx context.Context) error {
 	config := dns.Config{
 		Source: p.shard.Host(), HostDomains: []string{o.hostDomain}, HostRanges: []netip.Prefix{services}, Logger: p.logger.WithName("dns"),
 	}
+	cluster, err := dns.SystemClusterDomains(resolvConf)
+	if err != nil {
+		return fmt.Errorf("--host-domain: %w", err)
+	}
+	config.HostDomains = append(config.HostDomains, cluster...)
 	if config.Upstreams, err = o.resolvers(); err != nil {
 		return err
 	}
