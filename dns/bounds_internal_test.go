@@ -26,10 +26,10 @@ type crowded struct {
 	slices  []*discoveryv1.EndpointSlice
 }
 
-func (c crowded) Service(string, string, string) *corev1.Service             { return c.service }
-func (c crowded) Slices(*corev1.Service) []*discoveryv1.EndpointSlice        { return c.slices }
-func (c crowded) SlicesAt(string, netip.Addr) []*discoveryv1.EndpointSlice   { return c.slices }
-func (c crowded) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service { return c.service }
+func (c crowded) Service(string, string, string) *corev1.Service           { return c.service }
+func (c crowded) Slices(*corev1.Service) []*discoveryv1.EndpointSlice      { return c.slices }
+func (c crowded) SlicesAt(string, netip.Addr) []*discoveryv1.EndpointSlice { return c.slices }
+func (c crowded) ServiceOf(*discoveryv1.EndpointSlice) *corev1.Service     { return c.service }
 
 func crowd(clusterIP string) crowded {
 	v := &corev1.Service{

@@ -38,8 +38,8 @@ func TestEndpointsOfTenantsAreBounded(t *testing.T) {
 		v := &corev1.Endpoints{} //nolint:staticcheck // tenants may still write them
 		for range subsets {
 			v.Subsets = append(v.Subsets, corev1.EndpointSubset{ //nolint:staticcheck // as above
-				Addresses: make([]corev1.EndpointAddress, addresses), NotReadyAddresses: make([]corev1.EndpointAddress, notReady), //nolint:staticcheck // as above
-				Ports: make([]corev1.EndpointPort, ports), //nolint:staticcheck // as above
+				Addresses: make([]corev1.EndpointAddress, addresses), NotReadyAddresses: make([]corev1.EndpointAddress, notReady),
+				Ports: make([]corev1.EndpointPort, ports),
 			})
 		}
 		return translate.CheckEndpoints(v)

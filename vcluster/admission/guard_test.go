@@ -84,7 +84,7 @@ func createEndpoints(ports int) func(context.Context, kubernetes.Interface) erro
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		subset := corev1.EndpointSubset{Addresses: []corev1.EndpointAddress{{IP: "203.0.113.7"}}} //nolint:staticcheck // tenants may still write them
 		for i := range ports {
-			subset.Ports = append(subset.Ports, corev1.EndpointPort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)}) //nolint:staticcheck // as above
+			subset.Ports = append(subset.Ports, corev1.EndpointPort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)})
 		}
 		_, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{ //nolint:staticcheck // as above
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "endpoints-"}, Subsets: []corev1.EndpointSubset{subset}, //nolint:staticcheck // as above
