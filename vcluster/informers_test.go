@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -89,6 +91,30 @@ func TestInformersShowWhatTheAPIShows(t *testing.T) {
 
 	p = start(t, c)
 	compareAll(t, p, watchAll(t, p.Informers(), kinds))
+}
+
+// Upstream's controllers do nothing until their index is as new as what they
+// wrote, and a write that changed nothing may be older than the index.
+func TestAnInformersIndexIsAsNewAsTheStore(t *testing.T) {
+	c := config(t, "index-revision")
+	c.Controllers = nil
+	p := start(t, c)
+	configMaps := clientset(t, p.Loopback()).CoreV1().ConfigMaps("default")
+	var newest string
+	for _, name := range []string{"listed-last", "a-listed-first"} {
+		made, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest = made.ResourceVersion
+	}
+	view := p.Informers()
+	index := view.Core().V1().ConfigMaps().Informer().GetStore()
+	view.Start(t.Context().Done())
+	view.WaitForCacheSync(t.Context().Done())
+	if older, err := resourceversion.CompareResourceVersion(index.LastStoreSyncResourceVersion(), newest); err != nil || older < 0 {
+		t.Errorf("the index is of revision %q, and holds what was written at %s (%v)", index.LastStoreSyncResourceVersion(), newest, err)
+	}
 }
 
 type servedKind struct {

@@ -150,6 +150,9 @@ func (i *storeInformer) list(ctx context.Context) error {
 	}
 	i.replace(objects)
 	i.revision = stored.Header.Revision
+	// The index knows only of the object that came last. Controllers that wrote
+	// wait until it is as new as what they wrote.
+	i.indexer.Bookmark(strconv.FormatInt(i.revision, 10))
 	i.listing = false
 	if !i.synced.is() {
 		close(i.synced.closed)
