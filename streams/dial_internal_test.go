@@ -66,11 +66,12 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 	if !ok {
 		t.Fatal("a connection is held as something else")
 	}
-	session, err := spdy.NewClientConnection(bodyConn{body})
+	inner, err := spdy.NewClientConnection(bodyConn{body})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := forward(session, cancel, 80)
+	f := &Forward{session: session{inner, cancel}}
+	conn, err := f.connect(80)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 	}
 	go func() {
 		defer close(closed)
-		_ = conn.Close()
+		_ = f.Close()
 	}()
 	const patience = 30 * time.Second
 	select {
