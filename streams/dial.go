@@ -50,6 +50,9 @@ func (s *Streams) session(
 	r.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
 	r.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
 	r.Header.Set(httpstream.HeaderProtocolVersion, protocol)
+	// A host that has refused closes the connection without saying so. Whoever
+	// gets that one is to be given another: not sent, this says that net/http may.
+	r.Header["Idempotency-Key"] = nil
 	resp, err := s.Call(r, v, subresource)
 	if err != nil {
 		return nil, err
