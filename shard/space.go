@@ -118,7 +118,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		Controllers:         vcluster.SpaceControllers(),
 		HiddenNodes:         true,
 		Admission:           s.admission(space),
-		Pods:                pods{streams},
+		Pods:                streams,
 		Usage:               usage,
 		Logger:              logger,
 		Traces:              s.config.Traces,
@@ -233,16 +233,4 @@ func (s *Shard) admission(space translate.Space) []vcluster.Admission {
 		}},
 		{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(), nil }},
 	}
-}
-
-// pods are a space's pods as its control plane reaches them.
-type pods struct{ *streams.Streams }
-
-// Forward implements [vcluster.Pods].
-func (p pods) Forward(ctx context.Context, pod *corev1.Pod) (vcluster.Forward, error) {
-	f, err := p.Streams.Forward(ctx, pod)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,135 +24,56 @@ import (
 // portForwardProtocol is the version of port forwarding that there is.
 const portForwardProtocol = "portforward.k8s.io"
 
-// Session opens a stream of a kind that has parts to a subresource of v's host
-// pod: exec, attach or portforward. The options are to be checked. It is SPDY
-// that the host is spoken to, whatever clients speak: so what fails is told
-// before the stream begins. The session ends with ctx, and with Close, which
-// waits for nobody.
-func (s *Streams) Session(ctx context.Context, v *corev1.Pod, subresource, protocol string, options url.Values) (httpstream.Connection, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	session, err := s.session(ctx, cancel, v, subresource, protocol, options)
+// Dial connects to a port of v's, by port forwarding: the kubelet connects inside
+// the pod, so that there is no address, and nothing of the host's network, to
+// reach by it. The connection ends with Close; ctx bounds the dialing only.
+func (s *Streams) Dial(ctx context.Context, v *corev1.Pod, port uint16) (net.Conn, error) {
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)()
+	r, err := http.NewRequestWithContext(life, http.MethodPost, "/", http.NoBody)
 	if err != nil {
 		cancel()
-		return nil, err
-	}
-	return session, nil
-}
-
-func (s *Streams) session(
-	ctx context.Context, cancel context.CancelFunc, v *corev1.Pod, subresource, protocol string, options url.Values,
-) (httpstream.Connection, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/?"+options.Encode(), http.NoBody)
-	if err != nil {
 		return nil, err
 	}
 	r.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
 	r.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
-	r.Header.Set(httpstream.HeaderProtocolVersion, protocol)
-	// A host that has refused closes the connection without saying so. Whoever
-	// gets that one is to be given another: not sent, this says that net/http may.
-	r.Header["Idempotency-Key"] = nil
-	resp, err := s.Call(r, v, subresource)
+	r.Header.Set(httpstream.HeaderProtocolVersion, portForwardProtocol)
+	resp, err := s.Call(r, v, "portforward")
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	body, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok {
+		cancel()
 		_ = resp.Body.Close()
 		return nil, unreachable(v)
 	}
-	inner, err := spdy.NewClientConnection(bodyConn{body})
+	session, err := spdy.NewClientConnection(bodyConn{body})
 	if err != nil {
+		cancel()
 		_ = body.Close()
 		return nil, unreachable(v)
 	}
-	return session{inner, cancel}, nil
-}
-
-// session is a connection to the host of which Close waits for nobody.
-type session struct {
-	httpstream.Connection
-	cancel context.CancelFunc
-}
-
-// Close ends the connection. First what carries it: a pod that does not read
-// leaves a Write holding the lock by which the rest would say goodbye.
-func (s session) Close() error {
-	s.cancel()
-	return s.Connection.Close()
-}
-
-// Forward is a way to the ports of a pod, by port forwarding: the kubelet
-// connects inside the pod, so that there is no address, and nothing of the host's
-// network, to reach by it.
-type Forward struct {
-	session httpstream.Connection
-	last    atomic.Uint64
-}
-
-// Forward opens a way to v's ports, which ends with ctx and with Close.
-func (s *Streams) Forward(ctx context.Context, v *corev1.Pod) (*Forward, error) {
-	session, err := s.Session(ctx, v, "portforward", portForwardProtocol, nil)
+	conn, err := forward(session, cancel, port)
 	if err != nil {
-		return nil, err
-	}
-	return &Forward{session: session}, nil
-}
-
-// Close ends all connections.
-func (f *Forward) Close() error { return f.session.Close() }
-
-// Done is closed when the way is closed, by whomever.
-func (f *Forward) Done() <-chan bool { return f.session.CloseChan() }
-
-// Dial connects to a port of v's. The connection ends with Close; ctx bounds the
-// dialing only.
-func (s *Streams) Dial(ctx context.Context, v *corev1.Pod, port uint16) (net.Conn, error) {
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer context.AfterFunc(ctx, cancel)()
-	f, err := s.Forward(life, v)
-	if err != nil {
+		_ = session.Close()
 		cancel()
-		return nil, err
-	}
-	t, err := f.connect(port)
-	if err != nil {
-		cancel()
-		_ = f.Close()
 		if errors.Is(err, errRefused) {
 			return nil, err
 		}
 		return nil, unreachable(v)
 	}
-	t.closeOnce = sync.OnceValue(func() error {
-		defer cancel()
-		return f.Close()
-	})
-	return t, nil
+	return conn, nil
 }
 
-// Carry connects to a port, and carries what is said until one side ends.
-func (f *Forward) Carry(port uint16, client io.ReadWriter) error {
-	t, err := f.connect(port)
-	if err != nil {
-		return fmt.Errorf("connect to port %d: %w", port, errRefused)
-	}
-	defer func() { _ = t.Close() }()
-	go func() { // ends with the client, or with the write that fails
-		_, _ = io.Copy(t.Stream, client)
-		_ = t.Stream.Close() // what the client has to say
-	}()
-	_, err = io.Copy(client, t)
-	return err
-}
-
-// connect opens the two streams of one forwarded connection.
-func (f *Forward) connect(port uint16) (*tunnel, error) {
+// forward opens the two streams of one forwarded connection.
+func forward(session httpstream.Connection, cancel context.CancelFunc, port uint16) (*tunnel, error) {
 	headers := http.Header{}
 	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
-	headers.Set(corev1.PortForwardRequestIDHeader, strconv.FormatUint(f.last.Add(1), 10))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	failed, err := f.session.CreateStream(headers)
+	failed, err := session.CreateStream(headers)
 	if err != nil {
 		return nil, fmt.Errorf("create error stream: %w", err)
 	}
@@ -167,41 +87,23 @@ func (f *Forward) connect(port uint16) (*tunnel, error) {
 		}
 	}()
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := f.session.CreateStream(headers)
+	data, err := session.CreateStream(headers)
 	if err != nil {
-		// A port that is closed can end this stream, or the session, before it is
-		// known to be open.
-		ended := false
-		select {
-		case <-f.Done():
-			ended = true
-		default:
-		}
-		f.session.RemoveStreams(failed)
-		_ = failed.Reset()
+		// A port that is closed can end the session before this stream is known to
+		// be open; what came before the end is still there to be read.
+		_ = session.Close()
 		<-t.told
-		if !ended || t.failure != nil {
-			return nil, fmt.Errorf("connect to port %d: %w", port, errRefused)
-		}
-		return nil, fmt.Errorf("create data stream: %w", err)
+		return nil, cmp.Or(t.failure, fmt.Errorf("create data stream: %w", err))
 	}
 	t.Stream = data
 	t.closeOnce = sync.OnceValue(func() error {
-		f.session.RemoveStreams(failed, data)
-		_ = failed.Reset()
-		return data.Reset()
+		// First: a pod that does not read leaves a Write holding the lock by which
+		// the rest would say goodbye, and only the end of the connection frees it.
+		cancel()
+		_ = data.Reset()
+		return session.Close()
 	})
 	return t, nil
-}
-
-// Said is what the host says of a pod of v's in the middle of a stream, in the
-// space's words.
-func (s *Streams) Said(v *corev1.Pod, message string) string {
-	host, ok := s.host.Pod(s.space, v)
-	if !ok {
-		return fmt.Sprintf("pod %q is not there any more", v.Name)
-	}
-	return s.space.Scrub(message, v, host)
 }
 
 // errRefused stands for whatever kubelets say, which is of the inside of nodes.

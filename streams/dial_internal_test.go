@@ -66,12 +66,11 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 	if !ok {
 		t.Fatal("a connection is held as something else")
 	}
-	inner, err := spdy.NewClientConnection(bodyConn{body})
+	session, err := spdy.NewClientConnection(bodyConn{body})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Forward{session: session{inner, cancel}}
-	conn, err := f.connect(80)
+	conn, err := forward(session, cancel, 80)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +87,7 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 	}
 	go func() {
 		defer close(closed)
-		_ = f.Close()
+		_ = conn.Close()
 	}()
 	const patience = 30 * time.Second
 	select {

@@ -14,9 +14,7 @@
 //
 // A pod is found by its identity, UID included, so that a name that is used
 // again does not lead to another pod. What the host answers is put into the
-// space's words: its errors name the tenant's pod and nothing of the host (N1). So that those in the middle of
-// a stream are too, a stream of several parts ends here, and the host is asked
-// for one of its own.
+// space's words: its errors name the tenant's pod and nothing of the host (N1).
 //
 // The shard makes a [Streams] for each space that is awake, and closes it with
 // the space: no stream outlives it.

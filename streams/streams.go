@@ -61,7 +61,8 @@ func New(host *syncer.Host, space translate.Space, logger logr.Logger) (*Streams
 // Close ends all streams, and refuses further ones.
 func (s *Streams) Close() { s.open.close() }
 
-// Call sends r to a subresource of v's host pod. Of r's URL only the query counts, which must have been made of
+// Call sends r to a subresource of v's host pod: log, exec, attach or
+// portforward. Of r's URL only the query counts, which must have been made of
 // checked options; of its headers, those of upgrades. Errors are for the tenant
 // to see. The answer, if any, has a code below 300, or is 101, and then its body
 // is an [io.ReadWriteCloser]; it ends with r's context, or with Close.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,24 +17,17 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
-	"k8s.io/streaming/pkg/httpstream"
 )
 
 // Pods reaches the pods of a control plane where they run (S5). Errors are in
 // the words of the control plane, as [k8s.io/apimachinery/pkg/api/errors] makes
 // them: clients see them as they are.
 type Pods interface {
-	// Call sends r to a subresource of pod: log. Of r's URL only the query counts.
-	// The answer has a code below 300. The call and its body end with r's context.
+	// Call sends r to a subresource of pod: log, exec, attach or portforward. Of
+	// r's URL only the query counts. The answer has a code below 300, or is 101,
+	// and then its body is the connection, an [io.ReadWriteCloser]. The call and
+	// its body end with r's context.
 	Call(r *http.Request, pod *corev1.Pod, subresource string) (*http.Response, error)
-	// Session opens a stream that has parts to exec or attach of pod. It ends with
-	// ctx and with Close.
-	Session(ctx context.Context, pod *corev1.Pod, subresource, protocol string, options url.Values) (httpstream.Connection, error)
-	// Forward opens a way to the ports of pod, which ends with ctx and with Close.
-	Forward(ctx context.Context, pod *corev1.Pod) (Forward, error)
-	// Said is what the place where pod runs says of it in a stream, in the words
-	// of the control plane.
-	Said(pod *corev1.Pod, message string) string
 	// Dial connects to a port of pod. The connection does not end with ctx.
 	Dial(ctx context.Context, pod *corev1.Pod, port uint16) (net.Conn, error)
 }

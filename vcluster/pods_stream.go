@@ -4,18 +4,21 @@
 package vcluster
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	protocol "k8s.io/apimachinery/pkg/util/remotecommand"
 	apiregistry "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -109,51 +112,52 @@ func (r podStream) Connect(ctx context.Context, name string, opts runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !isUpgrade(req) {
+	proxy := &httputil.ReverseProxy{
+		Transport: roundTrip(func(out *http.Request) (*http.Response, error) {
+			resp, err := r.pods.Call(out, pod, r.subresource)
+			if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
+				_ = resp.Body.Close()
+				err = apierrors.NewInternalError(fmt.Errorf("invalid upgrade response: status code %d", resp.StatusCode))
+			}
+			return resp, err
+		}),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL = &url.URL{RawQuery: query.Encode()}
+			p.Out.Host, p.Out.Body, p.Out.ContentLength = "", http.NoBody, 0
+			p.Out.Header = upgradeHeader(p.Out.Header)
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			resp.Header = upgradeHeader(resp.Header)
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { responder.Error(err) },
+		ErrorLog:     log.New(io.Discard, "", 0), // that a client or a pod went away is no news
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isUpgrade(r) {
 			responder.Error(apierrors.NewBadRequest("Upgrade request required"))
 			return
 		}
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		// The host is asked first: what it refuses is an answer, not a stream.
-		h, end, err := r.open(ctx, cancel, pod, opts, query)
-		if err != nil {
-			responder.Error(err)
-			return
-		}
-		defer end()
-		req = req.WithContext(ctx)
-		req.Header = upgradeHeader(req.Header)
-		h.ServeHTTP(leaving{w, ctx, cancel}, req)
+		proxy.ServeHTTP(wholeHijacker{w}, r)
 	}), nil
 }
 
-// open opens the host's end of a call, and returns what serves the client's, and
-// what ends it; it calls gone when there is nothing to serve any more.
-func (r podStream) open(ctx context.Context, gone func(), pod *corev1.Pod, opts runtime.Object, query url.Values) (h http.Handler, end func(), err error) {
-	if r.subresource != "portforward" {
-		session, err := r.pods.Session(ctx, pod, r.subresource, protocol.StreamProtocolV4Name, query)
-		if err != nil {
-			return nil, nil, err
-		}
-		return process{r.pods, pod, session, streamsOf(opts)}, func() { _ = session.Close() }, nil
-	}
-	to, err := r.pods.Forward(ctx, pod)
+// wholeHijacker hands out connections that close as a whole: a client must not
+// hold a stream whose pod has ended by not closing its half.
+type wholeHijacker struct{ http.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (h wholeHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		<-to.Done() // the pod has ended, or Close
-		gone()
-	}()
-	return forwarding{pod, to}, func() {
-		_ = to.Close()
-		<-ended
-	}, nil
+	return struct{ net.Conn }{conn}, buffered, nil
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // queryOf are the options of a call as a client would send them, with the
 // container named. Nothing that was in the client's own query is in it.
