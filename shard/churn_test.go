@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -56,7 +57,7 @@ func TestASpaceStopsAndStartsWhileItsPodsChurn(t *testing.T) {
 	if err := scale(t.Context(), client, 4); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "4 pods on both sides", func(ctx context.Context) error { return samePods(ctx, t, client, "churn", 4) })
+	testhost.Eventually(t, "4 pods on both sides", func(ctx context.Context) error { return samePods(ctx, t, client, "churn", 4) })
 }
 
 func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, space string, count int) error {
@@ -64,7 +65,7 @@ func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, sp
 	if err != nil {
 		return err
 	}
-	theirs, err := clientset(t, theHost(t).Config()).CoreV1().Pods("berth-"+space).List(ctx, metav1.ListOptions{})
+	theirs, err := testhost.Clientset(t, theHost(t).Config()).CoreV1().Pods("berth-"+space).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, sp
 func createDeployment(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	labels := map[string]string{"app": "web"}
-	eventually(t, "create deployment", func(ctx context.Context) error {
+	testhost.Eventually(t, "create deployment", func(ctx context.Context) error {
 		_, err := client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "web"},
 			Spec: appsv1.DeploymentSpec{

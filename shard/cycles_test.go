@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // heapAllowed is what the heap may grow by over all cycles of a test, in bytes:
@@ -26,10 +28,10 @@ func TestCyclesOfSleepAndWakeLeaveNothing(t *testing.T) {
 	defer stop(t, s)
 	client := virtual(t, startSpace(t, s, "cycles"))
 	createDeployment(t, client)
-	eventually(t, "a pod runs", func(ctx context.Context) error { return samePods(ctx, t, client, "cycles", 1) })
+	testhost.Eventually(t, "a pod runs", func(ctx context.Context) error { return samePods(ctx, t, client, "cycles", 1) })
 	within := func(do func(context.Context, string) error, space string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 		defer cancel()
 		if err := do(ctx, space); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
@@ -32,14 +33,14 @@ import (
 func config(t *testing.T) shard.Config {
 	t.Helper()
 	return shard.Config{
-		Dir: t.TempDir(), Host: theHost(t).Config(), ServingCA: func() []byte { return theHost(t).servingCA }, Logger: klog.Background(),
+		Dir: t.TempDir(), Host: theHost(t).Config(), ServingCA: func() []byte { return theHost(t).ServingCA }, Logger: klog.Background(),
 		Endpoint: func(space string) string { return "https://berth.example:7443/spaces/" + space },
 	}
 }
 
 func start(t *testing.T, c shard.Config) *shard.Shard {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 	defer cancel()
 	s, err := shard.Start(ctx, c)
 	if err != nil {
@@ -50,7 +51,7 @@ func start(t *testing.T, c shard.Config) *shard.Shard {
 
 func stop(t *testing.T, s *shard.Shard) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -61,7 +62,7 @@ func stop(t *testing.T, s *shard.Shard) {
 func startSpace(t *testing.T, s *shard.Shard, name string) *shard.Space {
 	t.Helper()
 	build(t, name)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 	defer cancel()
 	space, err := s.StartSpace(ctx, name)
 	if err != nil {
@@ -83,7 +84,7 @@ func build(t *testing.T, space string) {
 
 func stopSpace(t *testing.T, s *shard.Shard, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 	defer cancel()
 	if err := s.StopSpace(ctx, name); err != nil {
 		t.Error(err)
@@ -92,7 +93,7 @@ func stopSpace(t *testing.T, s *shard.Shard, name string) {
 
 func virtual(t *testing.T, space *shard.Space) kubernetes.Interface {
 	t.Helper()
-	return clientset(t, space.Loopback())
+	return testhost.Clientset(t, space.Loopback())
 }
 
 // settled reports goroutines that are left over from what was started since

@@ -29,6 +29,7 @@ import (
 
 	"github.com/berth-dev/berth/dns"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -110,7 +111,7 @@ func (in *inside) runs(t *testing.T, c kubernetes.Interface, space, name, at str
 	for _, f := range change {
 		f(pod)
 	}
-	eventually(t, "pod "+name+" is created", func(ctx context.Context) error {
+	testhost.Eventually(t, "pod "+name+" is created", func(ctx context.Context) error {
 		_, err := c.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -118,8 +119,8 @@ func (in *inside) runs(t *testing.T, c kubernetes.Interface, space, name, at str
 		return err // its service account may not be there yet
 	})
 	of := translate.Space{Name: space}
-	pods := clientset(t, theHost(t).Config()).CoreV1().Pods(of.HostNamespace())
-	eventually(t, "pod "+name+" runs", func(ctx context.Context) error {
+	pods := testhost.Clientset(t, theHost(t).Config()).CoreV1().Pods(of.HostNamespace())
+	testhost.Eventually(t, "pod "+name+" runs", func(ctx context.Context) error {
 		host, err := pods.Get(ctx, of.HostName("default", name, translate.LimitSubdomain), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -136,7 +137,7 @@ func (in *inside) runs(t *testing.T, c kubernetes.Interface, space, name, at str
 		return nil
 	})
 	if at != "" {
-		eventually(t, at+" is known", func(context.Context) error {
+		testhost.Eventually(t, at+" is known", func(context.Context) error {
 			if got, ok := in.Host().SpaceAt(netip.MustParseAddr(at)); !ok || got != space {
 				return fmt.Errorf("it is of %q", got)
 			}
@@ -179,7 +180,7 @@ func (in *inside) inCluster(pod, serverName, token string, ca []byte) *rest.Conf
 func podToken(t *testing.T, c kubernetes.Interface) string {
 	t.Helper()
 	var token string
-	eventually(t, "a token", func(ctx context.Context) error {
+	testhost.Eventually(t, "a token", func(ctx context.Context) error {
 		request, err := c.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err == nil {
 			token = request.Status.Token
@@ -212,7 +213,7 @@ func TestPodsResolveTheirSpacesNamesAlsoWhileItSleeps(t *testing.T) {
 		s.ClusterIP, s.Selector = corev1.ClusterIPNone, map[string]string{"app": "db-0"}
 	})
 	var address string
-	eventually(t, "db-0 has an address", func(ctx context.Context) error {
+	testhost.Eventually(t, "db-0 has an address", func(ctx context.Context) error {
 		pod, err := a.CoreV1().Pods("default").Get(ctx, "db-0", metav1.GetOptions{})
 		if err != nil || pod.Status.PodIP == "" {
 			return fmt.Errorf("none yet: %w", err)
@@ -220,7 +221,7 @@ func TestPodsResolveTheirSpacesNamesAlsoWhileItSleeps(t *testing.T) {
 		address = pod.Status.PodIP
 		return nil
 	})
-	eventually(t, "the watch shows the API's service", func(context.Context) error {
+	testhost.Eventually(t, "the watch shows the API's service", func(context.Context) error {
 		if in.address("dns-a") == "" {
 			return errors.New("not yet")
 		}
@@ -236,7 +237,7 @@ func TestPodsResolveTheirSpacesNamesAlsoWhileItSleeps(t *testing.T) {
 			strings.ReplaceAll(address, ".", "-") + ".default.pod.cluster.local": address,
 			"nothing.default.svc.cluster.local":                                  "NXDOMAIN",
 		} {
-			eventually(t, name, func(context.Context) error {
+			testhost.Eventually(t, name, func(context.Context) error {
 				if got := in.says(t, "127.0.1.1", name); got != want {
 					return fmt.Errorf("it is %s, want %s", got, want)
 				}
@@ -258,7 +259,7 @@ func TestPodsResolveTheirSpacesNamesAlsoWhileItSleeps(t *testing.T) {
 	in.is(t, "dns-a", shard.ReasonAsleep, metav1.ConditionTrue)
 
 	t.Run("the nameserver of its pods leads here", func(t *testing.T) {
-		host := clientset(t, theHost(t).Config())
+		host := testhost.Clientset(t, theHost(t).Config())
 		of := translate.Space{Name: "dns-a"}
 		resolver, err := host.CoreV1().Services(of.HostNamespace()).Get(t.Context(), translate.DNSServiceName, metav1.GetOptions{})
 		if err != nil {
@@ -290,8 +291,8 @@ func TestPodsResolveTheirSpacesNamesAlsoWhileItSleeps(t *testing.T) {
 
 	t.Run("the address of a pod that has ended is nobody's", func(t *testing.T) {
 		of := translate.Space{Name: "dns-b"}
-		pods := clientset(t, theHost(t).Config()).CoreV1().Pods(of.HostNamespace())
-		eventually(t, "the pod ends", func(ctx context.Context) error {
+		pods := testhost.Clientset(t, theHost(t).Config()).CoreV1().Pods(of.HostNamespace())
+		testhost.Eventually(t, "the pod ends", func(ctx context.Context) error {
 			pod, err := pods.Get(ctx, of.HostName("default", "caller", translate.LimitSubdomain), metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -300,7 +301,7 @@ func TestPodsResolveTheirSpacesNamesAlsoWhileItSleeps(t *testing.T) {
 			_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 			return err
 		})
-		eventually(t, "the address is refused", func(context.Context) error {
+		testhost.Eventually(t, "the address is refused", func(context.Context) error {
 			if got := in.says(t, "127.0.1.2", "kubernetes.default.svc.cluster.local"); got != "REFUSED" {
 				return errors.New(got)
 			}
@@ -318,7 +319,7 @@ func TestPodsReachTheirSpacesAPI(t *testing.T) {
 	in.runs(t, a, "api-a", "caller", "127.0.2.1")
 	in.runs(t, b, "api-b", "caller", "127.0.2.2")
 	var ca []byte
-	eventually(t, "kube-root-ca.crt", func(ctx context.Context) error {
+	testhost.Eventually(t, "kube-root-ca.crt", func(ctx context.Context) error {
 		root, err := a.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		if err == nil {
 			ca = []byte(root.Data["ca.crt"])
@@ -367,7 +368,7 @@ func TestPodsReachTheirSpacesAPI(t *testing.T) {
 		c := in.inCluster("127.0.2.1", "kubernetes.default.svc", token, ca)
 		for _, path := range []string{"/spaces/api-b/version", "/spaces/system/version"} {
 			var code int
-			err := clientset(t, c).CoreV1().RESTClient().Get().AbsPath(path).Do(t.Context()).StatusCode(&code).Error()
+			err := testhost.Clientset(t, c).CoreV1().RESTClient().Get().AbsPath(path).Do(t.Context()).StatusCode(&code).Error()
 			if err == nil || code != http.StatusForbidden && code != http.StatusNotFound {
 				t.Errorf("%s answers %d: %v", path, code, err)
 			}
@@ -381,12 +382,12 @@ func TestPodsReachTheirSpacesAPI(t *testing.T) {
 		}
 		defer conn.Close()
 		of := translate.Space{Name: "api-b"}
-		err = clientset(t, theHost(t).Config()).CoreV1().Pods(of.HostNamespace()).Delete(t.Context(),
+		err = testhost.Clientset(t, theHost(t).Config()).CoreV1().Pods(of.HostNamespace()).Delete(t.Context(),
 			of.HostName("default", "caller", translate.LimitSubdomain), *metav1.NewDeleteOptions(0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the pod is gone", func(context.Context) error {
+		testhost.Eventually(t, "the pod is gone", func(context.Context) error {
 			if space, ok := in.Host().SpaceAt(netip.MustParseAddr("127.0.2.2")); ok {
 				return fmt.Errorf("the address is %s's", space)
 			}

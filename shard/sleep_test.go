@@ -28,6 +28,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -88,7 +89,7 @@ func (s *sleepy) at(c *rest.Config, name string) *rest.Config {
 
 func (s *sleepy) is(t *testing.T, name, reason string, status metav1.ConditionStatus) {
 	t.Helper()
-	eventually(t, name+" is "+reason, func(context.Context) error {
+	testhost.Eventually(t, name+" is "+reason, func(context.Context) error {
 		got, ok := s.Status(name)
 		if !ok {
 			return errors.New("has no place")
@@ -104,7 +105,7 @@ func (s *sleepy) is(t *testing.T, name, reason string, status metav1.ConditionSt
 func (s *sleepy) falls(t *testing.T, name string) {
 	t.Helper()
 	s.clock.Step(idle)
-	eventually(t, name+" falls asleep", func(context.Context) error {
+	testhost.Eventually(t, name+" falls asleep", func(context.Context) error {
 		got, _ := s.Status(name)
 		if reason := got.Conditions[0].Reason; reason != shard.ReasonAsleep {
 			s.clock.Step(5 * time.Second) // it may be busy for now
@@ -117,7 +118,7 @@ func (s *sleepy) falls(t *testing.T, name string) {
 // T8: asleep, nothing of it runs; a request wakes it, and is held, not refused.
 func TestASpaceSleepsWhenIdleAndWakesForARequest(t *testing.T) {
 	s := startSleepy(t)
-	client := clientset(t, s.admin(t, startSpace(t, s.Shard, "nap"), "nap"))
+	client := testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, "nap"), "nap"))
 	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "kept"},
 	}, metav1.CreateOptions{}); err != nil {
@@ -146,12 +147,12 @@ func TestASpaceSleepsWhenIdleAndWakesForARequest(t *testing.T) {
 func TestAWatchFromOutsideKeepsASpaceAwake(t *testing.T) {
 	s := startSleepy(t)
 	space := startSpace(t, s.Shard, "watched")
-	inside, err := clientset(t, space.Loopback()).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+	inside, err := testhost.Clientset(t, space.Loopback()).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer inside.Stop()
-	watch, err := clientset(t, s.admin(t, space, "watched")).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
+	watch, err := testhost.Clientset(t, s.admin(t, space, "watched")).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func TestAWatchFromOutsideKeepsASpaceAwake(t *testing.T) {
 		}
 	}
 	watch.Stop()
-	eventually(t, "watch ends", func(context.Context) error {
+	testhost.Eventually(t, "watch ends", func(context.Context) error {
 		if status, _ := s.Status("watched"); status.Requests > 0 {
 			return errors.New("it is under way")
 		}
@@ -176,10 +177,10 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 	s := startSleepy(t)
 	space := startSpace(t, s.Shard, "mine")
 	admin := s.admin(t, space, "mine")
-	token := tokenOf(t, clientset(t, space.Loopback()))
+	token := tokenOf(t, testhost.Clientset(t, space.Loopback()))
 	other := startSpace(t, s.Shard, "other")
 	foreign := s.admin(t, other, "mine")
-	foreignToken := tokenOf(t, clientset(t, other.Loopback()))
+	foreignToken := tokenOf(t, testhost.Clientset(t, other.Loopback()))
 	with := func(token string) *rest.Config {
 		c := rest.AnonymousClientConfig(admin)
 		c.BearerToken = token
@@ -213,7 +214,7 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 		}
 	}
 	// To ask for its health is not to use it.
-	if text, err := clientset(t, admin).CoreV1().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil || !strings.Contains(string(text), "asleep") {
+	if text, err := testhost.Clientset(t, admin).CoreV1().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil || !strings.Contains(string(text), "asleep") {
 		t.Errorf("asked for its health the sleeping space says %q (%v)", text, err)
 	}
 	s.is(t, "mine", shard.ReasonAsleep, metav1.ConditionTrue)
@@ -229,7 +230,7 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 // readOnce reads a space, without what a client would try again.
 func readOnce(t *testing.T, c *rest.Config) error {
 	t.Helper()
-	return clientset(t, c).CoreV1().RESTClient().Get().Resource("pods").Namespace("default").MaxRetries(0).Do(t.Context()).Error()
+	return testhost.Clientset(t, c).CoreV1().RESTClient().Get().Resource("pods").Namespace("default").MaxRetries(0).Do(t.Context()).Error()
 }
 
 // T7, D1: a space that cannot run says why, costs little, and comes back by
@@ -266,7 +267,7 @@ func TestABrokenSpaceSaysWhyAndIsTriedAgain(t *testing.T) {
 	if err := readOnce(t, whole); err != nil {
 		t.Errorf("the other space: %v", err)
 	}
-	if err := clientset(t, broken).CoreV1().RESTClient().Get().AbsPath("/livez").MaxRetries(0).Do(t.Context()).Error(); !apierrors.IsServiceUnavailable(err) {
+	if err := testhost.Clientset(t, broken).CoreV1().RESTClient().Get().AbsPath("/livez").MaxRetries(0).Do(t.Context()).Error(); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("asked for its health it says %v", err)
 	}
 	if err := os.WriteFile(path, store, 0o600); err != nil {
@@ -281,7 +282,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.WakeTimeout = 2, 30*time.Second })
 	clients := map[string]kubernetes.Interface{}
 	for _, name := range []string{"first", "second"} {
-		clients[name] = clientset(t, s.admin(t, startSpace(t, s.Shard, name), name))
+		clients[name] = testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, name), name))
 		s.clock.Step(time.Second)
 	}
 	build(t, "third")
@@ -294,7 +295,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		s.is(t, name, shard.ReasonRunning, metav1.ConditionTrue) // in use until some moments ago
 	}
-	eventually(t, "third wakes", func(context.Context) error {
+	testhost.Eventually(t, "third wakes", func(context.Context) error {
 		select {
 		case err := <-woken:
 			return err
@@ -307,7 +308,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	s.is(t, "second", shard.ReasonRunning, metav1.ConditionTrue)
 
 	// All in use: the next waits, and is told so.
-	for _, space := range []kubernetes.Interface{clients["second"], clientset(t, s.admin(t, s.Space("third"), "third"))} {
+	for _, space := range []kubernetes.Interface{clients["second"], testhost.Clientset(t, s.admin(t, s.Space("third"), "third"))} {
 		watch, err := space.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -318,7 +319,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	go func() {
 		refused <- clients["first"].CoreV1().RESTClient().Get().Resource("pods").MaxRetries(0).Do(t.Context()).Error()
 	}()
-	eventually(t, "refusal", func(context.Context) error {
+	testhost.Eventually(t, "refusal", func(context.Context) error {
 		select {
 		case err := <-refused:
 			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "has to wait") {
@@ -340,7 +341,7 @@ const rowAllowed = 4 << 10
 // others' waiting, nor spaces starting and stopping.
 func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
 	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.StartsMax = 2, 1 })
-	victim := clientset(t, s.admin(t, startSpace(t, s.Shard, "victim"), "victim"))
+	victim := testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, "victim"), "victim"))
 	greedy := []string{"greedy-0", "greedy-1", "greedy-2", "greedy-3"}
 	for _, name := range greedy {
 		build(t, name)
@@ -373,7 +374,7 @@ func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
 		s.clock.Step(5 * time.Second)
 	}
 	// Out of use it sleeps, and comes back in its turn.
-	eventually(t, "the victim sleeps", func(context.Context) error {
+	testhost.Eventually(t, "the victim sleeps", func(context.Context) error {
 		s.clock.Step(5 * time.Second)
 		if s.Space("victim") != nil {
 			return errors.New("it is awake")
@@ -382,7 +383,7 @@ func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
 	})
 	woken := make(chan error, 1)
 	go func() { woken <- s.Wake(t.Context(), "victim") }()
-	eventually(t, "the victim wakes", func(context.Context) error {
+	testhost.Eventually(t, "the victim wakes", func(context.Context) error {
 		select {
 		case err := <-woken:
 			return err
@@ -422,7 +423,7 @@ func TestAnAddedSpaceSleeps(t *testing.T) {
 	s.is(t, "added-7", shard.ReasonRunning, metav1.ConditionTrue)
 	put := make(chan error, 1)
 	go func() { put <- s.Sleep(t.Context(), "added-7") }()
-	eventually(t, "sleep", func(context.Context) error {
+	testhost.Eventually(t, "sleep", func(context.Context) error {
 		select {
 		case err := <-put:
 			return err
@@ -444,7 +445,7 @@ func TestAnAddedSpaceSleeps(t *testing.T) {
 func tokenOf(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	var token string
-	eventually(t, "token", func(ctx context.Context) error {
+	testhost.Eventually(t, "token", func(ctx context.Context) error {
 		request, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200)}}, metav1.CreateOptions{})
 		if err == nil {
 			token = request.Status.Token

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // S5: whatever a path, a port or a scheme is made of, it leads to the tenant's
@@ -215,7 +217,7 @@ func TestANameThatIsUsedAgainLeadsToNoOtherPod(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = pods.Patch(context.Background(), host.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
-	eventually(t, func(context.Context) error {
+	testhost.Eventually(t, "logs of a name that is used again", func(context.Context) error {
 		err := logOf()
 		if apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) {
 			return nil

@@ -14,11 +14,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,15 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
-
-// patience bounds every wait of these tests.
-const patience = 90 * time.Second
 
 // hostNode is the name of the host's one node: whoever reads it in a space has
 // been told what tenants are not.
@@ -57,11 +53,11 @@ type bed struct {
 
 // newBed starts all of it in dir.
 func newBed(dir string) (*bed, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 	defer cancel()
 	b := &bed{routes: map[string]http.Handler{}}
 	if err := b.start(ctx, dir); err != nil {
-		return nil, errors.Join(err, b.stop())
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
@@ -159,9 +155,9 @@ func (b *bed) addNode(ctx context.Context) error {
 	return err
 }
 
-// stop stops what was started, last first.
-func (b *bed) stop() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// Close stops what was started, last first.
+func (b *bed) Close() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 	defer cancel()
 	for i := len(b.stops) - 1; i >= 0; i-- {
 		if e := b.stops[i](ctx); e != nil {
@@ -191,14 +187,14 @@ func (b *bed) space(t *testing.T, name string) *space {
 	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 	defer cancel()
 	running, err := b.shard.StartSpace(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 		defer cancel()
 		if err := b.shard.StopSpace(ctx, name); err != nil {
 			t.Error(err)
@@ -217,7 +213,7 @@ func (b *bed) space(t *testing.T, name string) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	testhost.Eventually(t, "its service account", func(ctx context.Context) error {
 		_, err := clients.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -246,7 +242,7 @@ func (s *space) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	s.bind(t, pod.Name)
 	s.ready(t, pod.Name)
 	var running *corev1.Pod
-	eventually(t, func(ctx context.Context) (err error) {
+	testhost.Eventually(t, "run pod "+pod.Name, func(ctx context.Context) (err error) {
 		if running, err = s.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && running.Status.PodIP == "" {
 			err = fmt.Errorf("pod %s is %s", pod.Name, running.Status.Phase)
 		}
@@ -258,7 +254,7 @@ func (s *space) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 // bind has the host's node take a pod.
 func (s *space) bind(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	testhost.Eventually(t, "bind pod "+name, func(ctx context.Context) error {
 		return s.host.CoreV1().Pods(s.hostNamespace()).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: s.hostPod(name)}, Target: corev1.ObjectReference{Kind: "Node", Name: hostNode},
 		}, metav1.CreateOptions{})
@@ -268,7 +264,7 @@ func (s *space) bind(t *testing.T, name string) {
 // ready says what a kubelet would of a pod that runs.
 func (s *space) ready(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	testhost.Eventually(t, "report pod "+name, func(ctx context.Context) error {
 		pods := s.host.CoreV1().Pods(s.hostNamespace())
 		pod, err := pods.Get(ctx, s.hostPod(name), metav1.GetOptions{})
 		if err != nil {
@@ -297,19 +293,4 @@ func podIP(name string) string {
 		sum = sum*31 + name[i]
 	}
 	return fmt.Sprintf("198.51.100.%d", 1+sum%250)
-}
-
-// eventually waits until check returns nil.
-func eventually(t *testing.T, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		if err := check(ctx); ctx.Err() == nil || last == nil {
-			last = err
-		}
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%v: %v", err, last)
-	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // noted tells when a large write has begun.
@@ -89,14 +91,13 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 		defer close(closed)
 		_ = conn.Close()
 	}()
-	const patience = 30 * time.Second
 	select {
 	case <-closed:
-	case <-time.After(patience):
+	case <-time.After(testhost.Patience):
 		t.Fatal("the connection does not close")
 	}
 	<-written
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testhost.Patience); ; time.Sleep(time.Millisecond) {
 		if _, release, err := open.take(t.Context()); err == nil {
 			release()
 			return

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/streams"
 )
 
@@ -47,7 +48,7 @@ func TestStreamsKeepASpaceAwakeAndEndWithIt(t *testing.T) {
 			t.Logf("%s ended with %v", name, err)
 		}
 	}
-	eventually(t, func(context.Context) error {
+	testhost.Eventually(t, "streams end at the kubelet", func(context.Context) error {
 		if n := s.kubelet.underWay(); n > 0 {
 			return fmt.Errorf("%d calls go on at the kubelet", n)
 		}
@@ -81,7 +82,7 @@ func TestStreamsOfASpaceAreBounded(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 	cancel()
-	eventually(t, func(ctx context.Context) error {
+	testhost.Eventually(t, "a place is free again", func(ctx context.Context) error {
 		_, err := s.CoreV1().Pods("default").GetLogs("web", &corev1.PodLogOptions{}).Do(ctx).Raw()
 		return err
 	})

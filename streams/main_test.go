@@ -4,15 +4,11 @@
 package streams_test
 
 import (
-	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"os"
 	"sync"
 	"testing"
 
-	"k8s.io/klog/v2"
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // shared is the one bed of all tests here; each test has a space of its own on it.
@@ -28,35 +24,7 @@ var shared = sync.OnceValues(func() (*bed, error) {
 	return b, err
 })
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := quiet(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	b, err := shared()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the bed of the tests:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := b.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the bed of the tests:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// quiet keeps the logs of API servers out of a test's output, but for -v.
-func quiet() error {
-	if testing.Verbose() {
-		return nil
-	}
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	klog.SetOutput(io.Discard)
-	return errors.Join(flags.Set("logtostderr", "false"), flags.Set("stderrthreshold", "FATAL"))
-}
+func TestMain(m *testing.M) { os.Exit(testhost.Main(m, shared)) }
 
 func theBed(t *testing.T) *bed {
 	t.Helper()

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // ask sends a request to a path of the space's API as its admin does.
@@ -82,7 +84,7 @@ func TestProxiesReachPodsAndServices(t *testing.T) {
 		"Service":       "/api/v1/namespaces/default/services/front:80/proxy",
 		"ServiceByName": "/api/v1/namespaces/default/services/front:main/proxy",
 	}
-	eventually(t, func(context.Context) error {
+	testhost.Eventually(t, "reach the service", func(context.Context) error {
 		if resp, body := s.ask(t, http.MethodGet, bases["Service"]+"/", nil); resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("service answers %d: %s", resp.StatusCode, body)
 		}

@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // S5: a log is of the container that was asked for, with every option that a
@@ -148,7 +150,7 @@ func TestATerminalHasItsSize(t *testing.T) {
 					Stdin: in, Stdout: io.Discard, Tty: true, TerminalSizeQueue: &sizes{{Width: width, Height: 30}},
 				})
 			}()
-			eventually(t, func(context.Context) error {
+			testhost.Eventually(t, "the terminal is resized", func(context.Context) error {
 				s.kubelet.mu.Lock()
 				defer s.kubelet.mu.Unlock()
 				for _, size := range s.kubelet.sizes {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
@@ -37,7 +38,7 @@ import (
 type bed struct {
 	t       *testing.T
 	space   translate.Space
-	cluster *hostCluster
+	cluster *testhost.Host
 	clock   clock.PassiveClock
 	options syncer.Options
 	config  vcluster.Config
@@ -67,12 +68,12 @@ type life struct {
 func newBed(t *testing.T, name string) *bed {
 	t.Helper()
 	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}}
-	b.host = clientset(t, b.cluster.Config())
+	b.host = testhost.Clientset(t, b.cluster.Config())
 	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 	defer cancel()
 	if err := tenancy.Build(ctx, admin, b.space, nil); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func newBed(t *testing.T, name string) *bed {
 		t.Fatal(err)
 	}
 	b.config = vcluster.Config{
-		Name: name, Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/" + name, ServingCA: b.cluster.servingCA,
+		Name: name, Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/" + name, ServingCA: b.cluster.ServingCA,
 		ServiceCIDR: addresses, KubernetesServiceIP: net.ParseIP(address),
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
@@ -98,7 +99,7 @@ func newBed(t *testing.T, name string) *bed {
 		},
 		Logger: klog.Background(),
 	}
-	b.virtual = clientset(t, b.toPlane())
+	b.virtual = testhost.Clientset(t, b.toPlane())
 	if err := b.startPlane(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func (b *bed) stopPlane(ctx context.Context) error {
 }
 
 func (b *bed) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 	defer cancel()
 	if b.t.Failed() {
 		b.t.Logf("space %s: %v", b.space.Name, b.alike(ctx))
@@ -181,7 +182,7 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 	if l.host, err = syncer.NewHost(l.wire.config(toHost, b.cluster.Config()), b.options); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 	defer cancel()
 	if err := l.host.Start(ctx); err != nil {
 		return nil, err
@@ -240,7 +241,7 @@ func (b *bed) kill() error {
 	select {
 	case err := <-l.ended:
 		return err
-	case <-time.After(patience):
+	case <-time.After(testhost.Patience):
 		return fmt.Errorf("the syncer of %s did not end", b.space.Name)
 	}
 }
@@ -255,7 +256,7 @@ func (b *bed) supervise(next func(*life) rule, whole func() bool) {
 		if err := b.kill(); err != nil || !whole() {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
 		defer cancel()
 		return errors.Join(b.stopPlane(ctx), b.startPlane(ctx))
 	}

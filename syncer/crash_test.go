@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // fate is what becomes of the write at which a syncer dies.
@@ -151,6 +153,6 @@ func (b *bed) playScenario(suffix string, clean bool) {
 func (b *bed) play(steps []step) {
 	b.t.Helper()
 	for _, s := range steps {
-		eventually(b.t, s.name, func(ctx context.Context) error { return s.do(ctx) })
+		testhost.Eventually(b.t, s.name, func(ctx context.Context) error { return s.do(ctx) })
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
@@ -51,7 +52,7 @@ func must[T metav1.Object](t *testing.T, create func(context.Context, T, metav1.
 // awaited waits until an object is there and check, if any, finds nothing wrong.
 func awaited[T metav1.Object](t *testing.T, what string, get func(context.Context, string, metav1.GetOptions) (T, error), name string, check func(T) error) (o T) {
 	t.Helper()
-	eventually(t, what, func(ctx context.Context) (err error) {
+	testhost.Eventually(t, what, func(ctx context.Context) (err error) {
 		if o, err = get(ctx, name, metav1.GetOptions{}); err == nil && check != nil {
 			err = check(o)
 		}
@@ -62,7 +63,7 @@ func awaited[T metav1.Object](t *testing.T, what string, get func(context.Contex
 
 func awaitedGone[T metav1.Object](t *testing.T, what string, get func(context.Context, string, metav1.GetOptions) (T, error), name string) {
 	t.Helper()
-	eventually(t, what, func(ctx context.Context) error { return gone(get(ctx, name, metav1.GetOptions{})) })
+	testhost.Eventually(t, what, func(ctx context.Context) error { return gone(get(ctx, name, metav1.GetOptions{})) })
 }
 
 func (b *bed) hostName(name string) string {
@@ -72,7 +73,7 @@ func (b *bed) hostName(name string) string {
 // told waits for a warning about an object of the space that holds all words.
 func (b *bed) told(t *testing.T, kind, name string, words ...string) {
 	t.Helper()
-	eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
+	testhost.Eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
 		events, err := b.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -286,7 +287,7 @@ func TestABudgetIsHeededWithinBounds(t *testing.T) {
 			}
 			return nil
 		})
-	eventually(t, "drain a pod", func(ctx context.Context) error {
+	testhost.Eventually(t, "drain a pod", func(ctx context.Context) error {
 		pods, err := b.host.CoreV1().Pods(b.space.HostNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil || len(pods.Items) == 0 {
 			return errors.Join(err, errors.New("no pods"))
@@ -313,7 +314,7 @@ func TestWhatIsSwitchedOffStaysInTheSpace(t *testing.T) {
 	if pod.Spec.ServiceAccountName != "default" {
 		t.Errorf("the pod runs as %s", pod.Spec.ServiceAccountName)
 	}
-	eventually(t, "be idle", func(context.Context) error {
+	testhost.Eventually(t, "be idle", func(context.Context) error {
 		if !b.life.syncer.Idle() {
 			return errors.New("the syncer is at work")
 		}
