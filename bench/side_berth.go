@@ -46,6 +46,9 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
+	if err := tenancy.Guard(ctx, b.host); err != nil { // as `berth up` does: the host's answers take a little longer
+		return nil, err
+	}
 	port, err := openPort(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*policyv1.PodDisruptionBudget](t, all, nil)
 	find[*networkingv1.NetworkPolicy](t, all, nil)
 	find[*corev1.Pod](t, all, nil)
-	find[*admissionv1.ValidatingAdmissionPolicy](t, all, nil)
+	find(t, all, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth" })
 }
 
 // X1: two processes must never open one store, and a restart keeps it.
@@ -137,26 +137,38 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	}
 }
 
-// M4: the role that the chart makes for spaces' accounts is what the code says
-// that they need, no more and no less.
-func TestTheSpacesRoleIsThatOfTheirAccounts(t *testing.T) {
-	const file = "berth/files/space-rules.yaml"
-	want, err := yaml.Marshal(tenancy.AccountRules())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = append([]byte("# Written by `go generate ./charts` from tenancy.AccountRules.\n"), want...)
-	if os.Getenv(envUpdate) != "" {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
+// M4: the role that the chart makes for spaces' accounts, and what the host holds
+// them to, is what the code says, no more and no less.
+func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
+	for name, from := range map[string]struct {
+		function string
+		value    any
+	}{
+		"space-rules.yaml":  {"tenancy.AccountRules", tenancy.AccountRules()},
+		"space-policy.yaml": {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
+	} {
+		file := "berth/files/" + name
+		want, err := yaml.Marshal(from.value)
+		if err != nil {
 			t.Fatal(err)
 		}
+		want = append([]byte("# Written by `go generate ./charts` from "+from.function+".\n"), want...)
+		if os.Getenv(envUpdate) != "" {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(have)); diff != "" {
+			t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
+		}
 	}
-	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(have)); diff != "" {
-		t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
+	made := find(t, render(t, everything...), func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth-space" })
+	if diff := cmp.Diff(tenancy.AccountPolicy(), made.Spec); diff != "" {
+		t.Errorf("the chart's policy is another one: %s", diff)
 	}
 }
 

@@ -5,7 +5,7 @@
 // what they render is what the API server and Berth take.
 //
 // Nothing calls it: it has no code but these tests. One of them also writes the
-// file that a chart takes from the code.
+// files that a chart takes from the code.
 package charts
 
-//go:generate env BERTH_UPDATE_CHARTS=1 go test . -count=1 -run ^TestTheSpacesRoleIsThatOfTheirAccounts$
+//go:generate env BERTH_UPDATE_CHARTS=1 go test . -count=1 -run ^TestTheChartTakesFromTheCodeWhatSpacesAccountsMay$

@@ -9,8 +9,10 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // M2, M4: what would reach past the space, with the field that the refusal names.
@@ -178,8 +180,9 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 	pods := syncer.CoreV1().Pods(hostNamespace)
 
 	// It is the account that Berth itself writes with.
-	byHand(t, pods.Create, newPod("by-account"))
-	if err := pods.Delete(t.Context(), "by-account", metav1.DeleteOptions{}); err != nil {
+	ours := func(p *corev1.Pod) { p.Labels = map[string]string{labelSpace: "demo"} }
+	byHand(t, pods.Create, newPod(hostName("default", "by-account"), ours))
+	if err := pods.Delete(t.Context(), hostName("default", "by-account"), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -191,7 +194,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		},
 	} {
-		_, err := pods.Create(t.Context(), newPod("taken-over", change), metav1.CreateOptions{})
+		_, err := pods.Create(t.Context(), newPod(hostName("default", "taken-over"), ours, change), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
 			t.Errorf("a pod with %s gets %v, want it refused by Pod Security", name, err)
 		}
@@ -210,7 +213,6 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 		"create roles.rbac.authorization.k8s.io berth-demo", "update roles.rbac.authorization.k8s.io berth-demo",
 		"create rolebindings.rbac.authorization.k8s.io berth-demo", "bind clusterroles.rbac.authorization.k8s.io",
 		"update resourcequotas berth-demo", "delete resourcequotas berth-demo", "update limitranges berth-demo",
-		// It writes its tenant's network policies and service accounts, and so could open the walls of its own pods, but nobody else's.
 		"update networkpolicies.networking.k8s.io default", "delete networkpolicies.networking.k8s.io default", "create serviceaccounts default",
 		"update namespaces berth-demo", "patch namespaces berth-demo", "delete namespaces berth-demo", "create namespaces",
 		"create serviceaccounts/token berth-demo", "impersonate users", "impersonate serviceaccounts kube-system",
@@ -222,6 +224,44 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 	if !mayOnHost(t, syncer, "create pods berth-demo") {
 		t.Error("the host says that the account may nothing, so that the answers above mean nothing")
 	}
+	checkWallsAreGuarded(t, b.host(t), syncer)
+}
+
+// checkWallsAreGuarded tries what RBAC grants a space's account, as its tenant
+// has such objects, too, and the host's policy for these accounts refuses.
+func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
+	t.Helper()
+	const says = "berth-space-accounts"
+	policies, accounts := syncer.NetworkingV1().NetworkPolicies(hostNamespace), syncer.CoreV1().ServiceAccounts(hostNamespace)
+	ours := map[string]string{labelSpace: "demo"}
+	walls := must(host.NetworkingV1().NetworkPolicies(hostNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: labelSpace + ",!berth.dev/namespace"}))(t).Items
+	if len(walls) != 3 {
+		t.Errorf("%d walls, want 3", len(walls))
+	}
+	for _, wall := range walls {
+		refused(t, "tearing down wall "+wall.Name, policies.Delete(t.Context(), wall.Name, metav1.DeleteOptions{}), says)
+		wall.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
+		_, err := policies.Update(t.Context(), &wall, metav1.UpdateOptions{})
+		refused(t, "opening wall "+wall.Name, err, says)
+	}
+	for _, name := range []string{"berth-door", "demo--default--door"} {
+		_, err := policies.Create(t.Context(), &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ours}, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}},
+		}, metav1.CreateOptions{})
+		refused(t, "a door, "+name, err, says)
+	}
+	for _, name := range []string{"default", "berth-syncer"} {
+		account := must(accounts.Get(t.Context(), name, metav1.GetOptions{}))(t)
+		account.Annotations = map[string]string{"a": "b"}
+		_, err := accounts.Update(t.Context(), account, metav1.UpdateOptions{})
+		refused(t, "a change of account "+name, err, says)
+		refused(t, "the end of account "+name, accounts.Delete(t.Context(), name, metav1.DeleteOptions{}), says)
+	}
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "berth-other", Labels: ours}}, metav1.CreateOptions{})
+	refused(t, "an account like Berth's", err, says)
+	status := []byte(`{"status":{"podIP":"10.244.9.9","podIPs":[{"ip":"10.244.9.9"}]}}`)
+	_, err = syncer.CoreV1().Pods(hostNamespace).Patch(t.Context(), hostName("default", "inmate"), types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	refused(t, "another's address", err, says)
 }
 
 // mayOnHost asks the API for "VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAMESPACE]".

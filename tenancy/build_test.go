@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/host"
@@ -22,6 +23,20 @@ import (
 )
 
 func startHost(t *testing.T) client.Client {
+	t.Helper()
+	return clientOf(t, startCluster(t))
+}
+
+func clientOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func startCluster(t *testing.T) *rest.Config {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -38,11 +53,7 @@ func startHost(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
-	c, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return cluster.Config()
 }
 
 // Q1, Q3, S7: building is repeatable, keeps what admins chose, mends what was

@@ -84,6 +84,10 @@ func resize(want, have *corev1.ResourceRequirements, guaranteed bool) (changed b
 	return changed
 }
 
+// GatePrefix begins the conditions of the host's readiness gates for those of
+// spaces' pods.
+const GatePrefix = "gate." + Domain + "/"
+
 // gates are the host's readiness gates for those of v. Their conditions bear
 // names of Berth's: a tenant's must not be one that the host's own controllers
 // set or act on.
@@ -98,7 +102,7 @@ func gates(v *corev1.Pod) []corev1.PodReadinessGate {
 }
 
 func gateType(t corev1.PodConditionType) corev1.PodConditionType {
-	return corev1.PodConditionType(annotationKey("gate."+Domain+"/", string(t)))
+	return corev1.PodConditionType(annotationKey(GatePrefix, string(t)))
 }
 
 // PatchGates is a strategic merge patch of the status of v's host pod, which

@@ -29,6 +29,12 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
+	// Who installed the role for spaces' accounts sees to what holds them, too.
+	if p.options.spaceRole == "" {
+		if err := tenancy.Guard(ctx, host); err != nil {
+			return err
+		}
+	}
 	p.prepare = func(ctx context.Context, space string) error {
 		if err := p.buildWalls(ctx, host, space); err != nil {
 			return err

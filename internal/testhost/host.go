@@ -10,11 +10,16 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Host is an embedded host cluster in a directory of its own.
+// Host is an embedded host cluster in a directory of its own. It guards what
+// spaces' accounts write, as hosts of Berth's do.
 type Host struct {
 	*host.Cluster
 	// ServingCA of the port that the host and its spaces would be reached by.
@@ -47,6 +52,13 @@ func start(dir string) (*Host, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	admin, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err == nil {
+		err = tenancy.Guard(ctx, admin)
+	}
+	if err != nil {
+		return nil, errors.Join(err, cluster.Stop(ctx))
 	}
 	return &Host{Cluster: cluster, ServingCA: ca.PEM(), dir: dir}, nil
 }
