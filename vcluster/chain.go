@@ -46,14 +46,18 @@ func newChain(
 		return nil, err
 	}
 	traceTo(c.Traces, generic)
+	dial := c.Dial
+	if c.Pods != nil {
+		dial = podDialer{c.Pods, factory.Core().V1().Pods().Lister()}.DialContext
+		// Services are then reached by their endpoints: a pod can be dialled, a cluster IP can't.
+		o.EnableAggregatorRouting = true
+	}
+	webhooksReachBy(o.Admission, dial)
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
-	reachBy(core, c.Dial)
-	if c.Pods != nil {
-		proxyBy(core, podDialer{c.Pods, factory.Core().V1().Pods().Lister()})
-	}
+	reachBy(core, dial)
 	admission := newLatch()
 	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission}
 	if c.KubernetesServiceIP != nil {
@@ -68,7 +72,7 @@ func newChain(
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
 	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return webhooksBy(c.Dial)(upstream(r))
+		return webhooksBy(dial)(upstream(r))
 	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(
 		*generic, factory, initializers, o.CompletedOptions, o.MasterCount, services, auth)
@@ -78,8 +82,11 @@ func newChain(
 	extensions.GenericConfig.RESTOptionsGetter = store.getter(extensions.GenericConfig.RESTOptionsGetter)
 	extensions.ExtraConfig.CRDRESTOptionsGetter = store.getter(extensions.ExtraConfig.CRDRESTOptionsGetter)
 
+	// Not to pods: what an API service says of itself is read whole, however long it is.
+	toServices := core.ControlPlane.ProxyTransport.Clone()
+	toServices.DialContext = c.Dial
 	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(
-		*generic, o.CompletedOptions, factory, services, core.ControlPlane.ProxyTransport, nil, initializers)
+		*generic, o.CompletedOptions, factory, services, toServices, nil, initializers)
 	if err != nil {
 		return nil, fmt.Errorf("configure API aggregation: %w", err)
 	}

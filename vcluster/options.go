@@ -132,7 +132,6 @@ func authenticate(o *options.ServerRunOptions, c Config, id credentials) {
 // see only what the others let pass.
 func admit(o *kubeoptions.AdmissionOptions, c Config) error {
 	g := o.GenericAdmission
-	g.Decorators = append(admission.Decorators{webhookDecorator(c.Dial)}, g.Decorators...)
 	known := g.Plugins.Registered()
 	names := make([]string, 0, len(c.Admission))
 	for _, a := range c.Admission {

@@ -14,10 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/kubernetes/pkg/controlplane"
 )
 
-// podDialer connects the proxies of pods and services: what they dial is a pod's
+// podDialer connects webhooks' clients and the proxies of pods and services: what they dial is a pod's
 // address, and reaches that pod and nothing else, whatever else has the address
 // where the pod runs.
 type podDialer struct {
@@ -25,15 +24,8 @@ type podDialer struct {
 	list corelisters.PodLister
 }
 
-// proxyIdle is how long a proxy keeps a connection to a pod that it does not use:
-// each is a stream on the host.
-const proxyIdle = 20 * time.Second
-
-// proxyBy makes the proxies of core use d.
-func proxyBy(core *controlplane.Config, d podDialer) {
-	core.ControlPlane.ProxyTransport.DialContext = d.DialContext
-	core.ControlPlane.ProxyTransport.IdleConnTimeout = proxyIdle
-}
+// dialTimeout bounds what nobody else does: a client that does not wait any more leaves its transport dialling.
+const dialTimeout = 30 * time.Second
 
 // DialContext is a [utilnet.DialFunc].
 func (d podDialer) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
@@ -53,6 +45,8 @@ func (d podDialer) DialContext(ctx context.Context, _, address string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	return d.pods.Dial(ctx, pod, uint16(port))
 }
 

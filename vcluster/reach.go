@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/controlplane"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
@@ -24,7 +27,8 @@ import (
 // An API server connects to what its objects name: webhooks, API services, pods
 // and services by proxy, kubelets. Whoever writes those objects would reach,
 // from this process, its loopback interface, the host's services and a cloud's
-// metadata. So each way out goes through Config.Dial.
+// metadata. So each way out leads to pods of the space, by Config.Pods, or goes
+// through Config.Dial.
 
 var errUnreachable = errors.New("this API server reaches no network")
 
@@ -33,10 +37,14 @@ func refuseDial(_ context.Context, _, address string) (net.Conn, error) {
 	return nil, fmt.Errorf("connect to %s: %w", address, errUnreachable)
 }
 
+// idle is how long a connection is kept that nobody uses: each to a pod is a stream on the host.
+const idle = 20 * time.Second
+
 // reachBy makes the proxies and the kubelet client of core use dial.
 func reachBy(core *controlplane.Config, dial utilnet.DialFunc) {
 	core.ControlPlane.ProxyTransport.DialContext = dial
 	core.ControlPlane.ProxyTransport.Proxy = nil
+	core.ControlPlane.ProxyTransport.IdleConnTimeout = idle
 	core.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return dial, nil }
 }
 
@@ -53,7 +61,9 @@ func webhooksBy(dial utilnet.DialFunc) webhook.AuthenticationInfoResolverWrapper
 		}
 		c = rest.CopyConfig(c)
 		c.Dial = dial
+		// That there is one also keeps client-go from caching the transport for good: tenants make many.
 		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		c.Wrap(boundAnswers)
 		return c, nil
 	}
 	return func(next webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
@@ -68,13 +78,48 @@ func webhooksBy(dial utilnet.DialFunc) webhook.AuthenticationInfoResolverWrapper
 	}
 }
 
-// webhookDecorator makes admission webhooks use dial. Decorators run after
+// webhooksReachBy makes admission webhooks use dial. Decorators run after
 // upstream's initializers, and before the first request.
-func webhookDecorator(dial utilnet.DialFunc) admission.Decorator {
-	return admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
+func webhooksReachBy(o *kubeoptions.AdmissionOptions, dial utilnet.DialFunc) {
+	g := o.GenericAdmission
+	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
 		if w, ok := plugin.(webhookinit.WantsAuthenticationInfoResolverWrapper); ok {
 			w.SetAuthenticationInfoResolverWrapper(webhooksBy(dial))
 		}
 		return plugin
+	})}, g.Decorators...)
+}
+
+// maxAnswer is how many bytes a webhook may answer: as its client reads all of it
+// into the memory that spaces share. A list of objects to convert is one answer.
+const maxAnswer = 16 << 20
+
+// boundAnswers fails the reading of an answer that is longer than maxAnswer.
+func boundAnswers(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		resp.Body = &boundedBody{resp.Body, maxAnswer}
+		return resp, nil
 	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// boundedBody fails once more than left bytes have been read.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, fmt.Errorf("the webhook's answer is longer than %d bytes", maxAnswer)
+	}
+	return n, err
 }
