@@ -33,10 +33,11 @@ func SpaceControllers() []string {
 		names.EndpointSliceMirroringController,
 		names.ServiceCIDRController,
 		names.EphemeralVolumeController,
-		// Admission puts finalizers on volumes and claims that only these take
-		// away.
+		// Admission puts finalizers on volumes, claims and classes that only these
+		// take away.
 		names.PersistentVolumeClaimProtectionController,
 		names.PersistentVolumeProtectionController,
+		names.VolumeAttributesClassProtectionController,
 		names.ValidatingAdmissionPolicyStatusController,
 	}
 }
@@ -54,7 +55,6 @@ func HostControllers() []string {
 		names.PersistentVolumeBinderController,
 		names.PersistentVolumeExpanderController,
 		names.PersistentVolumeAttachDetachController,
-		names.VolumeAttributesClassProtectionController,
 		names.ResourceClaimController,
 		names.CertificateSigningRequestCleanerController,
 		names.CertificateSigningRequestApprovingController,

@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -82,6 +83,7 @@ func demands(servingCA []byte) map[string]demand {
 		names.EphemeralVolumeController:                 on(pods),
 		names.PersistentVolumeClaimProtectionController: on(claims),
 		names.PersistentVolumeProtectionController:      on(volumes),
+		names.VolumeAttributesClassProtectionController: on(every(storagev1.SchemeGroupVersion, "volumeattributesclasses")),
 
 		names.ResourceQuotaController: on(every(corev1.SchemeGroupVersion, "resourcequotas")),
 		names.GarbageCollectorController: on(trigger{informer.Root, func(key string, value []byte) bool {

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -233,4 +234,26 @@ func deploy(ctx context.Context, client kubernetes.Interface, name string) error
 	}
 	_, err = podsOf(ctx, client, name, 1)
 	return err
+}
+
+// S8: what admission puts finalizers on can be deleted, here a class that a
+// tenant made for nothing.
+func TestAVolumeAttributesClassCanBeDeleted(t *testing.T) {
+	_, client := startRestless(t, "attributes")
+	classes := client.StorageV1().VolumeAttributesClasses()
+	class, err := classes.Create(t.Context(), &storagev1.VolumeAttributesClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, DriverName: "driver.example.com", Parameters: map[string]string{"iops": "1"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := classes.Delete(t.Context(), class.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if _, err := classes.Get(t.Context(), class.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the class is there: %w", err)
+		}
+		return nil
+	})
 }

@@ -83,6 +83,10 @@ func TestAFreshSpaceDoesNotNameTheMachine(t *testing.T) {
 	for _, path := range []string{"/api", "/apis", "/version", "/.well-known/openid-configuration", "/openid/v1/jwks", "/readyz?verbose", "/livez?verbose"} {
 		docs = append(docs, get(t, p, path))
 	}
+	// S6: pods read the keys where the issuer is, which they know.
+	if discovery := get(t, p, "/.well-known/openid-configuration"); !bytes.Contains(discovery, []byte(`"jwks_uri":"https://kubernetes.default.svc.cluster.local/openid/v1/jwks"`)) {
+		t.Errorf("the issuer's keys are said to be elsewhere: %s", discovery)
+	}
 	names := machineNames(t)
 	for _, doc := range docs {
 		if name := names.Find(doc); name != nil {

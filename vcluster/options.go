@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/apiserver/pkg/admission"
@@ -65,7 +64,7 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 	o.GenericServerRunOptions.ExternalHost = endpoint.Host
 	o.ServiceClusterIPRanges = c.ServiceCIDR
 	store.configure(&o.Etcd.StorageConfig, c.Name)
-	authenticate(o, c, id)
+	authenticate(o, id)
 	o.Authorization.Modes = []string{"RBAC"}
 	if err := admit(o.Admission, c); err != nil {
 		return options.CompletedOptions{}, err
@@ -114,7 +113,7 @@ func commonOptions() *options.ServerRunOptions {
 // space's service-account tokens, and anonymous requests, which RBAC gives next
 // to nothing. Everything else that upstream offers is off, request headers
 // above all (A6).
-func authenticate(o *options.ServerRunOptions, c Config, id credentials) {
+func authenticate(o *options.ServerRunOptions, id credentials) {
 	a := kubeoptions.NewBuiltInAuthenticationOptions().
 		WithAnonymous().
 		WithClientCert().
@@ -123,7 +122,8 @@ func authenticate(o *options.ServerRunOptions, c Config, id credentials) {
 	a.ClientCert.CAContentProvider = clientCA{id.ca}
 	a.ServiceAccounts.Issuers = []string{issuer}
 	a.ServiceAccounts.KeyFiles = []string{id.serviceAccountKey}
-	a.ServiceAccounts.JWKSURI = strings.TrimSuffix(c.Endpoint, "/") + "/openid/v1/jwks"
+	// Where the issuer is: pods that know its name and its authority find the keys by the same.
+	a.ServiceAccounts.JWKSURI = issuer + "/openid/v1/jwks"
 	o.Authentication = a
 	o.ServiceAccountSigningKeyFile = id.serviceAccountKey
 }
