@@ -44,7 +44,8 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		notFound(w, name)
 		return
 	}
-	g.lead(name, http.StripPrefix(Path(name), handler), w, rooted(r, name))
+	here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { redirecting(handler, w, r) })
+	g.lead(name, http.StripPrefix(Path(name), here), w, rooted(r, name))
 }
 
 // lead has a space's handler serve a request, and tells those who want to know.

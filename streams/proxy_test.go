@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,8 +105,12 @@ func TestProxiesReachPodsAndServices(t *testing.T) {
 				t.Errorf("the pod saw of the host: %s", all)
 			}
 			resp, _ := s.ask(t, http.MethodGet, base+"/away", nil)
-			if got := resp.Header.Get("Location"); !strings.HasSuffix(got, strings.TrimPrefix(base, root)+"/there?x=1") {
+			if got := s.resolve(t, base+"/away", resp); got != root+base+"/there?x=1" {
 				t.Errorf("redirect leads to %s", got)
+			}
+			resp, _ = s.ask(t, http.MethodGet, base, nil)
+			if got := s.resolve(t, base, resp); got != root+base+"/" {
+				t.Errorf("without a slash, redirect leads to %s", got)
 			}
 			if _, body := s.ask(t, http.MethodGet, base+"/page", nil); !strings.Contains(body, base+"/there") {
 				t.Errorf("page is %s", body)
@@ -115,6 +120,20 @@ func TestProxiesReachPodsAndServices(t *testing.T) {
 			}
 		})
 	}
+}
+
+// resolve is the path to which an answer redirects whoever asked for path.
+func (s *space) resolve(t *testing.T, path string, a answer) string {
+	t.Helper()
+	from, err := url.Parse(s.config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := from.Parse(a.Header.Get("Location"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to.RequestURI()
 }
 
 // S5: a port where nothing listens, and a pod that is not there.
