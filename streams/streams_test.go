@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -30,6 +32,29 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 )
+
+// S5: browsers, and upstream's conformance suite, read logs by WebSocket.
+func TestLogsAreReadByWebSocket(t *testing.T) {
+	s := theBed(t).space(t, "weblogs")
+	s.run(t, newPod("web", "app"))
+	config, err := websocket.NewConfig("wss"+strings.TrimPrefix(s.config.Host, "https")+"/api/v1/namespaces/default/pods/web/log", "http://localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Protocol = []string{"binary.k8s.io"}
+	if config.TlsConfig, err = rest.TLSConfigFor(s.config); err != nil {
+		t.Fatal(err)
+	}
+	ws, err := config.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.Close() }()
+	log, err := io.ReadAll(ws)
+	if err != nil || string(log) != "log of container app\n" {
+		t.Errorf("log is %q, %v", log, err)
+	}
+}
 
 // S5: a log is of the container that was asked for, with every option that a
 // tenant may give, and no other.

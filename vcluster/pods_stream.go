@@ -83,7 +83,7 @@ func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser
 	if err != nil {
 		return nil, false, "", err
 	}
-	return resp.Body, s.follow, "text/plain", nil
+	return lateEnd{resp.Body}, s.follow, "text/plain", nil
 }
 
 // podStream serves exec, attach and port forwarding.
