@@ -30,6 +30,8 @@ const (
 	quietTries = 10
 	// sleepAgain is when one that woke by itself is put to sleep by the shard, so that few are awake at once.
 	sleepAgain = 5 * time.Second
+	// sleepersRate is of how many bytes one is profiled: sleepers leave little.
+	sleepersRate = 512
 	// sayEvery is how many spaces are between two lines of progress.
 	sayEvery = 100
 )
@@ -41,7 +43,12 @@ var errRestless = errors.New("spaces did not stay asleep, though nobody used the
 func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	s.idleAfter = sleepAgain
 	// As in `berth up`: the profiler's records of who allocates grow with each space that was ever awake.
-	s.env = append(s.env, "GODEBUG=memprofilerate=0")
+	// With -profiles they are what is wanted.
+	rate := 0
+	if b.profiles != "" {
+		rate = sleepersRate
+	}
+	s.env = append(s.env, fmt.Sprintf("GODEBUG=memprofilerate=%d", rate))
 	berth, err := s.get(ctx, berthSide)
 	if err != nil {
 		return err
@@ -54,12 +61,18 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
+	if err := b.keepProfiles(ctx, berth, "asleep-before"); err != nil {
+		return err
+	}
 	sleepers, err := b.putToSleep(ctx, berth, warmSleepers, b.asleep)
 	if err != nil {
 		return err
 	}
 	all, err := b.restAsleep(ctx, berth, append(warmers, sleepers...))
 	if err != nil {
+		return err
+	}
+	if err := b.keepProfiles(ctx, berth, "asleep-after"); err != nil {
 		return err
 	}
 	each := all.Minus(warm, b.asleep)

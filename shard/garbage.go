@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/berth-dev/berth/kine"
 )
 
 const (
@@ -30,4 +32,34 @@ func TuneGC() (done func()) {
 	debug.SetGCPercent(gcPercent)
 	room := make([]byte, ballast)
 	return func() { runtime.KeepAlive(room) }
+}
+
+// giveBackMemory gives the system the memory of spaces that went to sleep: the
+// runtime by itself keeps much of it for hours. What is left of them, above all in
+// the host's watches, was made while they were awake, and lies scattered in what
+// is garbage now, a small thing in a page: it is made anew once that has been
+// collected.
+func (s *Shard) giveBackMemory(rest []*place) {
+	runtime.GC()
+	names := make([]string, 0, len(rest))
+	for _, p := range rest {
+		names = append(names, p.name)
+	}
+	if err := s.host.Pack(names); err != nil {
+		s.config.Logger.Error(err, "Sleeping spaces take more memory than they need")
+	}
+	s.rewatch(rest)
+	debug.FreeOSMemory()
+	kine.FreeOSMemory()
+}
+
+// rewatch makes anew what watches the host objects of places that sleep still.
+func (s *Shard) rewatch(rest []*place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range rest {
+		if p.state == asleep && p.unwatch != nil {
+			p.unwatch = s.watchHost(p) // it takes the place of the one before
+		}
+	}
 }

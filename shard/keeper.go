@@ -4,10 +4,7 @@
 package shard
 
 import (
-	"runtime/debug"
 	"time"
-
-	"github.com/berth-dev/berth/kine"
 )
 
 const (
@@ -35,10 +32,9 @@ func (s *Shard) look() {
 func (s *Shard) keep() {
 	for {
 		now := s.config.Clock.Now()
-		next, freed := s.due(now)
+		next, freed, rest := s.due(now)
 		if freed {
-			debug.FreeOSMemory()
-			kine.FreeOSMemory()
+			s.giveBackMemory(rest)
 		}
 		timer := s.config.Clock.NewTimer(next.Sub(now))
 		select {
@@ -54,9 +50,9 @@ func (s *Shard) keep() {
 }
 
 // due does what is due now, and returns when something may be due next. freed
-// says that spaces went to sleep and their memory is to be given back: the
-// runtime by itself keeps much of it for hours.
-func (s *Shard) due(now time.Time) (next time.Time, freed bool) {
+// says that spaces went to sleep and their memory is to be given back; rest are
+// those of them that are at rest.
+func (s *Shard) due(now time.Time) (next time.Time, freed bool, rest []*place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = now.Add(longestLook)
@@ -68,6 +64,10 @@ func (s *Shard) due(now time.Time) (next time.Time, freed bool) {
 		s.giveBack, freed = time.Time{}, true
 	}
 	for _, p := range s.places {
+		if freed && p.state == asleep && !p.packed {
+			p.packed = true
+			rest = append(rest, p)
+		}
 		at := s.dueIn(p, now)
 		if !at.IsZero() && at.Before(next) {
 			next = at
@@ -79,7 +79,7 @@ func (s *Shard) due(now time.Time) (next time.Time, freed bool) {
 			next = scarce
 		}
 	}
-	return next, freed
+	return next, freed, rest
 }
 
 // dueIn does what is due in a place, and returns when to look at it again; zero

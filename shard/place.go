@@ -49,6 +49,7 @@ type place struct {
 	unwatch   func()      // asleep: ends the watch that sets changed
 	timer     time.Time   // asleep: when it wants to act by itself; zero if never
 
+	packed   bool // asleep: what is held of it in memory has been made anew
 	prepared bool // the host has what it stands on
 	started  bool // it has run here
 	failure  error

@@ -40,11 +40,13 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 			s.unqueue(p)
 			p.set(asleep, s.config.Clock.Now())
 		}
-		state, turn := p.state, p.next()
-		s.mu.Unlock()
+		state := p.state
 		if state == asleep {
+			s.mu.Unlock()
 			return nil
 		}
+		turn := p.next()
+		s.mu.Unlock()
 		var again <-chan time.Time
 		if state == running {
 			if busy = s.doze(ctx, p, true); busy == nil {

@@ -118,7 +118,7 @@ func (s *Shard) dispatch() {
 
 func (s *Shard) begin(p *place) {
 	p.set(starting, s.config.Clock.Now())
-	p.later = false
+	p.later, p.packed = false, false
 	p.changed.Store(false)
 	p.release()
 	s.awake++

@@ -25,20 +25,6 @@ const (
 	indexService   = "berth.dev/service"   // endpoint slices by their host service
 )
 
-// indexDirectory must be called before the watches start.
-func (h *Host) indexDirectory() error {
-	for kind, indexers := range map[string]cache.Indexers{
-		pods:           {indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod])},
-		services:       {indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])},
-		endpointSlices: {indexAddress: indexBy(sliceAddresses), indexService: indexBy(sliceService)},
-	} {
-		if err := h.fanouts[kind].informer.AddIndexers(indexers); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // indexBy indexes the objects that are a space's.
 func indexBy[T client.Object](values func(T) []string) cache.IndexFunc {
 	return func(obj any) ([]string, error) {
@@ -209,11 +195,7 @@ func (h *Host) HasNamespace(space, namespace string) bool {
 
 // found reads from the shared watches by an index.
 func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
-	items, err := h.fanouts[kind].informer.GetIndexer().ByIndex(index, value)
-	if err != nil {
-		return nil // there is no such index: not since NewHost
-	}
-	for _, item := range items {
+	for _, item := range h.fanouts[kind].by(index, value) {
 		if o, ok := item.(T); ok {
 			objects = append(objects, o)
 		}

@@ -4,26 +4,29 @@
 package syncer
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const indexSpace = "berth.dev/space"
-
-// fanout hands each event of one shared host watch to the one space that it
-// concerns, so that the cost of an event does not grow with the spaces.
+// fanout holds what one shared host watch shows, and hands each event to the one
+// space that it concerns, so that the cost of an event does not grow with the
+// spaces. A reflector calls its methods of [cache.ReflectorStore], one at a time.
 type fanout struct {
-	informer cache.SharedIndexInformer
-	handler  cache.ResourceEventHandlerRegistration
-	spaceOf  func(client.Object) string
+	*mirror
 	// changed, if set, is told of which space an object came, changed or went.
 	changed func(space string)
-	// shown is the latest resource version that all who had to have been told of.
-	shown atomic.Uint64
+
+	// reached is the latest resource version that the watch has got to, shown the
+	// latest that all who had to have been told of.
+	reached, shown atomic.Uint64
+	// filled is closed when what was there at first has been told.
+	filled chan struct{}
 
 	mu     sync.RWMutex
 	spaces map[string]func(client.Object)
@@ -32,63 +35,143 @@ type fanout struct {
 // everySpace is what spaceOf returns for objects that concern all spaces.
 const everySpace = "*"
 
-// newFanout must be called before the informer starts.
-func newFanout(informer cache.SharedIndexInformer, spaceOf func(client.Object) string, changed func(space string)) (*fanout, error) {
-	f := &fanout{informer: informer, spaceOf: spaceOf, changed: changed, spaces: map[string]func(client.Object){}}
-	index := func(obj any) ([]string, error) {
-		o, ok := obj.(client.Object)
-		if !ok {
-			return nil, fmt.Errorf("index %T by space: not an object", obj)
-		}
-		if space := spaceOf(o); space != "" {
-			return []string{space}, nil
-		}
-		return nil, nil
+func newFanout(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *fanout {
+	return &fanout{
+		mirror: newMirror(spaceOf, more), changed: changed,
+		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
 	}
-	err := informer.AddIndexers(cache.Indexers{indexSpace: index})
-	if err != nil {
-		return nil, fmt.Errorf("index host objects by space: %w", err)
-	}
-	if f.handler, err = informer.AddEventHandler(f); err != nil {
-		return nil, fmt.Errorf("watch host objects: %w", err)
-	}
-	return f, nil
 }
 
-// OnAdd implements [cache.ResourceEventHandler].
-func (f *fanout) OnAdd(obj any, initial bool) { f.deliver(obj, !initial) }
-
-// OnUpdate implements [cache.ResourceEventHandler]. A watch that was cut and
-// begins anew shows all objects as updated.
-func (f *fanout) OnUpdate(old, obj any) {
-	was, ok := old.(client.Object)
-	is, same := obj.(client.Object)
-	same = ok && same && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
-	if ok && f.spaceOf(was) != "" {
-		if o, ok := obj.(client.Object); ok && f.spaceOf(o) != f.spaceOf(was) {
-			f.deliver(old, !same) // it was taken from the space
-		}
-	}
-	f.deliver(obj, !same)
+// watch fills the fanout, and follows what is listed, until ctx ends.
+func (f *fanout) watch(ctx context.Context, name string, from cache.ListerWatcher, of runtime.Object) {
+	cache.NewReflectorWithOptions(from, of, f, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
 }
 
-// OnDelete implements [cache.ResourceEventHandler].
-func (f *fanout) OnDelete(obj any) { f.deliver(obj, true) }
+// Add implements [cache.ReflectorStore]. It may be an object that is there.
+func (f *fanout) Add(obj any) error { return f.put(obj, false) }
 
-func (f *fanout) deliver(obj any, changed bool) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
+// Update implements [cache.ReflectorStore].
+func (f *fanout) Update(obj any) error { return f.put(obj, false) }
+
+// Delete implements [cache.ReflectorStore].
+func (f *fanout) Delete(obj any) error {
 	o, ok := obj.(client.Object)
 	if !ok {
+		return fmt.Errorf("host watch: deleted %T is not an object", obj)
+	}
+	return f.drop(o)
+}
+
+// Replace implements [cache.ReflectorStore]: it is what there is when a watch
+// begins, and begins anew.
+func (f *fanout) Replace(objs []any, resourceVersion string) error {
+	first := !f.isFilled()
+	there := make(map[string]struct{}, len(objs))
+	for _, obj := range objs {
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			return fmt.Errorf("host watch: %w", err)
+		}
+		there[key] = struct{}{}
+		if err := f.put(obj, first); err != nil {
+			return err
+		}
+	}
+	for _, key := range f.keys() {
+		if _, ok := there[key]; ok {
+			continue
+		}
+		if gone, ok := f.get(key).(client.Object); ok {
+			if err := f.drop(gone); err != nil {
+				return err
+			}
+		}
+	}
+	f.told(resourceVersion)
+	if first {
+		close(f.filled)
+	}
+	return nil
+}
+
+// Bookmark implements [cache.ReflectorBookmarkStore].
+func (f *fanout) Bookmark(resourceVersion string) error {
+	f.told(resourceVersion)
+	return nil
+}
+
+// Transformer implements [cache.TransformingStore]: what a reflector collects until
+// a watch has begun is no larger than what is kept.
+func (f *fanout) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			return trim(o), nil
+		}
+		return obj, nil
+	}
+}
+
+// Resync implements [cache.ReflectorStore].
+func (f *fanout) Resync() error { return nil }
+
+func (f *fanout) isFilled() bool {
+	select {
+	case <-f.filled:
+		return true
+	default:
+		return false
+	}
+}
+
+// put stores an object and tells of it: as a change, unless it is the one that is
+// there, or one of the first.
+func (f *fanout) put(obj any, first bool) error {
+	is, ok := obj.(client.Object)
+	if !ok {
+		return fmt.Errorf("host watch: %T is not an object", obj)
+	}
+	is = trim(is)
+	f.reached.Store(max(f.reached.Load(), version(is.GetResourceVersion())))
+	was, err := f.swap(is)
+	if err != nil {
+		return fmt.Errorf("host watch: %w", err)
+	}
+	same := was != nil && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
+	changed := !same && (was != nil || !first)
+	if was != nil && f.spaceOf(was) != f.spaceOf(is) {
+		f.deliver(was, changed) // it was taken from the space
+	}
+	f.deliver(is, changed)
+	f.told(is.GetResourceVersion())
+	return nil
+}
+
+// drop tells of an object that is gone.
+func (f *fanout) drop(gone client.Object) error {
+	f.reached.Store(max(f.reached.Load(), version(gone.GetResourceVersion())))
+	if err := f.remove(gone); err != nil {
+		return fmt.Errorf("host watch: %w", err)
+	}
+	f.deliver(gone, true)
+	f.told(gone.GetResourceVersion())
+	return nil
+}
+
+// told notes that the watch has got to a version, and that all has been told.
+func (f *fanout) told(resourceVersion string) {
+	f.reached.Store(max(f.reached.Load(), version(resourceVersion)))
+	f.shown.Store(f.reached.Load()) // one call at a time
+}
+
+func (f *fanout) deliver(o client.Object, changed bool) {
+	space := f.spaceOf(o)
+	if space == "" {
 		return
 	}
-	space := f.spaceOf(o)
 	f.receive(space, o)
-	if changed && f.changed != nil && space != "" {
+	if changed && f.changed != nil {
 		f.changed(space)
 	}
-	f.shown.Store(max(f.shown.Load(), version(o.GetResourceVersion()))) // one call at a time
 }
 
 func (f *fanout) receive(space string, o client.Object) {
@@ -116,20 +199,14 @@ func (f *fanout) subscribe(space string, receive func(client.Object)) (cancel fu
 	}
 	f.spaces[space] = receive
 	f.mu.Unlock()
-	cancel = func() {
+	for _, name := range []string{space, everySpace} {
+		for obj := range f.of(name) {
+			receive(obj)
+		}
+	}
+	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.spaces, space)
-	}
-	for _, name := range []string{space, everySpace} {
-		there, err := f.informer.GetIndexer().ByIndex(indexSpace, name)
-		if err != nil {
-			cancel()
-			return nil, fmt.Errorf("list host objects of space %s: %w", space, err)
-		}
-		for _, obj := range there {
-			receive(obj.(client.Object))
-		}
-	}
-	return cancel, nil
+	}, nil
 }

@@ -12,9 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
@@ -26,14 +25,16 @@ func hostPod(space, name string) *corev1.Pod {
 	}}
 }
 
-// newTestFanout is fed by its test: its informer watches nothing.
-func newTestFanout(t *testing.T, of runtime.Object) *fanout {
+// newTestFanout is fed by its test.
+func newTestFanout() *fanout { return newFanout(spaceOf, nil, nil) }
+
+func put(t *testing.T, f *fanout, objs ...client.Object) {
 	t.Helper()
-	f, err := newFanout(cache.NewSharedIndexInformer(&cache.ListWatch{}, of, 0, cache.Indexers{}), spaceOf, nil)
-	if err != nil {
-		t.Fatal(err)
+	for _, o := range objs {
+		if err := f.Add(o); err != nil {
+			t.Error(err)
+		}
 	}
-	return f
 }
 
 // seen collects what one space receives.
@@ -70,73 +71,62 @@ func subscribe(t *testing.T, f *fanout, space string, s *seen) (cancel func()) {
 
 // T2: what happens to one tenant's host objects is no other's business.
 func TestEventsReachTheirSpaceOnly(t *testing.T) {
-	f := newTestFanout(t, &corev1.Pod{})
+	f := newTestFanout()
 	var a, b seen
 	defer subscribe(t, f, "a", &a)()
 	defer subscribe(t, f, "b", &b)()
-	f.deliver(hostPod("a", "one"), true)
-	f.deliver(hostPod("b", "two"), true)
-	f.deliver(hostPod("c", "of a space that is not here"), true)
-	f.deliver(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "of no space", Namespace: "berth-a"}}, true)
-	f.deliver(cache.DeletedFinalStateUnknown{Key: "berth-a/gone", Obj: hostPod("a", "gone")}, true)
-	f.deliver(cache.DeletedFinalStateUnknown{Key: "berth-a/unknown"}, true)
-	f.deliver("no object", true)
+	put(t, f, hostPod("a", "one"), hostPod("b", "two"), hostPod("c", "of a space that is not here"),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "of no space", Namespace: "berth-a"}})
+	if err := f.Delete(hostPod("a", "gone")); err != nil {
+		t.Error(err)
+	}
+	if f.Add("no object") == nil {
+		t.Error("what is no object was taken")
+	}
 	a.want(t, "a", "gone", "one")
 	b.want(t, "b", "two")
 }
 
 func TestWhatConcernsEverySpaceReachesAll(t *testing.T) {
-	f := newTestFanout(t, &storagev1.StorageClass{})
-	if err := f.informer.GetIndexer().Add(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "before"}}); err != nil {
-		t.Fatal(err)
-	}
+	f := newTestFanout()
+	put(t, f, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "before"}})
 	var a, b seen
 	defer subscribe(t, f, "a", &a)()
-	f.deliver(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "between"}}, true)
+	put(t, f, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "between"}})
 	defer subscribe(t, f, "b", &b)()
-	f.deliver(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, true)
+	put(t, f, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "after"}})
 	a.want(t, "a", "after", "before", "between")
-	b.want(t, "b", "after", "before")
+	b.want(t, "b", "after", "before", "between")
 }
 
 func TestASubscriptionBeginsWithWhatIsThereAndEnds(t *testing.T) {
-	f := newTestFanout(t, &corev1.Pod{})
-	for _, pod := range []*corev1.Pod{hostPod("a", "one"), hostPod("a", "two"), hostPod("b", "other")} {
-		if err := f.informer.GetIndexer().Add(pod); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f := newTestFanout()
+	put(t, f, hostPod("a", "one"), hostPod("a", "two"), hostPod("b", "other"))
 	var s seen
 	cancel := subscribe(t, f, "a", &s)
 	s.want(t, "at first", "one", "two")
 	if _, err := f.subscribe("a", s.receive); err == nil {
 		t.Error("a space is synced twice")
 	}
-	f.deliver(hostPod("a", "three"), true)
+	put(t, f, hostPod("a", "three"))
 	s.want(t, "then", "three")
 	cancel()
-	f.deliver(hostPod("a", "four"), true)
+	put(t, f, hostPod("a", "four"))
 	s.want(t, "after the end")
 	defer subscribe(t, f, "a", &s)()
-	s.want(t, "again", "one", "two")
+	s.want(t, "again", "four", "one", "three", "two")
 }
 
 // An object that comes while a space subscribes is not missed, and what is
 // delivered meanwhile never goes astray.
 func TestSubscribingMissesNothing(t *testing.T) {
 	for range 200 {
-		f := newTestFanout(t, &corev1.Pod{})
+		f := newTestFanout()
 		var wg sync.WaitGroup
 		spaces := []string{"a", "b", "c"}
 		all := make([]seen, len(spaces))
 		for i, space := range spaces {
-			wg.Go(func() {
-				pod := hostPod(space, "pod-of-"+space)
-				if err := f.informer.GetIndexer().Add(pod); err != nil {
-					t.Error(err)
-				}
-				f.deliver(pod, true)
-			})
+			wg.Go(func() { put(t, f, hostPod(space, "pod-of-"+space)) })
 			wg.Go(func() {
 				cancel, err := f.subscribe(space, all[i].receive)
 				if err != nil {
@@ -194,10 +184,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 	ours := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-demo", Name: "e", ManagedFields: fields}, Message: "ours"}
 	theirs := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "e", UID: "u", ResourceVersion: "7", ManagedFields: fields}, Message: "theirs"}
 	for _, e := range []*corev1.Event{ours, theirs} {
-		got, err := trim(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := trim(e)
 		if text := fmt.Sprint(got); strings.Contains(text, "theirs") || e == ours && !strings.Contains(text, "ours") {
 			t.Errorf("kept %v", text)
 		}
@@ -206,7 +193,61 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 			t.Errorf("kept %v", o.ObjectMeta)
 		}
 	}
-	if _, err := trim(cache.DeletedFinalStateUnknown{}); err != nil {
-		t.Error(err)
+}
+
+// Whoever reads while a sleeping space's objects are packed anew finds them, by
+// name and by index, and what changes meanwhile stays changed.
+func TestPackingAnewIsNotSeen(t *testing.T) {
+	f := newFanout(spaceOf, nil, indexes(pods))
+	pod := func(name string, version int) *corev1.Pod {
+		p := hostPod("a", name)
+		p.ResourceVersion = fmt.Sprint(version)
+		p.Annotations = map[string]string{translate.AnnotationName: name, translate.AnnotationNamespace: "default"}
+		p.Labels[translate.LabelNamespace] = "default"
+		p.Status.PodIP = "10.0.0.1"
+		return p
+	}
+	put(t, f, pod("still", 1), pod("changes", 1), hostPod("b", "other"))
+	var s seen
+	defer subscribe(t, f, "a", &s)()
+	s.want(t, "at first", "changes", "still")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(stop)
+		for i := range 500 {
+			if err := f.packAnew([]string{"a", "gone"}); err != nil {
+				t.Error(err)
+			}
+			put(t, f, pod("changes", i+2))
+			if p, ok := f.get("berth-a/changes").(*corev1.Pod); !ok || p.ResourceVersion != fmt.Sprint(i+2) {
+				t.Errorf("the latest is %v, want version %d", p, i+2)
+			}
+		}
+	})
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if f.get("berth-a/still") == nil || len(f.by(indexAddress, "10.0.0.1")) != 2 || len(f.by(indexNamespace, "a/default")) != 2 {
+				t.Error("an object was gone for a moment")
+			}
+		}
+	})
+	wg.Wait()
+	if before := f.get("berth-a/still"); before != nil {
+		if err := f.packAnew([]string{"a"}); err != nil {
+			t.Fatal(err)
+		}
+		after := f.get("berth-a/still")
+		if after == before || !equality.Semantic.DeepEqual(after, before) {
+			t.Errorf("packed anew it is %v, was %v", after, before)
+		}
+	}
+	if got := f.get("berth-b/other"); got == nil {
+		t.Error("another space's object is gone")
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -45,9 +44,9 @@ type Host struct {
 	annotations []string
 	mapper      meta.RESTMapper
 	reader      client.Client
-	started     context.CancelFunc
-	byLabel     informers.SharedInformerFactory
-	whole       informers.SharedInformerFactory
+	cancel      context.CancelFunc // ends the watches
+	running     sync.WaitGroup
+	watches     map[string]hostWatch // of each kind that is watched
 	fanouts     map[string]*fanout
 	sleepers    sleepers
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
@@ -82,17 +81,10 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	h := &Host{
-		config: config,
-		sync:   o.Sync, annotations: o.IngressAnnotations,
-		mapper: mapper,
-		reader: reader,
-		byLabel: informers.NewSharedInformerFactoryWithOptions(clientset, 0,
-			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = translate.LabelSpace }),
-			informers.WithTransform(trim)),
-		whole:   informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithTransform(trim)),
-		fanouts: map[string]*fanout{},
+		config: config, sync: o.Sync, annotations: o.IngressAnnotations,
+		mapper: mapper, reader: reader, watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
 	}
-	for name, informer := range h.watches() {
+	for name, from := range hostWatches(clientset) {
 		if !o.Sync.On(name) && !watchedAlways(name) {
 			continue
 		}
@@ -100,41 +92,25 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		if name == events || name == budgets || isClass(name) {
 			changed = nil // see OnChange
 		}
-		if h.fanouts[name], err = newFanout(informer(), spaceOf, changed); err != nil {
-			return nil, fmt.Errorf("watch %s: %w", name, err)
-		}
-	}
-	if err := h.indexDirectory(); err != nil {
-		return nil, fmt.Errorf("index host objects: %w", err)
-	}
-	if h.fanouts[ingresses] != nil {
-		if err := indexClaims(h.fanouts[ingresses].informer); err != nil {
-			return nil, fmt.Errorf("watch %s: %w", ingresses, err)
-		}
+		h.watches[name] = from
+		h.fanouts[name] = newFanout(spaceOf, changed, indexes(name))
 	}
 	return h, nil
 }
 
-// watches are those on the host, one a kind for all spaces. What is asked for
-// runs.
-func (h *Host) watches() map[string]func() cache.SharedIndexInformer {
-	return map[string]func() cache.SharedIndexInformer{
-		pods:            h.byLabel.Core().V1().Pods().Informer,
-		services:        h.byLabel.Core().V1().Services().Informer,
-		configMaps:      h.byLabel.Core().V1().ConfigMaps().Informer,
-		secrets:         h.byLabel.Core().V1().Secrets().Informer,
-		claims:          h.byLabel.Core().V1().PersistentVolumeClaims().Informer,
-		endpointSlices:  h.byLabel.Discovery().V1().EndpointSlices().Informer,
-		networkPolicies: h.byLabel.Networking().V1().NetworkPolicies().Informer,
-		budgets:         h.byLabel.Policy().V1().PodDisruptionBudgets().Informer,
-		serviceAccounts: h.byLabel.Core().V1().ServiceAccounts().Informer,
-		volumes:         h.whole.Core().V1().PersistentVolumes().Informer,
-		ingresses:       h.whole.Networking().V1().Ingresses().Informer,
-		events:          h.whole.Core().V1().Events().Informer,
-		storageClasses:  h.whole.Storage().V1().StorageClasses().Informer,
-		ingressClasses:  h.whole.Networking().V1().IngressClasses().Informer,
-		runtimeClasses:  h.whole.Node().V1().RuntimeClasses().Informer,
-		priorityClasses: h.whole.Scheduling().V1().PriorityClasses().Informer,
+// indexes are those of a kind, besides its objects' namespaces and spaces.
+func indexes(kind string) cache.Indexers {
+	switch kind {
+	case pods:
+		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod])}
+	case services:
+		return cache.Indexers{indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])}
+	case endpointSlices:
+		return cache.Indexers{indexAddress: indexBy(sliceAddresses), indexService: indexBy(sliceService)}
+	case ingresses:
+		return cache.Indexers{indexHosts: indexClaims}
+	default:
+		return nil
 	}
 }
 
@@ -151,12 +127,14 @@ func isClass(name string) bool {
 // error when ctx ends before. They go on until Stop.
 func (h *Host) Start(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	h.started = cancel
-	h.byLabel.Start(run.Done())
-	h.whole.Start(run.Done())
+	h.cancel = cancel
+	for name, f := range h.fanouts {
+		from := h.watches[name]
+		h.running.Go(func() { f.watch(run, name, from.lister(), from.of) })
+	}
 	for name, f := range h.fanouts {
 		select {
-		case <-f.handler.HasSyncedChecker().Done(): // what was there has been delivered, too
+		case <-f.filled:
 		case <-ctx.Done():
 			h.Stop()
 			return fmt.Errorf("list %s of the host: %w", name, errors.Join(ctx.Err(), errNotSynced))
@@ -169,11 +147,21 @@ var errNotSynced = errors.New("the host's API did not answer in time")
 
 // Stop ends the watches and waits for them.
 func (h *Host) Stop() {
-	if h.started != nil {
-		h.started()
+	if h.cancel != nil {
+		h.cancel()
 	}
-	h.byLabel.Shutdown()
-	h.whole.Shutdown()
+	h.running.Wait()
+}
+
+// Pack makes what is held of spaces that sleep take less memory. The caller
+// collects garbage before and afterwards.
+func (h *Host) Pack(spaces []string) error {
+	for _, f := range h.fanouts {
+		if err := f.packAnew(spaces); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // as is a client that acts as the space's own account: its syncer's, if it has
@@ -199,11 +187,7 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 	if f == nil {
 		return obj, false // it is switched off
 	}
-	item, exists, err := f.informer.GetIndexer().GetByKey(key)
-	if err != nil || !exists {
-		return obj, false
-	}
-	obj, ok = item.(T)
+	obj, ok = f.get(key).(T)
 	return obj, ok
 }
 
@@ -214,11 +198,7 @@ func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 		if f == nil {
 			return
 		}
-		items, err := f.informer.GetIndexer().ByIndex(indexSpace, s.space.Name)
-		if err != nil {
-			return
-		}
-		for _, item := range items {
+		for item := range f.of(s.space.Name) {
 			if obj, ok := item.(T); ok && !yield(obj) {
 				return
 			}
@@ -257,24 +237,23 @@ func spaceIn(namespace string) string {
 }
 
 // trim drops what no reader needs, to save memory: field managers, the data of
-// config maps and secrets, and the bodies of events and volumes that are no
-// space's.
-func trim(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
+// config maps and secrets, and the bodies of events, volumes and ingresses that
+// are no space's.
+func trim(o client.Object) client.Object {
+	o.SetManagedFields(nil)
+	digestData(o)
+	if spaceOf(o) == "" {
+		switch it := o.(type) {
+		case *corev1.Event:
+			o = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: it.Namespace, Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
+		case *corev1.PersistentVolume:
+			o = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
+		case *networkingv1.Ingress:
+			o = claimsOnly(it)
+		}
 	}
-	digestData(obj)
-	if e, ok := obj.(*corev1.Event); ok && spaceOf(e) == "" {
-		obj = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}}
-	}
-	if v, ok := obj.(*corev1.PersistentVolume); ok && spaceOf(v) == "" {
-		obj = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
-	}
-	if i, ok := obj.(*networkingv1.Ingress); ok && spaceOf(i) == "" {
-		obj = claimsOnly(i)
-	}
-	pack(obj)
-	return obj, nil
+	pack(o)
+	return o
 }
 
 // newClient makes a client without discovery: the kinds that are synced are

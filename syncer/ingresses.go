@@ -101,14 +101,12 @@ func (s *Syncer) ingressPull(ctx context.Context, v, host *networkingv1.Ingress)
 // they claim.
 const indexHosts = "berth.dev/hosts"
 
-func indexClaims(informer cache.SharedIndexInformer) error {
-	return informer.AddIndexers(cache.Indexers{indexHosts: func(obj any) ([]string, error) {
-		i, ok := obj.(*networkingv1.Ingress)
-		if !ok {
-			return nil, nil
-		}
-		return translate.IngressHosts(i), nil
-	}})
+func indexClaims(obj any) ([]string, error) {
+	i, ok := obj.(*networkingv1.Ingress)
+	if !ok {
+		return nil, nil
+	}
+	return translate.IngressHosts(i), nil
 }
 
 // claimed reports whether an ingress that is not the space's has a host name:
@@ -124,13 +122,8 @@ func (h *Host) claimed(name string, space translate.Space, v *networkingv1.Ingre
 		}
 	}
 	for _, claim := range translate.HostClaims(name) {
-		found, err := h.fanouts[ingresses].informer.GetIndexer().ByIndex(indexHosts, claim)
-		if err != nil {
-			return true
-		}
-		for _, item := range found {
-			other, ok := item.(*networkingv1.Ingress)
-			if !ok || other.Namespace == space.HostNamespace() || other.DeletionTimestamp != nil {
+		for _, other := range found[*networkingv1.Ingress](h, ingresses, indexHosts, claim) {
+			if other.Namespace == space.HostNamespace() || other.DeletionTimestamp != nil {
 				continue
 			}
 			if since == nil || !since.Before(&other.CreationTimestamp) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Stats count the work of one space's syncer since it was made.
@@ -54,19 +55,16 @@ func (q *queue) length() int {
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
 	for kind, f := range h.fanouts {
-		indexer := f.informer.GetIndexer()
-		for _, space := range indexer.ListIndexFuncValues(indexSpace) {
-			if space == everySpace {
+		for _, item := range f.all() {
+			o, ok := item.(client.Object)
+			if !ok || f.spaceOf(o) == "" || f.spaceOf(o) == everySpace {
 				continue
 			}
-			keys, err := indexer.IndexKeys(indexSpace, space)
-			if err != nil {
-				continue // there is no such index, which there is
-			}
+			space := f.spaceOf(o)
 			if count[space] == nil {
 				count[space] = map[string]int{}
 			}
-			count[space][kind] = len(keys)
+			count[space][kind]++
 		}
 	}
 	return count

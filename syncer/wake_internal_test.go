@@ -11,19 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
 )
 
-func sleepingFanout(t *testing.T, of cache.SharedIndexInformer) (*Host, *fanout) {
-	t.Helper()
+// sleepingFanout tells a host's sleepers of what its test puts in.
+func sleepingFanout() (*Host, *fanout) {
 	h := &Host{}
-	f, err := newFanout(of, spaceOf, h.sleepers.changed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, f
+	return h, newFanout(spaceOf, h.sleepers.changed, nil)
 }
 
 // T8: what is, and what is no change of a space's host objects.
@@ -42,40 +38,57 @@ func TestOnlyChangesOfASpacesObjectsWakeIt(t *testing.T) {
 	}
 	impostor := pod("2")
 	impostor.Namespace = "berth-other"
-	taken := pod("2")
-	taken.Labels = nil
+	taken, another, unlabelled := pod("2"), pod("1"), pod("1")
+	taken.Labels, another.UID, unlabelled.Labels = nil, "v", nil
 	tests := map[string]struct {
 		reason string
-		event  func(*fanout)
+		before client.Object // before the space slept
+		event  func(*fanout) error
 		wakes  bool
 	}{
-		"created":             {"by others, as the space sleeps", func(f *fanout) { f.OnAdd(pod("1"), false) }, true},
-		"listed":              {"it was there when the watch began", func(f *fanout) { f.OnAdd(pod("1"), true) }, false},
-		"changed":             {"its version is another", func(f *fanout) { f.OnUpdate(pod("1"), pod("2")) }, true},
-		"listed again":        {"a watch that was cut shows all there is", func(f *fanout) { f.OnUpdate(pod("1"), pod("1")) }, false},
-		"deleted":             {"", func(f *fanout) { f.OnDelete(pod("1")) }, true},
-		"deleted unseen":      {"while the watch was cut", func(f *fanout) { f.OnDelete(cache.DeletedFinalStateUnknown{Obj: pod("1")}) }, true},
-		"label taken":         {"it is not the space's any more", func(f *fanout) { f.OnUpdate(pod("1"), taken) }, true},
-		"of another":          {"", func(f *fanout) { f.OnAdd(hostPod("other", "p"), false) }, false},
-		"says that it is":     {"it lies in another's namespace", func(f *fanout) { f.OnAdd(impostor, false) }, false},
-		"not labelled":        {"it is not synced", func(f *fanout) { f.OnAdd(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-demo"}}, false) }, false},
-		"volume bound":        {"", func(f *fanout) { f.OnUpdate(volume(""), volume("berth-demo")) }, true},
-		"volume of another":   {"", func(f *fanout) { f.OnAdd(volume("berth-other"), false) }, false},
-		"volume of the space": {"", func(f *fanout) { f.OnAdd(volume("berth-demo"), false) }, true},
+		"created":             {"by others, as the space sleeps", nil, func(f *fanout) error { return f.Add(pod("1")) }, true},
+		"changed":             {"its version is another", pod("1"), func(f *fanout) error { return f.Update(pod("2")) }, true},
+		"made anew":           {"its UID is another", pod("1"), func(f *fanout) error { return f.Replace([]any{another}, "1") }, true},
+		"listed again":        {"a watch that was cut shows all there is", pod("1"), func(f *fanout) error { return f.Replace([]any{pod("1")}, "9") }, false},
+		"listed for once":     {"it came while the watch was cut", nil, func(f *fanout) error { return f.Replace([]any{pod("1")}, "9") }, true},
+		"deleted":             {"", pod("1"), func(f *fanout) error { return f.Delete(pod("1")) }, true},
+		"deleted unseen":      {"while the watch was cut", pod("1"), func(f *fanout) error { return f.Replace(nil, "9") }, true},
+		"label taken":         {"it is not the space's any more", pod("1"), func(f *fanout) error { return f.Update(taken) }, true},
+		"of another":          {"", nil, func(f *fanout) error { return f.Add(hostPod("other", "p")) }, false},
+		"says that it is":     {"it lies in another's namespace", nil, func(f *fanout) error { return f.Add(impostor) }, false},
+		"not labelled":        {"it is not synced", nil, func(f *fanout) error { return f.Add(unlabelled) }, false},
+		"volume bound":        {"", volume(""), func(f *fanout) error { return f.Update(volume("berth-demo")) }, true},
+		"volume of another":   {"", nil, func(f *fanout) error { return f.Add(volume("berth-other")) }, false},
+		"volume of the space": {"", nil, func(f *fanout) error { return f.Add(volume("berth-demo")) }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, f := sleepingFanout(t, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{}))
+			h, f := sleepingFanout()
 			wakes := 0
-			stop := h.OnChange("demo", func() { wakes++ })
+			wake := func() { wakes++ }
+			stop := h.OnChange("demo", wake)
+			var first []any
+			if test.before != nil {
+				first = append(first, test.before)
+			}
+			if err := f.Replace(first, "1"); err != nil {
+				t.Fatal(err)
+			}
+			if wakes != 0 {
+				t.Error("woken by what was there when the watch began")
+			}
 			for range 3 {
-				test.event(f)
+				if err := test.event(f); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if want := map[bool]int{true: 1}[test.wakes]; wakes != want {
 				t.Errorf("%s: woken %d times, want %d", test.reason, wakes, want)
 			}
 			stop()
-			test.event(f)
+			if err := test.event(f); err != nil {
+				t.Fatal(err)
+			}
 			if len(h.sleepers.wakes) != 0 {
 				t.Error("an entry is left over")
 			}
@@ -84,21 +97,21 @@ func TestOnlyChangesOfASpacesObjectsWakeIt(t *testing.T) {
 }
 
 func TestARegistrationThatHasEndedWakesNobody(t *testing.T) {
-	h, f := sleepingFanout(t, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{}))
+	h, f := sleepingFanout()
 	var first, second int
 	stopFirst := h.OnChange("demo", func() { first++ })
 	stopSecond := h.OnChange("demo", func() { second++ })
 	stopFirst() // the second has taken its place: it must not end that
-	f.OnAdd(hostPod("demo", "p"), false)
+	f.deliver(hostPod("demo", "p"), true)
 	stopSecond()
-	f.OnAdd(hostPod("demo", "p"), false)
+	f.deliver(hostPod("demo", "p"), true)
 	if first != 0 || second != 1 {
 		t.Errorf("the first was woken %d times, the second %d", first, second)
 	}
 	// From within wake a space may be registered again.
 	h.OnChange("demo", func() { stopFirst = h.OnChange("demo", func() { first++ }) })
-	f.OnAdd(hostPod("demo", "p"), false)
-	f.OnAdd(hostPod("demo", "p"), false)
+	f.deliver(hostPod("demo", "p"), true)
+	f.deliver(hostPod("demo", "p"), true)
 	if first != 1 || len(h.sleepers.wakes) != 0 {
 		t.Errorf("woken %d times, %d entries are left", first, len(h.sleepers.wakes))
 	}
@@ -107,7 +120,7 @@ func TestARegistrationThatHasEndedWakesNobody(t *testing.T) {
 // However many changes come at once, and whoever registers meanwhile, a
 // registration wakes once.
 func TestAFloodOfChangesWakesOnce(t *testing.T) {
-	h, f := sleepingFanout(t, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{}))
+	h, f := sleepingFanout()
 	const spaces = 1000
 	var wakes [spaces]atomic.Int64
 	for i := range spaces {
@@ -117,7 +130,7 @@ func TestAFloodOfChangesWakesOnce(t *testing.T) {
 	for range 8 {
 		flood.Go(func() {
 			for i := range 100 {
-				f.OnDelete(hostPod(fmt.Sprint("s", i), "p"))
+				f.deliver(hostPod(fmt.Sprint("s", i), "p"), true)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -28,12 +27,7 @@ type writer struct {
 	written map[string]uint64    // the latest resource version of each kind
 	deleted map[object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
-	synced  map[string]time.Time // since when a watch is past written
 }
-
-// delivery bounds the time from when a watch has got an event until it has told
-// of it. It matters only for what a watch never tells, as it had been cut.
-const delivery = 5 * time.Second
 
 // object names a host object.
 type object struct {
@@ -42,7 +36,7 @@ type object struct {
 }
 
 func newWriter(c client.Client, host *Host) *writer {
-	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}, synced: map[string]time.Time{}}
+	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}}
 }
 
 func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
@@ -77,20 +71,14 @@ func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	return err
 }
 
-// seen reports whether the host's watches have shown all writes, at now.
-func (w *writer) seen(now time.Time) bool {
+// seen reports whether the host's watches have told of all writes.
+func (w *writer) seen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tidy()
 	for kind, wrote := range w.written {
-		f := w.host.fanouts[kind]
-		since, synced := w.synced[kind]
-		switch {
-		case f.shown.Load() >= wrote, synced && now.Sub(since) > delivery:
+		if w.host.fanouts[kind].shown.Load() >= wrote {
 			delete(w.written, kind)
-			delete(w.synced, kind)
-		case !synced && version(f.informer.LastSyncResourceVersion()) >= wrote:
-			w.synced[kind] = now
 		}
 	}
 	return len(w.deleted)+len(w.written) == 0
@@ -103,7 +91,7 @@ func (w *writer) tidy() {
 		there, ok := cached[client.Object](w.host, o.kind, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.wrote(o.kind, w.host.fanouts[o.kind].informer.LastSyncResourceVersion())
+			w.written[o.kind] = max(w.written[o.kind], w.host.fanouts[o.kind].reached.Load())
 		}
 	}
 	w.tidied = len(w.deleted)
@@ -123,7 +111,6 @@ func (w *writer) wroteUnless(err error, obj client.Object) error {
 func (w *writer) wrote(kind, resourceVersion string) {
 	if v := version(resourceVersion); v > w.written[kind] {
 		w.written[kind] = v
-		delete(w.synced, kind)
 	}
 }
 

@@ -1,0 +1,62 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// hostWatch is where the host's objects of a kind are listed and watched.
+type hostWatch struct {
+	api      cache.Getter
+	resource string
+	of       runtime.Object
+	selector string // of labels; all if it is empty
+}
+
+func (w hostWatch) lister() cache.ListerWatcher {
+	return cache.NewFilteredListWatchFromClient(w.api, w.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
+}
+
+const (
+	// ofSpaces have the label of a space.
+	ofSpaces = translate.LabelSpace
+	// ofTenants have also that of a namespace in it, which a space's walls have not.
+	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
+)
+
+// hostWatches are those of each kind, one for all spaces.
+func hostWatches(c kubernetes.Interface) map[string]hostWatch {
+	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
+	return map[string]hostWatch{
+		pods:            {core, "pods", &corev1.Pod{}, ofSpaces},
+		services:        {core, "services", &corev1.Service{}, ofSpaces},
+		configMaps:      {core, "configmaps", &corev1.ConfigMap{}, ofSpaces},
+		secrets:         {core, "secrets", &corev1.Secret{}, ofSpaces},
+		claims:          {core, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, ofSpaces},
+		endpointSlices:  {c.DiscoveryV1().RESTClient(), "endpointslices", &discoveryv1.EndpointSlice{}, ofSpaces},
+		networkPolicies: {network, "networkpolicies", &networkingv1.NetworkPolicy{}, ofTenants},
+		budgets:         {c.PolicyV1().RESTClient(), "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, ofSpaces},
+		serviceAccounts: {core, "serviceaccounts", &corev1.ServiceAccount{}, ofTenants},
+		volumes:         {core, "persistentvolumes", &corev1.PersistentVolume{}, ""},
+		ingresses:       {network, "ingresses", &networkingv1.Ingress{}, ""},
+		events:          {core, "events", &corev1.Event{}, ""},
+		storageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ""},
+		ingressClasses:  {network, "ingressclasses", &networkingv1.IngressClass{}, ""},
+		runtimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
+		priorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
+	}
+}

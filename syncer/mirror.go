@@ -1,0 +1,147 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// indexSpace finds what of cluster-wide kinds is a space's. Objects in namespaces
+// are found by the space's host namespace.
+const indexSpace = "berth.dev/space"
+
+// mirror holds the objects of one kind as a host watch has shown them last. It is
+// safe for concurrent use.
+type mirror struct {
+	spaceOf func(client.Object) string
+
+	mu      sync.RWMutex // so that what is packed anew is not seen as gone
+	objects cache.Indexer
+}
+
+func newMirror(spaceOf func(client.Object) string, more cache.Indexers) *mirror {
+	m := &mirror{spaceOf: spaceOf}
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexSpace: m.spaceIfClusterWide}
+	maps.Copy(indexers, more)
+	m.objects = cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
+	return m
+}
+
+func (m *mirror) spaceIfClusterWide(obj any) ([]string, error) {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("index %T by space: not an object", obj)
+	}
+	if o.GetNamespace() != "" || m.spaceOf(o) == "" {
+		return nil, nil
+	}
+	return []string{m.spaceOf(o)}, nil
+}
+
+// swap stores an object and returns the one whose place it takes, nil if there was none.
+func (m *mirror) swap(is client.Object) (was client.Object, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	item, exists, err := m.objects.Get(is)
+	if err != nil {
+		return nil, err
+	}
+	if exists {
+		was, _ = item.(client.Object)
+	}
+	return was, m.objects.Update(is)
+}
+
+func (m *mirror) remove(gone client.Object) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.objects.Delete(gone)
+}
+
+// of are the objects that concern a space.
+func (m *mirror) of(space string) iter.Seq[client.Object] {
+	return func(yield func(client.Object) bool) {
+		for index, value := range map[string]string{indexSpace: space, cache.NamespaceIndex: translate.HostNamespacePrefix + space} {
+			for _, item := range m.by(index, value) {
+				if o, ok := item.(client.Object); ok && m.spaceOf(o) == space && !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// by are the objects that an index finds.
+func (m *mirror) by(index, value string) []any {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	found, err := m.objects.ByIndex(index, value)
+	if err != nil {
+		return nil // there is no such index: newMirror's caller knows them
+	}
+	return found
+}
+
+// get is the object of a key, nil if there is none.
+func (m *mirror) get(key string) any {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	item, _, err := m.objects.GetByKey(key)
+	if err != nil {
+		return nil // not of a store in memory
+	}
+	return item
+}
+
+// packAnew makes the objects of some spaces, and what finds them, anew: at one
+// time and so in one place, not where each was in the midst of what was garbage
+// soon. It is for spaces that sleep.
+func (m *mirror) packAnew(spaces []string) error {
+	for _, space := range spaces {
+		for o := range m.of(space) {
+			m.mu.Lock()
+			err := m.move(o)
+			m.mu.Unlock()
+			if err != nil {
+				return fmt.Errorf("pack objects of space %s: %w", space, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *mirror) move(o client.Object) error {
+	is, exists, err := m.objects.Get(o)
+	if err != nil || !exists {
+		return err
+	}
+	anew := is.(client.Object).DeepCopyObject()
+	pack(anew)
+	if err := m.objects.Delete(is); err != nil {
+		return err
+	}
+	return m.objects.Add(anew)
+}
+
+// keys are those of all objects.
+func (m *mirror) keys() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.objects.ListKeys()
+}
+
+// all are all objects.
+func (m *mirror) all() []any {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.objects.List()
+}
