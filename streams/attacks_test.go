@@ -166,7 +166,7 @@ func TestErrorsTellNothingOfTheHost(t *testing.T) {
 		}
 		return 0, ""
 	})
-	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io"}}
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io", "portforward.k8s.io"}}
 	for _, path := range []string{"log", "exec?command=id&stdout=true", "attach?stdout=true", "portforward"} {
 		for _, code = range []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden} {
 			t.Run(fmt.Sprintf("%s/%d", path, code), func(t *testing.T) {

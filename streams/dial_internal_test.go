@@ -14,6 +14,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/berth-dev/berth/internal/podstream"
 	"github.com/berth-dev/berth/internal/testhost"
 )
 
@@ -24,7 +25,7 @@ type noted struct {
 }
 
 func (n noted) Write(p []byte) (int, error) {
-	if len(p) >= large {
+	if len(p) > 1<<10 {
 		n.begun()
 	}
 	return n.Conn.Write(p)
@@ -64,18 +65,11 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = far.Close(); <-server.CloseChan() })
-	body, ok := held(ctx, noted{near, sync.OnceFunc(func() { close(begun) })}, release).(io.ReadWriteCloser)
+	body, ok := held(ctx, noted{near, sync.OnceFunc(func() { close(begun) })}, release).(podstream.Host)
 	if !ok {
 		t.Fatal("a connection is held as something else")
 	}
-	session, err := spdy.NewClientConnection(bodyConn{body})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := forward(session, cancel, 80)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := closing{podstream.Dial(body, 80), cancel}
 	written, closed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)

@@ -152,6 +152,9 @@ func (k *kubelet) ExecInContainer(
 			k.mu.Unlock()
 		}
 	}()
+	if cmd[0] == "broken" {
+		return k.broken()
+	}
 	c := exec.CommandContext(ctx, cmd[0], cmd[1:]...)
 	c.Dir, c.Stdin = k.dir, in
 	if out != nil {
@@ -166,6 +169,11 @@ func (k *kubelet) ExecInContainer(
 		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
 	}
 	return err
+}
+
+// broken is what a container runtime may say.
+func (k *kubelet) broken() error {
+	return fmt.Errorf("failed to exec: Post \"https://127.0.0.1:%d/exec/berth-x\": dial tcp 10.11.12.13:10250: node %s: no such container", k.port(), hostNode)
 }
 
 // AttachContainer is to a container that says what it reads.

@@ -67,3 +67,13 @@ func (s *Streams) refused(resp *http.Response, v, host *corev1.Pod, subresource 
 		Details: &metav1.StatusDetails{Kind: "pods", Name: v.Name},
 	}}
 }
+
+// Said is what the host says in the middle of a stream of v's, in the space's
+// words.
+func (s *Streams) Said(v *corev1.Pod, message string) string {
+	host, ok := s.host.Pod(s.space, v)
+	if !ok {
+		return fmt.Sprintf("pod %q is not there any more", v.Name)
+	}
+	return s.space.Scrub(message, v, host)
+}

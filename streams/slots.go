@@ -67,7 +67,7 @@ func held(ctx context.Context, body io.ReadCloser, release func()) io.ReadCloser
 		unhook()
 		release()
 	}
-	return heldConn{b, w}
+	return heldConn{b, w, ctx.Done()}
 }
 
 type heldBody struct {
@@ -83,4 +83,8 @@ func (b heldBody) Close() error {
 type heldConn struct {
 	heldBody
 	io.Writer
+	done <-chan struct{}
 }
+
+// Done is closed once the connection is, or is to be.
+func (c heldConn) Done() <-chan struct{} { return c.done }

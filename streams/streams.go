@@ -63,9 +63,9 @@ func (s *Streams) Close() { s.open.close() }
 
 // Call sends r to a subresource of v's host pod: log, exec, attach or
 // portforward. Of r's URL only the query counts, which must have been made of
-// checked options; of its headers, those of upgrades. Errors are for the tenant
-// to see. The answer, if any, has a code below 300, or is 101, and then its body
-// is an [io.ReadWriteCloser]; it ends with r's context, or with Close.
+// checked options, and its headers must have been made here. Errors are for the
+// tenant to see. The answer, if any, has a code below 300, or is 101, and then its
+// body is a [podstream.Host]; it ends with r's context, or with Close.
 func (s *Streams) Call(r *http.Request, v *corev1.Pod, subresource string) (*http.Response, error) {
 	host, ok := s.host.Pod(s.space, v)
 	if !ok || host.Spec.NodeName == "" {

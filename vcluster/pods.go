@@ -25,9 +25,12 @@ import (
 type Pods interface {
 	// Call sends r to a subresource of pod: log, exec, attach or portforward. Of
 	// r's URL only the query counts. The answer has a code below 300, or is 101,
-	// and then its body is the connection, an [io.ReadWriteCloser]. The call and
-	// its body end with r's context.
+	// and then its body is the connection, a [podstream.Host]. The call and its
+	// body end with r's context.
 	Call(r *http.Request, pod *corev1.Pod, subresource string) (*http.Response, error)
+	// Said is what the place where pod runs says of it in the middle of a stream,
+	// in the words of the control plane.
+	Said(pod *corev1.Pod, message string) string
 	// Dial connects to a port of pod. The connection does not end with ctx.
 	Dial(ctx context.Context, pod *corev1.Pod, port uint16) (net.Conn, error)
 }

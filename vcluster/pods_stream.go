@@ -4,17 +4,13 @@
 package vcluster
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net"
+	"math"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +19,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
+
+	"github.com/berth-dev/berth/internal/podstream"
 )
 
 // podLog serves logs.
@@ -112,52 +110,60 @@ func (r podStream) Connect(ctx context.Context, name string, opts runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	proxy := &httputil.ReverseProxy{
-		Transport: roundTrip(func(out *http.Request) (*http.Response, error) {
-			resp, err := r.pods.Call(out, pod, r.subresource)
-			if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-				_ = resp.Body.Close()
-				err = apierrors.NewInternalError(fmt.Errorf("invalid upgrade response: status code %d", resp.StatusCode))
-			}
-			return resp, err
-		}),
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL = &url.URL{RawQuery: query.Encode()}
-			p.Out.Host, p.Out.Body, p.Out.ContentLength = "", http.NoBody, 0
-			p.Out.Header = upgradeHeader(p.Out.Header)
-		},
-		ModifyResponse: func(resp *http.Response) error {
-			resp.Header = upgradeHeader(resp.Header)
-			return nil
-		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { responder.Error(err) },
-		ErrorLog:     log.New(io.Discard, "", 0), // that a client or a pod went away is no news
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isUpgrade(r) {
-			responder.Error(apierrors.NewBadRequest("Upgrade request required"))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		call, err := podstream.New(req, r.options(opts, pod))
+		if err != nil {
+			responder.Error(apierrors.NewBadRequest(err.Error()))
 			return
 		}
-		proxy.ServeHTTP(wholeHijacker{w}, r)
+		// The host is asked first: what it refuses is an answer, not a stream.
+		host, err := r.open(req.Context(), pod, call.Header(), query)
+		if err != nil {
+			responder.Error(err)
+			return
+		}
+		call.Serve(w, req, host)
 	}), nil
 }
 
-// wholeHijacker hands out connections that close as a whole: a client must not
-// hold a stream whose pod has ended by not closing its half.
-type wholeHijacker struct{ http.ResponseWriter }
-
-// Hijack implements [http.Hijacker].
-func (h wholeHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(h.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
+// options are those of a call, as they were checked.
+func (r podStream) options(opts runtime.Object, pod *corev1.Pod) podstream.Options {
+	out := podstream.Options{Pod: pod.Name, Said: func(message string) string { return r.pods.Said(pod, message) }}
+	switch o := opts.(type) {
+	case *api.PodExecOptions:
+		out.Stdin, out.Stdout, out.Stderr, out.TTY = o.Stdin, o.Stdout, o.Stderr, o.TTY
+	case *api.PodAttachOptions:
+		out.Stdin, out.Stdout, out.Stderr, out.TTY = o.Stdin, o.Stdout, o.Stderr, o.TTY
+	case *api.PodPortForwardOptions:
+		out.Forward = true
+		for _, port := range o.Ports {
+			if port < 1 || port > math.MaxUint16 {
+				return podstream.Options{Forward: true} // which has no port
+			}
+			out.Ports = append(out.Ports, uint16(port))
+		}
 	}
-	return struct{ net.Conn }{conn}, buffered, nil
+	return out
 }
 
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// open has the host begin a stream.
+func (r podStream) open(ctx context.Context, pod *corev1.Pod, header http.Header, query url.Values) (podstream.Host, error) {
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, "/?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	out.Header = header
+	resp, err := r.pods.Call(out, pod, r.subresource)
+	if err != nil {
+		return nil, err
+	}
+	host, ok := resp.Body.(podstream.Host)
+	if !ok || resp.StatusCode != http.StatusSwitchingProtocols {
+		_ = resp.Body.Close()
+		return nil, apierrors.NewInternalError(fmt.Errorf("invalid upgrade response: status code %d", resp.StatusCode))
+	}
+	return host, nil
+}
 
 // queryOf are the options of a call as a client would send them, with the
 // container named. Nothing that was in the client's own query is in it.
@@ -173,54 +179,4 @@ func queryOf(opts runtime.Object, pod *corev1.Pod) (url.Values, error) {
 		query.Set("container", pod.Spec.Containers[0].Name)
 	}
 	return query, nil
-}
-
-// isUpgrade tells a request for one of the protocols that streams have.
-func isUpgrade(r *http.Request) bool {
-	asked := false
-	for _, v := range r.Header.Values("Connection") {
-		asked = asked || strings.Contains(strings.ToLower(v), "upgrade")
-	}
-	protocol := r.Header.Values("Upgrade")
-	return asked && len(protocol) == 1 && (strings.EqualFold(protocol[0], "SPDY/3.1") || strings.EqualFold(protocol[0], "websocket"))
-}
-
-const (
-	maxSubprotocols = 16
-	maxSubprotocol  = 64 // bytes; those there are have half of it
-	// bearerSubprotocol begins what browsers, which cannot set a header, send a
-	// token as. It is meant for this server and no other.
-	bearerSubprotocol = "base64url.bearer.authorization."
-)
-
-// upgradeHeader is what of a header has to do with streams: all else is between
-// this server and its client, or between those who carry the stream on.
-func upgradeHeader(h http.Header) http.Header {
-	out := http.Header{}
-	for _, key := range []string{
-		"Connection", "Upgrade", "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Accept",
-	} {
-		if v := h.Get(key); v != "" {
-			out.Set(key, v)
-		}
-	}
-	if protocols := subprotocols(h, "Sec-Websocket-Protocol"); len(protocols) > 0 {
-		out.Set("Sec-Websocket-Protocol", strings.Join(protocols, ", "))
-	}
-	for _, p := range subprotocols(h, "X-Stream-Protocol-Version") {
-		out.Add("X-Stream-Protocol-Version", p)
-	}
-	return out
-}
-
-func subprotocols(h http.Header, key string) (protocols []string) {
-	for _, line := range h.Values(key) {
-		for p := range strings.SplitSeq(line, ",") {
-			p = strings.TrimSpace(p)
-			if p != "" && len(p) <= maxSubprotocol && !strings.HasPrefix(p, bearerSubprotocol) && len(protocols) < maxSubprotocols {
-				protocols = append(protocols, p)
-			}
-		}
-	}
-	return protocols
 }

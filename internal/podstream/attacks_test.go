@@ -1,0 +1,491 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstream
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/moby/spdystream/spdy"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// upgrade asks for a call by SPDY, and returns the connection.
+func (b *bed) upgrade(t *testing.T, path, protocol string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	u, err := url.Parse(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n", path, protocol)
+	from := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(from, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("answer is %s", resp.Status)
+	}
+	return conn, from
+}
+
+// socket asks for a call by WebSocket.
+func (b *bed) socket(t *testing.T, path string, protocols ...string) *websocket.Conn {
+	t.Helper()
+	conn, resp, err := (&websocket.Dialer{Subprotocols: protocols}).DialContext(t.Context(), "ws"+strings.TrimPrefix(b.url, "http")+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = resp.Body.Close(), conn.Close() })
+	return conn
+}
+
+// syn opens a stream.
+func syn(id uint32, h *headers, pairs ...[2]string) []byte {
+	return controlFrame(spdy.TypeSynStream, 0, append(append(word(id), 0, 0, 0, 0, 0, 0), h.encode(pairs...)...))
+}
+
+const cat = "/exec?command=cat&stdin=1&stdout=1"
+
+// T7, S5: a tenant that speaks nonsense is left at once, and holds nothing: none
+// of what it announces is set aside.
+func TestWhoSpeaksNoSPDYIsLeft(t *testing.T) {
+	b := newBed(t)
+	bomb := func() []byte { // a name of 200 MB, in 4 KB
+		var z bytes.Buffer
+		z.WriteString(zlibHead)
+		return append(z.Bytes(), bytes.Repeat([]byte{0}, 100)...)
+	}
+	for name, sent := range map[string][]byte{
+		"Garbage":         []byte(strings.Repeat("\xff", 1000)),
+		"HTTP":            []byte("GET /api/v1/secrets HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("\x80", 1000)),
+		"LargeControl":    append([]byte("\x80\x03\x00\x01\x00\xff\xff\xff"), make([]byte, 5000)...),
+		"NoZlib":          controlFrame(spdy.TypeSynStream, 0, make([]byte, 100)),
+		"ShortSyn":        append(controlFrame(spdy.TypeSynStream, 0, make([]byte, 3)), make([]byte, 8000)...),
+		"Bomb":            controlFrame(spdy.TypeSynStream, 0, append(append(word(1), 0, 0, 0, 0, 0, 0), bomb()...)),
+		"ManyHeaders":     syn(1, &headers{}, many(17)...),
+		"LongHeader":      syn(1, &headers{}, [2]string{"streamtype", strings.Repeat("x", 300)}),
+		"ManySettings":    controlFrame(spdy.TypeSettings, 0, word(1<<31)),
+		"EvenStream":      syn(2, &headers{}, [2]string{"streamtype", "error"}),
+		"StreamZero":      syn(0, &headers{}, [2]string{"streamtype", "error"}),
+		"SynReply":        controlFrame(spdy.TypeSynReply, 0, append(word(1), (&headers{}).encode()...)),
+		"Headers":         controlFrame(spdy.TypeHeaders, 0, append(word(1), (&headers{}).encode()...)),
+		"UnknownKind":     controlFrame(77, 0, nil),
+		"PingZero":        controlFrame(spdy.TypePing, 0, word(0)),
+		"GoAway":          controlFrame(spdy.TypeGoAway, 0, make([]byte, 8)),
+		"CutOff":          []byte("\x80\x03\x00"),
+		"DataOfNoStream":  append([]byte("\x00\x00\x00\x63\x00\x00\x00\x04abcd"), 0xff, 0xff, 0, 0, 0, 0, 0, 0),
+		"CutOffInData":    []byte("\x00\x00\x00\x01\x00\xff\xff\xffabc"),
+		"StreamGoesBack":  append(syn(5, &headers{}, [2]string{"streamtype", "error"}), syn(3, &headers{begun: true}, [2]string{"streamtype", "stdin"})...),
+		"UppercaseHeader": syn(1, &headers{}, [2]string{"streamType", "error"}),
+		"ForbiddenHeader": syn(1, &headers{}, [2]string{"connection", "error"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+			if _, err := conn.Write(sent); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "CutOff") {
+				_ = conn.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // it is
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			if _, err := io.Copy(io.Discard, from); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the client is still listened to")
+			}
+			b.free(t)
+		})
+	}
+}
+
+func many(n int) (pairs [][2]string) {
+	for i := range n {
+		pairs = append(pairs, [2]string{"h" + strconv.Itoa(i), "x"})
+	}
+	return pairs
+}
+
+// T7, S5: whoever announces a lot has nothing set aside for it, in either protocol.
+func TestWhatIsAnnouncedTakesNoMemory(t *testing.T) {
+	const calls = 50
+	b := newBed(t)
+	before := heap()
+	var open []net.Conn
+	for range calls {
+		conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+		var h headers
+		for i, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeStdin, corev1.StreamTypeStdout} {
+			if _, err := conn.Write(syn(uint32(2*i+1), &h, [2]string{"streamtype", kind})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if _, err := readFrame(from); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := conn.Write([]byte("\x00\x00\x00\x03\x00\xff\xff\xffx")); err != nil { // 16 MB of input, and no more of it
+			t.Fatal(err)
+		}
+		socket := b.socket(t, cat, "v5.channel.k8s.io").NetConn()
+		if _, err := socket.Write([]byte("\x82\xff\x00\x00\x00\x00\x40\x00\x00\x00\x00\x00\x00\x00\x00x")); err != nil { // 1 GB
+			t.Fatal(err)
+		}
+		open = append(open, conn, socket)
+	}
+	// Client, server and host are all in this process, and the host's are the most.
+	if each := (heap() - before) / (2 * calls); each > 2<<20 {
+		t.Errorf("a call takes %d bytes", each)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	b.free(t)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // less than there is
+}
+
+// readFrame reads a frame of the server's.
+func readFrame(r io.Reader) (head, error) {
+	h, err := readHead(r)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, r, int64(h.length))
+	}
+	return h, err
+}
+
+// stuck is a client's connection that takes nothing.
+type stuck struct {
+	net.Conn
+	begun, closed chan struct{}
+	begin, close  func()
+}
+
+func newStuck() *stuck {
+	s := &stuck{begun: make(chan struct{}), closed: make(chan struct{})}
+	s.begin, s.close = sync.OnceFunc(func() { close(s.begun) }), sync.OnceFunc(func() { close(s.closed) })
+	return s
+}
+
+func (s *stuck) Write([]byte) (int, error) {
+	s.begin()
+	<-s.closed
+	return 0, net.ErrClosed
+}
+
+func (s *stuck) Close() error { s.close(); return nil }
+
+// endless says the same again and again, and counts.
+type endless struct {
+	frame []byte
+	count int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.frame[e.count%len(e.frame):])
+	e.count += n
+	return n, nil
+}
+
+// S5: who never reads is not read from: what a command says waits where it runs.
+func TestWhoNeverReadsIsHeldNothingFor(t *testing.T) {
+	frame := make([]byte, headSize+1<<20)
+	putDataHead(frame, 3, false, 1<<20)
+	says, conn := &endless{frame: frame}, newStuck()
+	client, err := newSPDYClient(&Call{}, conn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(struct {
+		io.Reader
+		io.Writer
+	}{says, io.Discard})
+	h.open(&stream{id: 3, kind: corev1.StreamTypeStdout}, "")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.run(client)
+	}()
+	<-conn.begun
+	_ = conn.Close()
+	<-ended
+	if most := maxPart + 8<<10; says.count > most {
+		t.Errorf("%d bytes were read for a client that reads nothing, want at most %d", says.count, most)
+	}
+}
+
+// S5: a client that leaves is found out, though nothing is read from it: its
+// command does not read its input, and says nothing.
+func TestWhoLeavesWhileNobodyReadsHoldsNothing(t *testing.T) {
+	b := newBed(t)
+	b.keepalive = 10 * time.Millisecond
+	fill := func(t *testing.T, conn net.Conn, part []byte) {
+		t.Helper()
+		for {
+			_ = conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			if n, err := conn.Write(part); err != nil {
+				t.Logf("%d bytes, %v", n, err)
+				return
+			}
+		}
+	}
+	t.Run("SPDY", func(t *testing.T) {
+		conn, _ := b.upgrade(t, "/exec?command=deaf&stdin=1", "v4.channel.k8s.io")
+		var h headers
+		_, _ = conn.Write(syn(1, &h, [2]string{"streamtype", corev1.StreamTypeError}))
+		_, _ = conn.Write(syn(3, &h, [2]string{"streamtype", corev1.StreamTypeStdin}))
+		fill(t, conn, append([]byte("\x00\x00\x00\x03\x00\x01\x00\x00"), make([]byte, 1<<16)...))
+		_ = conn.Close()
+		b.free(t)
+	})
+	t.Run("WebSocket", func(t *testing.T) {
+		conn := b.socket(t, "/exec?command=deaf&stdin=1", "v5.channel.k8s.io").NetConn()
+		fill(t, conn, append([]byte("\x82\xff\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00"), make([]byte, 1<<16)...))
+		_ = conn.Close()
+		b.free(t)
+	})
+}
+
+// S5: a client that leaves early frees its place, whenever it does.
+func TestWhoLeavesEarlyHoldsNothing(t *testing.T) {
+	b := newBed(t)
+	for name, leave := range map[string]func(){
+		"AtOnce": func() { conn, _ := b.upgrade(t, cat, "v4.channel.k8s.io"); _ = conn.Close() },
+		"WithOneStream": func() {
+			conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+			_, _ = conn.Write(syn(1, &headers{}, [2]string{"streamtype", corev1.StreamTypeError}))
+			_, _ = readFrame(from)
+			_ = conn.Close()
+		},
+		"OfForwarding": func() { conn, _ := b.upgrade(t, "/portforward", forwardProtocol); _ = conn.Close() },
+		"OfSocket":     func() { _ = b.socket(t, cat, "v5.channel.k8s.io").NetConn().Close() },
+		"OfTunnel":     func() { _ = b.socket(t, "/portforward", tunnelPrefix+forwardProtocol).NetConn().Close() },
+		"OfPorts":      func() { _ = b.socket(t, "/portforward?ports=1", "v4.channel.k8s.io").NetConn().Close() },
+	} {
+		t.Run(name, func(*testing.T) {
+			for range 20 {
+				leave()
+			}
+			b.free(t)
+		})
+	}
+}
+
+// S5: streams that a host does not wait for are refused: container runtimes leave
+// a goroutine for each.
+func TestStreamsThatNobodyWaitsForAreRefused(t *testing.T) {
+	b := newBed(t)
+	refused := func(t *testing.T, conn net.Conn, from io.Reader, id uint32, h *headers, pairs ...[2]string) {
+		t.Helper()
+		if _, err := conn.Write(syn(id, h, pairs...)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			head, err := readHead(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := make([]byte, head.length)
+			if _, err := io.ReadFull(from, body); err != nil {
+				t.Fatal(err)
+			}
+			if head.control && len(body) >= 4 && binary.BigEndian.Uint32(body) == id {
+				if head.kind != spdy.TypeRstStream {
+					t.Errorf("stream %d of %v is answered by %v", id, pairs, head.kind)
+				}
+				return
+			}
+		}
+	}
+	t.Run("Exec", func(t *testing.T) {
+		conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+		var h headers
+		_, _ = conn.Write(syn(1, &h, [2]string{"streamtype", corev1.StreamTypeError}))
+		for i, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeStderr, corev1.StreamTypeResize, corev1.StreamTypeData, "other", ""} {
+			refused(t, conn, from, uint32(2*i+3), &h, [2]string{"streamtype", kind})
+		}
+		_ = conn.Close()
+	})
+	t.Run("Forward", func(t *testing.T) {
+		conn, from := b.upgrade(t, "/portforward", forwardProtocol)
+		var h headers
+		kind := [2]string{"streamtype", corev1.StreamTypeData}
+		for i, pairs := range [][][2]string{
+			{kind}, {kind, {"port", "0"}}, {kind, {"port", "65536"}}, {kind, {"port", "-1"}}, {kind, {"port", "http"}}, {kind, {"port", "80,81"}},
+			{{"streamtype", corev1.StreamTypeStdin}, {"port", "80"}}, {kind, {"port", "80"}, {"requestid", strings.Repeat("1", 100)}},
+		} {
+			refused(t, conn, from, uint32(2*i+1), &h, pairs...)
+		}
+		const first = 101
+		go func() {
+			for i := range uint32(maxOpen) {
+				_, _ = conn.Write(syn(first+2*i, &h, kind, [2]string{"port", "80"}, [2]string{"requestid", strconv.Itoa(int(i))}))
+			}
+		}()
+		for range maxOpen {
+			if head, err := readFrame(from); err != nil || head.kind != spdy.TypeSynReply {
+				t.Fatalf("answer is %+v, %v", head, err)
+			}
+		}
+		refused(t, conn, from, first+2*maxOpen, &h, kind, [2]string{"port", "80"})
+		_ = conn.Close()
+	})
+	b.free(t)
+}
+
+// T7, S5: a tenant that speaks nonsense over WebSocket.
+func TestWhoSpeaksNonsenseInMessagesIsLeftOrNotHeard(t *testing.T) {
+	b := newBed(t)
+	for name, tc := range map[string]struct {
+		query, protocol, sent string
+		left                  bool
+	}{
+		"Empty":            {cat, "v5.channel.k8s.io", "", false},
+		"NoChannel":        {cat, "v5.channel.k8s.io", "\x63x", false},
+		"OfTheHost":        {cat, "v5.channel.k8s.io", "\x03{\"status\":\"Success\"}", false},
+		"NotAskedFor":      {cat, "v5.channel.k8s.io", "\x04{}", false},
+		"CloseOfNothing":   {cat, "v5.channel.k8s.io", "\xff", true},
+		"CloseOfNoChannel": {cat, "v5.channel.k8s.io", "\xff\x63", true},
+		"CloseOfOutput":    {cat, "v5.channel.k8s.io", "\xff\x01", true},
+		"CloseInV4":        {cat, "v4.channel.k8s.io", "\xff\x00", false},
+		"NoBase64":         {cat, "v4.base64.channel.k8s.io", "0????", true},
+		"NoBase64Channel":  {cat, "v4.base64.channel.k8s.io", "\x00aGk=", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := b.socket(t, tc.query, tc.protocol)
+			if err := conn.WriteMessage(websocket.BinaryMessage, []byte(tc.sent)); err != nil {
+				t.Fatal(err)
+			}
+			if !tc.left {
+				hello := "\x00hello"
+				if strings.Contains(tc.protocol, "base64") {
+					hello = "0aGVsbG8="
+				}
+				if err := conn.WriteMessage(websocket.BinaryMessage, []byte(hello)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			var said []byte
+			for {
+				_, message, err := conn.ReadMessage()
+				if err != nil {
+					break
+				}
+				if said = append(said, message...); bytes.HasSuffix(said, []byte("hello")) || bytes.HasSuffix(said, []byte("aGVsbG8=")) {
+					break
+				}
+			}
+			if heard := len(said) > 4 && !bytes.Contains(said, []byte("Failure")); heard == tc.left {
+				t.Errorf("server said %q", said)
+			}
+			_ = conn.Close()
+			b.free(t)
+		})
+	}
+}
+
+// S5: whatever a client sends, the server ends and leaves nothing.
+func FuzzSPDY(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x05\x01\x00\x00\x02hi"))
+	f.Add(append(syn(1, &headers{}, [2]string{"streamtype", "error"}), "\x00\x00\x00\x01\x01\x00\x00\x00"...))
+	f.Add(controlFrame(spdy.TypePing, 0, word(1)))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		for _, forward := range []bool{false, true} {
+			call := &Call{Options: Options{Forward: forward, Stdin: true, TTY: true, Said: func(s string) string { return s }}, linger: linger}
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			client, err := newSPDYClient(call, near, bufio.NewReader(bytes.NewReader(sent)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			h := newHost(struct {
+				io.Reader
+				io.Writer
+			}{bytes.NewReader(sent), &got})
+			if err := client.read(h); err == nil {
+				t.Error("reading does not end")
+			}
+			h.run(client)
+			_, _ = near.Close(), far.Close()
+			checkSent(t, &got)
+		}
+	})
+}
+
+// checkSent checks that what was sent to a host is well-formed.
+func checkSent(t *testing.T, sent *bytes.Buffer) {
+	t.Helper()
+	framer, err := spdy.NewFramer(io.Discard, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("host is sent what it cannot read: %v", err)
+		}
+		if f, ok := frame.(*spdy.DataFrame); ok && len(f.Data) > maxPart {
+			t.Errorf("host is sent %d bytes at once", len(f.Data))
+		}
+	}
+}
+
+// S5: legacy clients forward ports by channels.
+func TestPortsAreForwardedByChannels(t *testing.T) {
+	b := newBed(t)
+	port := serveEcho(t, "hi ")
+	conn := b.socket(t, fmt.Sprintf("/portforward?ports=%d&ports=1", port), "v4.channel.k8s.io")
+	text := make([]byte, 100_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
+	if err := conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, text...)); err != nil {
+		t.Fatal(err)
+	}
+	said := map[byte][]byte{}
+	for len(said[0]) < 2+3+len(text) || len(said[3]) < 3 {
+		_, message, err := conn.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		said[message[0]] = append(said[message[0]], message[1:]...)
+	}
+	if got := said[0]; binary.LittleEndian.Uint16(got) != uint16(port) || !bytes.Equal(got[2:], append([]byte("hi "), text...)) {
+		t.Errorf("first port says %d bytes: %.20q", len(got), got)
+	}
+	if got := string(said[3]); got != "\x01\x00error forwarding port 1 to pod web: connection refused" {
+		t.Errorf("closed port says %q", got)
+	}
+	_ = conn.Close()
+	b.free(t)
+}

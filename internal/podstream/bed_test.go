@@ -1,0 +1,276 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	criforward "k8s.io/cri-streaming/pkg/streaming/portforward"
+	cri "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+	utilexec "k8s.io/utils/exec"
+)
+
+// secret is what the host says of itself.
+const secret = "node-7.example/10.11.12.13"
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard()) // upstream's server says all that goes wrong
+	os.Exit(m.Run())
+}
+
+// bed is a server of calls, before a host that serves them with the code of
+// container runtimes.
+type bed struct {
+	url   string // of the server
+	host  *httptest.Server
+	calls sync.WaitGroup
+
+	linger, keepalive time.Duration
+
+	mu    sync.Mutex
+	open  int // calls that hold the host
+	sizes []cri.TerminalSize
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{linger: patience, keepalive: keepalive}
+	b.host = httptest.NewServer(http.HandlerFunc(b.serveHost))
+	server := httptest.NewServer(http.HandlerFunc(b.serve))
+	b.url = server.URL
+	t.Cleanup(func() {
+		server.Close()
+		b.calls.Wait() // each waits for what it has begun
+		b.host.CloseClientConnections()
+	})
+	return b
+}
+
+// serve serves a path such as /exec?command=cat&stdin=1, as a space's API server does.
+func (b *bed) serve(w http.ResponseWriter, r *http.Request) {
+	b.calls.Add(1)
+	defer b.calls.Done()
+	q := r.URL.Query()
+	o := Options{
+		Forward: r.URL.Path == "/portforward", Pod: "web",
+		Stdin: q.Get("stdin") != "", Stdout: q.Get("stdout") != "", Stderr: q.Get("stderr") != "", TTY: q.Get("tty") != "",
+		Said: func(message string) string { return strings.ReplaceAll(message, secret, "the node") },
+	}
+	for _, port := range q["ports"] {
+		n, _ := strconv.ParseUint(port, 10, 16)
+		o.Ports = append(o.Ports, uint16(n))
+	}
+	call, err := New(r, o)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	call.linger, call.keepalive = b.linger, b.keepalive
+	host, err := b.dial(call, r.URL)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	call.Serve(w, r, host)
+}
+
+// dial has the host begin a stream.
+func (b *bed) dial(call *Call, path *url.URL) (Host, error) {
+	conn, err := net.Dial("tcp", b.host.Listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	r := &http.Request{Method: http.MethodPost, Host: "host", URL: path, Header: call.Header()}
+	if err := r.Write(conn); err != nil {
+		return nil, err
+	}
+	from := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(from, r) //nolint:bodyclose // of an upgrade
+	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
+		err = fmt.Errorf("host answers %d", resp.StatusCode)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	b.mu.Lock()
+	b.open++
+	b.mu.Unlock()
+	h := &hostConn{Conn: conn, from: from, done: make(chan struct{})}
+	h.close = sync.OnceValue(func() error {
+		b.mu.Lock()
+		b.open--
+		b.mu.Unlock()
+		close(h.done)
+		return conn.Close()
+	})
+	return h, nil
+}
+
+type hostConn struct {
+	net.Conn
+	from  *bufio.Reader
+	done  chan struct{}
+	close func() error
+}
+
+func (h *hostConn) Read(p []byte) (int, error) { return h.from.Read(p) }
+func (h *hostConn) Close() error               { return h.close() }
+func (h *hostConn) Done() <-chan struct{}      { return h.done }
+
+// free waits until no call holds the host.
+func (b *bed) free(t *testing.T) {
+	t.Helper()
+	eventually(t, "the host is left", func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.open > 0 {
+			return fmt.Errorf("%d calls hold it", b.open)
+		}
+		return nil
+	})
+}
+
+func (b *bed) serveHost(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	switch r.URL.Path {
+	case "/exec":
+		o := &cri.Options{Stdin: q.Get("stdin") != "", Stdout: q.Get("stdout") != "", Stderr: q.Get("stderr") != "", TTY: q.Get("tty") != ""}
+		cri.ServeExec(w, r, b, "", "", "", q["command"], o, time.Hour, patience, cri.SupportedStreamingProtocols)
+	case "/portforward":
+		criforward.ServePortForward(w, r, b, "", "", nil, time.Hour, patience, criforward.SupportedProtocols)
+	}
+}
+
+// ExecInContainer runs a command of this machine.
+func (b *bed) ExecInContainer(
+	ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan cri.TerminalSize, _ time.Duration,
+) error {
+	if resize != nil {
+		go b.note(resize)
+	}
+	switch cmd[0] {
+	case "broken":
+		return fmt.Errorf("no such container on %s", secret)
+	case "deaf": // reads nothing, until it has gone
+		<-ctx.Done()
+		return nil
+	}
+	c := exec.CommandContext(ctx, cmd[0], cmd[1:]...)
+	c.Stdin = in
+	if out != nil {
+		c.Stdout = out
+	}
+	if errOut != nil {
+		c.Stderr = errOut
+	}
+	err := c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
+	}
+	return err
+}
+
+func (b *bed) note(resize <-chan cri.TerminalSize) {
+	for size := range resize {
+		b.mu.Lock()
+		b.sizes = append(b.sizes, size)
+		b.mu.Unlock()
+	}
+}
+
+// PortForward connects to a port of this machine.
+func (b *bed) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return fmt.Errorf("in sandbox of %s: %w", secret, err)
+	}
+	defer func() { _ = conn.Close() }()
+	go func() { _, _ = io.Copy(conn, stream); _ = conn.(*net.TCPConn).CloseWrite() }() //nolint:forcetypeassert // it is
+	_, err = io.Copy(stream, conn)
+	return err
+}
+
+// executors are clients in the protocols that kubectl speaks.
+func (b *bed) executors(t *testing.T, query string) map[string]remotecommand.Executor {
+	t.Helper()
+	u, err := url.Parse(b.url + "/exec?" + query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]remotecommand.Executor{}
+	for _, v := range []string{"v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io"} {
+		transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all["SPDY "+v], err = remotecommand.NewSPDYExecutorForProtocols(transport, upgrader, http.MethodPost, u, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range []string{"v5.channel.k8s.io", "v4.channel.k8s.io"} {
+		if all["WebSocket "+v], err = remotecommand.NewWebSocketExecutorForProtocols(&rest.Config{}, http.MethodGet, u.String(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// forwarders are clients of port forwarding in the protocols that kubectl speaks.
+func (b *bed) forwarders(t *testing.T) map[string]httpstream.Dialer {
+	t.Helper()
+	u, err := url.Parse(b.url + "/portforward")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, &rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]httpstream.Dialer{
+		"SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: upgrade}, http.MethodPost, u), "WebSocket": tunnel,
+	}
+}
+
+const patience = 20 * time.Second
+
+// eventually waits until there is no error any more.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
