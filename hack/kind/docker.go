@@ -82,9 +82,11 @@ func (d *docker) start(ctx context.Context) error {
 		return fmt.Errorf("start docker: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	// It outlives this program.
+	// It outlives this program. It leaves the machine's own network as it is: no packet filter rules, no forwarding, no
+	// bridge of its own. Nodes reach each other, and the machine reaches the API by a proxy.
 	cmd := exec.Command("dockerd", "--host", os.Getenv("DOCKER_HOST"), "--pidfile", d.pidFile(),
 		"--data-root", filepath.Join(d.dir, "docker"), "--exec-root", filepath.Join(d.dir, "docker-exec"),
+		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
 		"--add-runtime", "front="+front, "--default-runtime", "front")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -127,6 +129,10 @@ func (d *docker) stop(ctx context.Context) error {
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil {
 		return fmt.Errorf("stop docker: %w", err)
+	}
+	// kind leaves its network, whose bridge would outlive the engine.
+	if err := quietly(exec.CommandContext(ctx, "docker", "network", "prune", "--force")); err != nil {
+		return err
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop docker: %w", err)
