@@ -60,7 +60,7 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	for module in tools helm image kind; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
-	cd hack/kind && go vet . && go test ./agent ./runcfront
+	cd hack/kind && go vet . && go test . ./agent ./runcfront
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // builder makes a node image, stage by stage.
@@ -64,8 +65,10 @@ func (b *builder) debootstrap(ctx context.Context) error {
 	if site == "" {
 		return fmt.Errorf("a node is built of Debian packages, and this machine's apt knows none: set KIND_NODE_IMAGE")
 	}
-	return quietly(exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(nodePackages, ","),
-		codename, b.root, site))
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(nodePackages, ","), codename, b.root, site)
+	// What it mounts goes with it, however it ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	return quietly(cmd)
 }
 
 // inRoot runs a program of the node's.

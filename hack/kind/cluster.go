@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
@@ -38,10 +38,7 @@ func (d *docker) up(ctx context.Context, c clusterOptions) error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return fmt.Errorf("make cache: %w", err)
 	}
-	if err := stage("packages", func() error { return install(ctx) }); err != nil {
-		return err
-	}
-	if err := stage("docker", func() error { return d.start(ctx) }); err != nil {
+	if err := d.engine(ctx); err != nil {
 		return err
 	}
 	image, err := d.nodeImage(ctx)
@@ -56,16 +53,20 @@ func (d *docker) up(ctx context.Context, c clusterOptions) error {
 	return nil
 }
 
-// create makes the cluster unless there is one of its name, and waits until its parts run.
+// create makes the cluster unless one of its name runs, and waits until its parts do.
 func (d *docker) create(ctx context.Context, c clusterOptions, image string) error {
 	p := d.provider()
-	existing, err := p.List()
+	running, err := d.running(ctx, c)
 	if err != nil {
-		return fmt.Errorf("list clusters: %w", err)
+		return err
 	}
-	if slices.Contains(existing, c.name) {
+	if running {
 		err = p.ExportKubeConfig(c.name, c.kubeconfig, false)
 	} else {
+		// What is left of one that was interrupted, or of before the machine was restarted.
+		if err := p.Delete(c.name, c.kubeconfig); err != nil {
+			return fmt.Errorf("delete what is left of cluster %s: %w", c.name, err)
+		}
 		config := &v1alpha4.Cluster{
 			Networking:           v1alpha4.Networking{KubeProxyMode: v1alpha4.NFTablesProxyMode},
 			KubeadmConfigPatches: []string{kubeletPatch, taintPatch},
@@ -77,8 +78,9 @@ func (d *docker) create(ctx context.Context, c clusterOptions, image string) err
 			}
 			config.Nodes = append(config.Nodes, v1alpha4.Node{Role: role, Image: image})
 		}
+		// One that fails is kept for its logs.
 		err = p.Create(c.name, cluster.CreateWithV1Alpha4Config(config), cluster.CreateWithKubeconfigPath(c.kubeconfig),
-			cluster.CreateWithWaitForReady(2*time.Minute))
+			cluster.CreateWithWaitForReady(2*time.Minute), cluster.CreateWithRetain(true))
 	}
 	if err != nil {
 		return err
@@ -86,22 +88,41 @@ func (d *docker) create(ctx context.Context, c clusterOptions, image string) err
 	return d.settle(ctx, c)
 }
 
+// running says whether there is such a cluster, made to its end.
+func (d *docker) running(ctx context.Context, c clusterOptions) (bool, error) {
+	var counts []int
+	for _, which := range []string{"-q", "-aq"} {
+		nodes, err := output(exec.CommandContext(ctx, "docker", "ps", which, "--filter", "label=io.x-k8s.kind.cluster="+c.name))
+		if err != nil {
+			return false, err
+		}
+		counts = append(counts, len(strings.Fields(nodes)))
+	}
+	if counts[0] == 0 || counts[0] != counts[1] {
+		return false, nil
+	}
+	joined, err := output(d.kubectl(ctx, c, "get", "nodes", "-o", "name"))
+	return err == nil && len(strings.Fields(joined)) == counts[0], nil
+}
+
+// kubectl runs one in the cluster, as its admin.
+func (d *docker) kubectl(ctx context.Context, c clusterOptions, args ...string) *exec.Cmd {
+	args = append([]string{"exec", c.name + "-control-plane", "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
+	return exec.CommandContext(ctx, "docker", args...)
+}
+
 // settle waits for all that a cluster comes with: until then, calls to services can fail.
 func (d *docker) settle(ctx context.Context, c clusterOptions) error {
-	kubectl := func(args ...string) *exec.Cmd {
-		args = append([]string{"exec", c.name + "-control-plane", "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
-		return exec.CommandContext(ctx, "docker", args...)
-	}
-	if err := quietly(kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=2m")); err != nil {
+	if err := quietly(d.kubectl(ctx, c, "wait", "node", "--all", "--for=condition=Ready", "--timeout=2m")); err != nil {
 		return err
 	}
-	parts, err := output(kubectl("get", "deployments,daemonsets", "-A", "-o",
+	parts, err := output(d.kubectl(ctx, c, "get", "deployments,daemonsets", "-A", "-o",
 		`jsonpath={range .items[*]}{.metadata.namespace}{" "}{.kind}{"/"}{.metadata.name}{"\n"}{end}`))
 	if err != nil {
 		return err
 	}
 	for line := range linesOf(parts) {
-		if err := quietly(kubectl("rollout", "status", "-n", line[0], line[1], "--timeout=3m")); err != nil {
+		if err := quietly(d.kubectl(ctx, c, "rollout", "status", "-n", line[0], line[1], "--timeout=3m")); err != nil {
 			return err
 		}
 	}
@@ -133,7 +154,7 @@ func (d *docker) load(c clusterOptions, files []string) error {
 
 func (d *docker) down(ctx context.Context, c clusterOptions) error {
 	if !answers(ctx) {
-		return nil // nothing runs
+		return d.stop(ctx) // at best, nothing runs
 	}
 	if err := d.provider().Delete(c.name, c.kubeconfig); err != nil {
 		return fmt.Errorf("delete cluster %s: %w", c.name, err)

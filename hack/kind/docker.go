@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -37,14 +36,33 @@ func newDocker(ctx context.Context) (*docker, error) {
 	return d, os.Setenv("DOCKER_HOST", "unix://"+filepath.Join(d.dir, "docker.sock"))
 }
 
+// engine starts one of our own unless one answers.
+func (d *docker) engine(ctx context.Context) error {
+	if answers(ctx) {
+		return nil
+	}
+	m, err := thisMachine(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.canRunContainers(); err != nil {
+		return fmt.Errorf("no Docker engine answers, and this machine cannot run one: %w; "+
+			"set DOCKER_HOST to an engine, or use a virtual machine where you are root", err)
+	}
+	if err := stage("system packages", func() error { return install(ctx, enginePackages) }); err != nil {
+		return err
+	}
+	return stage("docker", func() error { return d.start(ctx) })
+}
+
 func answers(ctx context.Context) bool {
 	return exec.CommandContext(ctx, "docker", "info").Run() == nil
 }
 
-// install adds what Debian's packages have and the machine lacks.
-func install(ctx context.Context) error {
+// install adds packages of Debian's whose commands the machine lacks.
+func install(ctx context.Context, packages map[string]string) error {
 	missing := map[string]bool{}
-	for program, debian := range machinePackages {
+	for program, debian := range packages {
 		if _, err := exec.LookPath(program); err != nil {
 			missing[debian] = true
 		}
@@ -52,27 +70,27 @@ func install(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	packages := slices.Sorted(maps.Keys(missing))
+	names := slices.Sorted(maps.Keys(missing))
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return fmt.Errorf("install these first, as root: apt-get install %s", strings.Join(packages, " "))
+		return fmt.Errorf("install these first, as root: apt-get install %s", strings.Join(names, " "))
 	}
-	// No engine is to start by itself: d.start does, with another runtime.
+	// No engine is to start by itself: ours would get in its way.
+	const policy = "/usr/sbin/policy-rc.d"
+	if _, err := os.Stat(policy); os.IsNotExist(err) {
+		if err := os.WriteFile(policy, []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil { //nolint:gosec // apt runs it
+			return fmt.Errorf("keep packages from starting services: %w", err)
+		}
+		defer func() { _ = os.Remove(policy) }()
+	}
 	os.Setenv("DEBIAN_FRONTEND", "noninteractive") //nolint:errcheck // the name is a good one
 	if err := quietly(exec.CommandContext(ctx, "apt-get", "update", "-qq")); err != nil {
 		return err
 	}
-	args := append([]string{"install", "-qq", "-y", "--no-install-recommends"}, packages...)
+	args := append([]string{"install", "-qq", "-y", "--no-install-recommends"}, names...)
 	return quietly(exec.CommandContext(ctx, "apt-get", args...))
 }
 
-// start starts an engine of our own unless one answers.
 func (d *docker) start(ctx context.Context) error {
-	if answers(ctx) {
-		return nil
-	}
-	if os.Geteuid() != 0 {
-		return errors.New("no docker answers, and only root can start one: start it, or set DOCKER_HOST")
-	}
 	front := filepath.Join(d.dir, "runcfront")
 	if err := quietly(exec.CommandContext(ctx, "go", "build", "-o", front, "./runcfront")); err != nil {
 		return err
@@ -101,7 +119,7 @@ func (d *docker) start(ctx context.Context) error {
 		select {
 		case err := <-ended:
 			cancel()
-			return fmt.Errorf("it ended, see %s: %w", log.Name(), err)
+			return fmt.Errorf("it ended: %w\n%s", err, lastLines(log.Name()))
 		default:
 		}
 		if !answers(ctx) {
@@ -113,25 +131,33 @@ func (d *docker) start(ctx context.Context) error {
 
 func (d *docker) pidFile() string { return filepath.Join(d.dir, "docker.pid") }
 
+// lastLines is what an engine said before it ended.
+func lastLines(file string) string {
+	content, err := os.ReadFile(file) //nolint:gosec // our own
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(lines[max(0, len(lines)-10):], "\n")
+}
+
 // stop ends an engine of our own when it runs no more containers.
 func (d *docker) stop(ctx context.Context) error {
 	if !d.isOurs() {
 		return nil
 	}
-	containers, err := output(exec.CommandContext(ctx, "docker", "ps", "-aq"))
-	if err != nil || containers != "" {
-		return err
+	if answers(ctx) {
+		containers, err := output(exec.CommandContext(ctx, "docker", "ps", "-aq"))
+		if err != nil || containers != "" {
+			return err
+		}
+		// kind leaves its network, whose bridge would outlive the engine.
+		if err := quietly(exec.CommandContext(ctx, "docker", "network", "prune", "--force")); err != nil {
+			return err
+		}
 	}
-	content, err := os.ReadFile(d.pidFile())
-	if err != nil {
-		return fmt.Errorf("stop docker: %w", err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	if err != nil {
-		return fmt.Errorf("stop docker: %w", err)
-	}
-	// kind leaves its network, whose bridge would outlive the engine.
-	if err := quietly(exec.CommandContext(ctx, "docker", "network", "prune", "--force")); err != nil {
+	pid, err := d.pid()
+	if pid == 0 {
 		return err
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
@@ -143,6 +169,26 @@ func (d *docker) stop(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// pid is the process of an engine of our own, 0 if none runs.
+func (d *docker) pid() (int, error) {
+	content, err := os.ReadFile(d.pidFile())
+	if os.IsNotExist(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find docker: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return 0, fmt.Errorf("find docker: %w", err)
+	}
+	// A file of before the machine was restarted may name anybody.
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || string(name) != "dockerd\n" {
+		return 0, nil //nolint:nilerror // there is no such process
+	}
+	return pid, nil
 }
 
 // isOurs says whether DOCKER_HOST leads to an engine that this program started.

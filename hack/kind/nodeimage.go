@@ -22,6 +22,9 @@ import (
 	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 )
 
+// nodeImages is the name of those that are built here.
+const nodeImages = "localhost/berth-node"
+
 // nodeImage returns the name of an image for nodes: the one that the environment names, or kind's own if it can be
 // pulled, or one that is built here once for each state of this directory.
 func (d *docker) nodeImage(ctx context.Context) (string, error) {
@@ -33,7 +36,7 @@ func (d *docker) nodeImage(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	built := "localhost/berth-node:" + key
+	built := nodeImages + ":" + key
 	if exists(ctx, built) {
 		return built, nil
 	}
@@ -62,7 +65,7 @@ func pull(ctx context.Context, image string) error {
 }
 
 // driver is what has no part in a node image.
-var driver = []string{"main.go", "docker.go", "cluster.go", "poll.go", "nodeimage.go", "runcfront/main.go"}
+var driver = []string{"main.go", "docker.go", "cluster.go", "machine.go", "poll.go", "nodeimage.go", "runcfront/main.go"}
 
 // cacheKey is a hash of all that makes a node image: the rest of this directory, with its go.mod, and the version of Go.
 func cacheKey() (string, error) {
@@ -94,6 +97,9 @@ func (d *docker) build(ctx context.Context, key, image string) error {
 			"set KIND_NODE_IMAGE to one that this machine has, or run this as root once")
 	}
 	b := &builder{bin: filepath.Join(d.dir, key, "bin"), images: filepath.Join(d.dir, key, "images"), root: filepath.Join(d.dir, key, "root")}
+	if err := os.RemoveAll(filepath.Join(d.dir, key)); err != nil { // what one that was killed left
+		return fmt.Errorf("clear cache: %w", err)
+	}
 	for _, dir := range []string{b.bin, b.images} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make cache: %w", err)
@@ -104,6 +110,7 @@ func (d *docker) build(ctx context.Context, key, image string) error {
 		name string
 		step func(context.Context) error
 	}{
+		{"system packages", func(ctx context.Context) error { return install(ctx, builderPackages) }},
 		{"compile Kubernetes and others", b.compile},
 		{"debootstrap", b.debootstrap},
 		{"assemble images", b.assembleImages},
@@ -113,6 +120,20 @@ func (d *docker) build(ctx context.Context, key, image string) error {
 	} {
 		if err := stage(s.name, func() error { return s.step(ctx) }); err != nil {
 			return err
+		}
+	}
+	return d.forget(ctx, image)
+}
+
+// forget removes images that were built of what this directory once was, unless a cluster uses them.
+func (d *docker) forget(ctx context.Context, current string) error {
+	images, err := output(exec.CommandContext(ctx, "docker", "images", "--format", "{{.Repository}}:{{.Tag}}", nodeImages))
+	if err != nil {
+		return err
+	}
+	for _, image := range strings.Fields(images) {
+		if image != current {
+			_ = exec.CommandContext(ctx, "docker", "rmi", image).Run() // it is in use
 		}
 	}
 	return nil

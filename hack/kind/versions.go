@@ -20,11 +20,11 @@ var nodePackages = []string{
 	"bash", "ca-certificates", "curl", "e2fsprogs", "jq", "libseccomp2", "mount", "procps", "util-linux",
 }
 
-// machinePackages are what this program needs of Debian itself, by a command that each brings.
-var machinePackages = map[string]string{
-	"docker": "docker.io", "dockerd": "docker.io", "debootstrap": "debootstrap", "gcc": "gcc", "iptables": "iptables",
-	"strip": "binutils",
-}
+// What this program needs of Debian itself, by a command that each brings: to run an engine, and to build a node.
+var (
+	enginePackages  = map[string]string{"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables"}
+	builderPackages = map[string]string{"debootstrap": "debootstrap", "gcc": "gcc", "ldd": "libc-bin", "strip": "binutils"}
+)
 
 // components are the packages that a node's programs are built of, by their names.
 var components = map[string]string{
