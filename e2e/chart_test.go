@@ -210,12 +210,7 @@ func forwarded(t *testing.T, host *cluster, release, space string) *cluster {
 // removeRelease removes all that docs/install.md says is left by an uninstall.
 func removeRelease(t *testing.T, host *cluster) {
 	ctx := context.WithoutCancel(t.Context())
-	if t.Failed() {
-		for _, args := range [][]string{{"get", "pods", "-o", "wide"}, {"describe", "pods"}, {"logs", "berth-0", "--tail=60"}} {
-			out, err := exec.CommandContext(ctx, suite().command("kubectl"), append(args, "--kubeconfig", host.kubeconfig, "--namespace", release)...).CombinedOutput()
-			t.Logf("kubectl %s (%v):\n%s", strings.Join(args, " "), err, out)
-		}
-	}
+	record(ctx, t, host, release, "berth-chart-a")
 	out, err := exec.CommandContext(ctx, "go", "tool", "-modfile=../hack/helm/go.mod", "helm", "uninstall", "berth", "--namespace", release, "--ignore-not-found", "--wait").CombinedOutput()
 	if err != nil {
 		t.Errorf("helm uninstall: %v\n%s", err, out)

@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -46,23 +51,46 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	t.Cleanup(func() { removeContainers(t, host) })
 	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", containers, "--create-namespace", "--wait", "--timeout", "3m",
-		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,spaces[0].name=%s,spaces[1].name=%s",
+		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s",
 			image[:colon], image[colon+1:], containerSpaces[0], containerSpaces[1]))
 	k := &kindTest{
 		host:  host,
 		tool:  tool,
 		nodes: nodes,
-		a:     forwarded(t, host, containers, containerSpaces[0]),
-		b:     forwarded(t, host, containers, containerSpaces[1]),
+		a:     reached(t, host, nodes[0], containers, containerSpaces[0]),
+		b:     reached(t, host, nodes[0], containers, containerSpaces[1]),
 	}
 	t.Run("a deployment's pods run on all nodes", k.deployment)
 	t.Run("a stateful set's pod finds its data on a dynamic volume after a restart", k.volume)
 	t.Run("pods of one space reach each other by cluster IP, and those of others don't", k.network)
 	t.Run("a pod that runs is resized, debugged, made ready and given tokens of its own", k.changing)
 	t.Run("kubectl reads, enters and reaches pods that run", k.streams)
+	t.Run("kubectl does what users do at a terminal", k.hands)
+	t.Run("a space's controllers work on containers that are real", k.controllers)
+	t.Run("a tenant's network policy is enforced", k.policies)
 	t.Run("pods find their own space's services by name, and nobody else's", k.names)
 	t.Run("pods reach their space's API by in-cluster config", k.api)
 	t.Run("tenants don't see the names and addresses of nodes", k.hidden)
+}
+
+// reached is a space through a port of a node's. Unlike a port that kubectl
+// forwards, it stays when one of its connections is cut.
+func reached(t *testing.T, host *cluster, node corev1.Node, release, space string) *cluster {
+	t.Helper()
+	service := must(host.CoreV1().Services(release).Get(t.Context(), "berth", metav1.GetOptions{}))(t)
+	at := net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
+	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), space+"-kubeconfig", metav1.GetOptions{}))(t)
+	config := must(clientcmd.Load(secret.Data["kubeconfig"]))(t)
+	for _, c := range config.Clusters {
+		server := must(url.Parse(c.Server))(t)
+		c.TLSServerName, server.Host = server.Hostname(), at
+		c.Server = server.String()
+	}
+	path := filepath.Join(t.TempDir(), space+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return newCluster(t, path)
 }
 
 type kindTest struct {
@@ -83,6 +111,11 @@ func (k *kindTest) runs(app string, args ...string) corev1.PodTemplateSpec {
 			Containers:                    []corev1.Container{{Name: "c", Image: k.tool, Args: args}},
 		},
 	}
+}
+
+func podOf(name string, template corev1.PodTemplateSpec) *corev1.Pod {
+	template.Name = name
+	return &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 }
 
 func (k *kindTest) deployment(t *testing.T) {
@@ -248,14 +281,7 @@ func (k *kindTest) hidden(t *testing.T) {
 // removeContainers removes the release and all that its spaces left on the host.
 func removeContainers(t *testing.T, host *cluster) {
 	ctx := context.WithoutCancel(t.Context())
-	if t.Failed() {
-		for _, namespace := range append([]string{containers}, "berth-"+containerSpaces[0], "berth-"+containerSpaces[1]) {
-			for _, args := range [][]string{{"get", "pods", "-o", "wide"}, {"get", "events"}} {
-				out, err := exec.CommandContext(ctx, suite().command("kubectl"), append(args, "--kubeconfig", host.kubeconfig, "--namespace", namespace)...).CombinedOutput()
-				t.Logf("kubectl %s in %s (%v):\n%s", strings.Join(args, " "), namespace, err, out)
-			}
-		}
-	}
+	record(ctx, t, host, containers, "berth-"+containerSpaces[0], "berth-"+containerSpaces[1])
 	out, err := exec.CommandContext(ctx, "go", "tool", "-modfile=../hack/helm/go.mod", "helm", "uninstall", "berth", "--namespace", containers, "--ignore-not-found", "--wait").CombinedOutput()
 	if err != nil {
 		t.Errorf("helm uninstall: %v\n%s", err, out)

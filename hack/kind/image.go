@@ -33,6 +33,19 @@ func libraries(program string) ([]imageFile, error) {
 	return parseLibraries("", exec.Command("ldd", program))
 }
 
+// withLibraries lists programs of this machine's, to be where they are here, and what they need.
+func withLibraries(programs []string) ([]imageFile, error) {
+	var all []imageFile
+	for _, program := range programs {
+		needed, err := libraries(program)
+		if err != nil {
+			return nil, fmt.Errorf("program %s: %w", program, err)
+		}
+		all = append(append(all, imageFile{program, program}), needed...)
+	}
+	return all, nil
+}
+
 // parseLibraries reads what ldd prints: each library's path is the one word of its line that begins with a slash.
 func parseLibraries(root string, ldd *exec.Cmd) ([]imageFile, error) {
 	out, err := ldd.CombinedOutput()

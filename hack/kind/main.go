@@ -6,7 +6,7 @@
 //
 //	kind up   -name berth -kubeconfig FILE [-nodes 2]
 //	kind load -name berth FILE...           load images, as docker save writes them, into all nodes
-//	kind image FILE NAME PROGRAM            make such an image of one program
+//	kind image FILE NAME PROGRAM [TOOL...]  make such an image of a program, and of tools of this machine's, such as /bin/sh
 //	kind logs -name berth DIR               write the logs of nodes and containers to a directory
 //	kind down -name berth
 package main
@@ -46,11 +46,15 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if args[0] == "image" {
-		if flags.NArg() != 3 {
+		if flags.NArg() < 3 {
 			return errors.New("image needs a file to write, a name and a program")
 		}
 		program := flags.Arg(2)
-		return writeImage(flags.Arg(0), flags.Arg(1), "/"+filepath.Base(program), libraries, program)
+		tools, err := withLibraries(flags.Args()[3:])
+		if err != nil {
+			return err
+		}
+		return writeImage(flags.Arg(0), flags.Arg(1), "/"+filepath.Base(program), libraries, program, tools...)
 	}
 	d, err := newDocker(ctx)
 	if err != nil {
