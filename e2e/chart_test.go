@@ -44,6 +44,9 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	repository, tag := image[:strings.LastIndex(image, ":")], image[strings.LastIndex(image, ":")+1:]
 	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", "image.repository=" + repository + ",image.tag=" + tag +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].isolation=Dedicated"}
+	for _, name := range []string{release, "berth-chart-a", "berth-chart-b", "berth-chart-c"} {
+		awaitGone(t, "an earlier test's namespace", host.CoreV1().Namespaces().Get, name)
+	}
 	t.Cleanup(func() { removeRelease(t, host) })
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)

@@ -73,7 +73,7 @@ func (k *kindTest) hands(t *testing.T) {
 	})
 	t.Run("logs -f", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		follow := exec.CommandContext(ctx, suite().command("kubectl"), "logs", "-f", "handled")
+		follow := exec.CommandContext(ctx, suite().command("kubectl"), "logs", "-f", "handled", "-c", "c")
 		follow.Env = append(os.Environ(), "KUBECONFIG="+k.a.kubeconfig)
 		var out buffer
 		follow.Stdout, follow.Stderr = &out, &out

@@ -19,6 +19,10 @@ const envLogs = "E2E_LOGS"
 // record keeps how pods of the host were, for who looks into a failure.
 func record(ctx context.Context, t *testing.T, host *cluster, namespaces ...string) {
 	t.Helper()
+	if err := suite().build(); err != nil {
+		t.Error(err)
+		return
+	}
 	for _, namespace := range namespaces {
 		for _, args := range [][]string{
 			{"get", "pods", "-o", "wide"}, {"get", "events", "--sort-by=.lastTimestamp"}, {"describe", "pods"},

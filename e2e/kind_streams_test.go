@@ -88,11 +88,16 @@ func (k *kindTest) readsLogs(t *testing.T) {
 		}
 		return nil
 	})
-	crashing := k.runs("crashing", "append", "/tmp/said", "again", "--", "cat", "/tmp/said", "--", "cat", "/none")
-	must(k.a.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "crashing"}, Spec: crashing.Spec}, metav1.CreateOptions{}))(t)
+	// One that is started once more: of one that is started again and again,
+	// kubelets forget what it said.
+	crashed := k.runs("crashed")
+	crashed.Spec.Containers[0].Command = []string{"sh", "-c", "if [ -e /kept/mark ]; then exec /tool sleep; fi; echo again; >/kept/mark; exit 3"}
+	crashed.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kept", MountPath: "/kept"}}
+	crashed.Spec.Volumes = []corev1.Volume{{Name: "kept", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	must(k.a.CoreV1().Pods("default").Create(t.Context(), podOf("crashed", crashed), metav1.CreateOptions{}))(t)
 	eventually(t, func() error {
-		out, err := k.a.tryKubectl(t, "", "logs", "-p", "crashing")
-		if err != nil || !strings.HasPrefix(out, "again\n") {
+		out, err := k.a.tryKubectl(t, "", "logs", "-p", "crashed")
+		if err != nil || out != "again\n" {
 			return fmt.Errorf("logs -p: %w: %s", err, out)
 		}
 		return nil

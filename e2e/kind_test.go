@@ -48,6 +48,9 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	if len(nodes) < 2 {
 		t.Fatalf("the cluster has %d nodes, want two or more", len(nodes))
 	}
+	for _, name := range []string{containers, "berth-" + containerSpaces[0], "berth-" + containerSpaces[1]} {
+		awaitGone(t, "an earlier test's namespace", host.CoreV1().Namespaces().Get, name)
+	}
 	t.Cleanup(func() { removeContainers(t, host) })
 	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", containers, "--create-namespace", "--wait", "--timeout", "3m",

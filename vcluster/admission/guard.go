@@ -116,7 +116,7 @@ func guardPod(a admission.Attributes) error {
 	})
 	if a.GetSubresource() == "ephemeralcontainers" {
 		for _, e := range errs {
-			e.Detail += "; of kubectl debug's profiles, a space allows baseline and restricted"
+			e.Detail += "; use kubectl debug with --profile=baseline or --profile=restricted"
 		}
 	}
 	return invalid(a, errs)
