@@ -186,7 +186,7 @@ func (d *docker) pid() (int, error) {
 	}
 	// A file of before the machine was restarted may name anybody.
 	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || string(name) != "dockerd\n" {
-		return 0, nil //nolint:nilerror // there is no such process
+		return 0, nil // there is no such process
 	}
 	return pid, nil
 }
