@@ -93,7 +93,12 @@ func reached(t *testing.T, host *cluster, node corev1.Node, release, space strin
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	return newCluster(t, path)
+	c := newCluster(t, path)
+	eventually(t, func() error { // a port opens on the nodes in its own time
+		_, err := c.Discovery().ServerVersion()
+		return err
+	})
+	return c
 }
 
 type kindTest struct {
