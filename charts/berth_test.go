@@ -21,6 +21,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/tenancy"
 )
 
@@ -172,6 +173,38 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 	}
 }
 
+// M4: so are the rights and the bounds of tenants' own classes, where they are
+// switched on.
+func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
+	for _, sync := range [][]string{
+		{"ownpriorityclasses=100"}, {"ownpriorityclasses=preempting:-5"}, {"ownstorageclasses=a.example/x+b.example"}, {"ownpriorityclasses=7", "ownstorageclasses=a.example"},
+	} {
+		switches, err := kinds.Parse(sync)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := slices.Clone(everything)
+		for _, s := range sync {
+			values = append(values, "sync."+s)
+		}
+		objects := render(t, values...)
+		const name = "platform-berth-space-classes"
+		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
+		if diff := cmp.Diff(tenancy.ClassRules(switches), role.Rules); diff != "" {
+			t.Errorf("%v: the chart's rights are others: %s", sync, diff)
+		}
+		binding := find(t, objects, func(r *rbacv1.ClusterRoleBinding) bool { return r.Name == name })
+		if len(binding.Subjects) != 2 || binding.Subjects[1].Namespace != "berth-team-b" || binding.RoleRef.Name != name {
+			t.Errorf("%v: bound to %v", sync, binding)
+		}
+		policy := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
+		want, _ := tenancy.ClassPolicy(switches)
+		if diff := cmp.Diff(want, policy.Spec); diff != "" {
+			t.Errorf("%v: the chart's policy is another one: %s", sync, diff)
+		}
+	}
+}
+
 // X1: a value that means nothing is refused before anything is made, and the
 // message names it.
 func TestBadValuesAreRefusedByName(t *testing.T) {
@@ -194,6 +227,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no duration":    {[]string{"idleAfter=soon"}, "/idleAfter", "want 15m"},
 		"a port":         {[]string{"service.port=70000"}, "/service/port", "out of range"},
 		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
+		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
 		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
 	} {
 		t.Run(name, func(t *testing.T) {

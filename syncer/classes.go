@@ -80,6 +80,9 @@ func shown[T client.Object](s *Syncer, kind, name string) (class T, ok bool) {
 	if !ok || !s.host.sync.Selects(kind).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
+	if _, own := translate.IdentityOf(class); own {
+		return class, false // some tenant's
+	}
 	return class, kind != priorityClasses || translate.ShownPriority(name)
 }
 

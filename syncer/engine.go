@@ -31,6 +31,7 @@ type kind[T client.Object] struct {
 	*Syncer
 	name    string // plural, as in URLs
 	limit   int    // of names on the host, in bytes
+	cluster bool   // it is in no namespace, on either side
 	fresh   func() T
 	virtual cache.SharedIndexInformer // nil: read from the API
 
@@ -54,6 +55,9 @@ type kind[T client.Object] struct {
 	// lost, if set, is called before a missing host object is made, and reports
 	// whether it dealt with v: then none is made.
 	lost func(ctx context.Context, v T) (bool, error)
+	// named, if set, completes a wanted host object that is about to be made by
+	// what it needs there, or says why it can't have it.
+	named func(ctx context.Context, v, want T) error
 	// end, if set, takes over while v is being deleted; exists tells whether
 	// host is there.
 	end func(ctx context.Context, v, host T, exists bool) error
@@ -66,7 +70,11 @@ type kind[T client.Object] struct {
 }
 
 func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	host, hosted := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(key.Namespace, key.Name, k.limit))
+	at := k.space.HostNamespace()
+	if k.cluster {
+		at = ""
+	}
+	host, hosted := cached[T](k.host, k.name, at, k.space.HostName(key.Namespace, key.Name, k.limit))
 	id := translate.Identity{}
 	if hosted {
 		id, hosted = translate.IdentityOf(host)
@@ -145,6 +153,11 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if k.lost != nil {
 		if done, err := k.lost(ctx, v); err != nil || done {
+			return host, err
+		}
+	}
+	if k.named != nil {
+		if err := k.named(ctx, v, want); err != nil {
 			return host, err
 		}
 	}

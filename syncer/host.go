@@ -210,6 +210,9 @@ func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 func spaceOf(obj client.Object) string {
 	switch o := obj.(type) {
 	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass:
+		if own, ok := translate.IdentityOf(obj); ok {
+			return own.Space
+		}
 		return everySpace
 	case *corev1.Event:
 		return spaceIn(o.Namespace)

@@ -58,5 +58,8 @@ func hostWatches(c kubernetes.Interface) map[string]hostWatch {
 		ingressClasses:  {network, "ingressclasses", &networkingv1.IngressClass{}, ""},
 		runtimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
 		priorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
+
+		ownPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
+		ownStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -67,7 +66,9 @@ func (s *Syncer) podDown(ctx context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 		return nil, false, err
 	}
 	host := s.space.Pod(v, in)
-	s.withClasses(v, host)
+	if err := s.withClasses(ctx, v, host); err != nil {
+		return nil, false, err
+	}
 	return host, true, s.withAccount(ctx, v, host)
 }
 
@@ -85,13 +86,11 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 }
 
 // withClasses names on a host pod those of v's classes that are the host's, and
-// shown. A priority of the tenant's own counts in the space only: on the host it
-// could put other spaces' pods out.
-func (s *Syncer) withClasses(v, host *corev1.Pod) {
+// shown, or v's tenant's own there.
+func (s *Syncer) withClasses(ctx context.Context, v, host *corev1.Pod) (err error) {
 	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
-	if _, ok := shown[*schedulingv1.PriorityClass](s, priorityClasses, v.Spec.PriorityClassName); ok {
-		host.Spec.PriorityClassName = v.Spec.PriorityClassName
-	}
+	host.Spec.PriorityClassName, err = s.hostPriority(ctx, v)
+	return err
 }
 
 func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) {

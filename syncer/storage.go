@@ -32,6 +32,10 @@ func (s *Syncer) syncClaims() error {
 		pull: s.claimPull,
 	}
 	k.lost = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) { return claimLost(ctx, k, v) }
+	k.named = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
+		want.Spec.StorageClassName, err = s.hostStorage(ctx, v)
+		return err
+	}
 	add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
 		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
 	})

@@ -41,6 +41,9 @@ const (
 	runtimeClasses  = kinds.RuntimeClasses
 	priorityClasses = kinds.PriorityClasses
 	events          = kinds.Events
+
+	ownPriorityClasses = kinds.OwnPriorityClasses
+	ownStorageClasses  = kinds.OwnStorageClasses
 )
 
 // Key is one unit of work: the kind's plural, and the virtual object's
@@ -122,6 +125,7 @@ func (s *Syncer) declare() error {
 			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
 			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
 			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
+			ownPriorityClasses: s.syncOwnPriorityClasses, ownStorageClasses: s.syncOwnStorageClasses,
 		}[k.Name]
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)

@@ -13,6 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -148,6 +150,10 @@ func kindOf(obj client.Object) string {
 		return budgets
 	case *corev1.ServiceAccount:
 		return serviceAccounts
+	case *schedulingv1.PriorityClass:
+		return ownPriorityClasses
+	case *storagev1.StorageClass:
+		return ownStorageClasses
 	default:
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}

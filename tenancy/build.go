@@ -55,9 +55,23 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 		return fmt.Errorf("%w: %s holds what another store's space %s runs; name the space differently, or, to let this store delete all of it, "+
 			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
 	}
+	apply := func(wall client.Object) error {
+		// A conflict is over the quota, which counts up meanwhile.
+		err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
+			//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
+			return host.Patch(ctx, wall, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
+		})
+		if err != nil {
+			return fmt.Errorf("build %s %s of space %s: %w", wall.GetObjectKind().GroupVersionKind().Kind, wall.GetName(), space.Name, err)
+		}
+		return nil
+	}
 	for _, wall := range Walls(space, quota, options...) {
-		gvk := wall.GetObjectKind().GroupVersionKind()
-		if wall, ok := wall.(*corev1.ResourceQuota); ok && quota == nil {
+		switch wall := wall.(type) {
+		case *corev1.ResourceQuota:
+			if quota != nil {
+				break
+			}
 			kept, err := keepQuota(ctx, host, wall)
 			if err != nil {
 				return fmt.Errorf("build quota of space %s: %w", space.Name, err)
@@ -65,14 +79,16 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 			if kept {
 				continue
 			}
+		case *corev1.Namespace:
+			ns = wall // which has an identity once it is applied
 		}
-		// A conflict is over the quota, which counts up meanwhile.
-		err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
-			//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
-			return host.Patch(ctx, wall, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
-		})
-		if err != nil {
-			return fmt.Errorf("build %s %s of space %s: %w", gvk.Kind, wall.GetName(), space.Name, err)
+		if err := apply(wall); err != nil {
+			return err
+		}
+	}
+	for _, right := range classRights(space, ns, set(options).classes) {
+		if err := apply(right); err != nil {
+			return err
 		}
 	}
 	return nil

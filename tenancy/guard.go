@@ -15,27 +15,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
 
-// guardName is the name of what [Guard] makes.
-const guardName = "berth-space-accounts"
+// Names of what [Guard] makes.
+const (
+	accountGuard = "berth-space-accounts"
+	classGuard   = "berth-space-classes"
+)
 
-// Guard has the host hold all spaces' accounts to [AccountPolicy]. It is
-// repeatable; a host enforces it some moments later.
-func Guard(ctx context.Context, host client.Client) error {
-	labels := map[string]string{translate.LabelManagedBy: translate.ManagedBy}
+// Guard has the host hold all spaces' accounts to [AccountPolicy], and to the
+// [ClassPolicy] of these switches. It is repeatable; a host enforces it some
+// moments later.
+func Guard(ctx context.Context, host client.Client, switches kinds.Switches) error {
+	if err := guard(ctx, host, accountGuard, AccountPolicy()); err != nil {
+		return err
+	}
+	if policy, ok := ClassPolicy(switches); ok {
+		return guard(ctx, host, classGuard, policy)
+	}
+	return nil
+}
+
+func guard(ctx context.Context, host client.Client, name string, policy admissionv1.ValidatingAdmissionPolicySpec) error {
+	at := metav1.ObjectMeta{Name: name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}}
 	for _, o := range []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta:   kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
-			ObjectMeta: metav1.ObjectMeta{Name: guardName, Labels: labels}, Spec: AccountPolicy(),
+			TypeMeta: kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"), ObjectMeta: at, Spec: policy,
 		},
 		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta:   kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: guardName, Labels: labels},
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: guardName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
+			TypeMeta: kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"), ObjectMeta: at,
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 		},
 	} {
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
@@ -44,6 +55,13 @@ func Guard(ctx context.Context, host client.Client) error {
 		}
 	}
 	return nil
+}
+
+// fromAccounts matches requests of spaces' accounts.
+func fromAccounts() []admissionv1.MatchCondition {
+	return []admissionv1.MatchCondition{{
+		Name: "account", Expression: "request.userInfo.username.matches('^system:serviceaccount:[^:]+:" + syncer.ServiceAccount + "$')",
+	}}
 }
 
 // AccountPolicy is what the host holds the spaces' accounts to beyond
@@ -60,9 +78,7 @@ func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
 			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: translate.LabelSpace, Operator: metav1.LabelSelectorOpExists}}},
 			ResourceRules:     written(),
 		},
-		MatchConditions: []admissionv1.MatchCondition{{
-			Name: "account", Expression: "request.userInfo.username.matches('^system:serviceaccount:[^:]+:" + syncer.ServiceAccount + "$')",
-		}},
+		MatchConditions: fromAccounts(),
 		Variables: []admissionv1.Variable{
 			{Name: "kind", Expression: "request.resource.resource"},
 			{Name: "status", Expression: "has(request.subResource) && request.subResource == 'status'"},

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
@@ -43,7 +44,7 @@ func startGuarded(t *testing.T) *guarded {
 	config, ctx := startCluster(t), t.Context()
 	g := &guarded{admin: clientOf(t, config), space: translate.Space{Name: "mine"}}
 	for range 2 { // it is repeatable
-		if err := tenancy.Guard(ctx, g.admin); err != nil {
+		if err := tenancy.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
 			t.Fatal(err)
 		}
 	}

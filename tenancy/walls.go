@@ -55,10 +55,7 @@ func DefaultQuota() corev1.ResourceList {
 // the syncer's own account with no right outside the namespace. A nil quota
 // means the default.
 func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) []client.Object {
-	var o settings
-	for _, set := range options {
-		set(&o)
-	}
+	o := set(options)
 	if quota == nil {
 		quota = DefaultQuota()
 	}
@@ -157,7 +154,17 @@ func isolation(space translate.Space) []client.Object {
 }
 
 // settings are what options set.
-type settings struct{ clusterRole string }
+type settings struct {
+	clusterRole string
+	classes     []rbacv1.PolicyRule
+}
+
+func set(options []Option) (s settings) {
+	for _, option := range options {
+		option(&s)
+	}
+	return s
+}
 
 // Option changes what the walls of a space are made of.
 type Option func(*settings)

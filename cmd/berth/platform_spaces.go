@@ -29,23 +29,24 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
-	// Who installed the role for spaces' accounts sees to what holds them, too.
-	if p.options.spaceRole == "" {
-		if err := tenancy.Guard(ctx, host); err != nil {
+	synced, err := p.options.sync.options()
+	if err != nil {
+		return err
+	}
+	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole)}
+	if p.options.spaceRole == "" { // who installed the role sees to this, too
+		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {
 			return err
 		}
+		walls = append(walls, tenancy.Syncing(synced.Sync))
 	}
 	p.prepare = func(ctx context.Context, space string) error {
-		if err := p.buildWalls(ctx, host, space); err != nil {
+		if err := p.buildWalls(ctx, host, space, walls); err != nil {
 			return err
 		}
 		return p.writeKubeconfig(ctx, space)
 	}
 	if err := p.newProcesses(); err != nil {
-		return err
-	}
-	synced, err := p.options.sync.options()
-	if err != nil {
 		return err
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
@@ -66,13 +67,13 @@ func (p *platform) startShard(ctx context.Context) error {
 	return nil
 }
 
-func (p *platform) buildWalls(ctx context.Context, host client.Client, name string) error {
+func (p *platform) buildWalls(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {
 	store, err := pki.Secret(p.spaceDir(name), "store.id")
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
 	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint()}
-	if err := tenancy.Build(ctx, host, space, nil, tenancy.BoundTo(p.options.spaceRole)); err != nil {
+	if err := tenancy.Build(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
 	if slices.Contains(p.options.spaces, name) {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Switches say what is synced. The zero value has every kind at its default.
@@ -69,23 +71,79 @@ func (s Switches) Selects(name string) labels.Selector {
 	}
 }
 
-// takes reports whether value is one of the kind's. A word alone is a label
-// selector, too, but more likely a mistake.
-func (k Kind) takes(value string) bool {
-	if slices.Contains(k.Values, value) && value != Selector {
-		return true
-	}
-	_, err := labels.Parse(value)
-	return slices.Contains(k.Values, Selector) && err == nil && strings.Contains(value, "=")
+// PriorityBound returns the highest priority on the host of tenants' own classes,
+// and whether pods of these may put others out. ok is false if they have none.
+func (s Switches) PriorityBound() (highest int32, preempt, ok bool) {
+	value, preempt := strings.CutPrefix(s.Value(OwnPriorityClasses), Preempting)
+	highest, ok = bound(value)
+	return highest, preempt && ok, ok
 }
+
+// Provisioners returns those that tenants' own storage classes may name.
+func (s Switches) Provisioners() []string {
+	value := s.Value(OwnStorageClasses)
+	if value == Off {
+		return nil
+	}
+	return strings.Split(value, "+")
+}
+
+// takes reports whether value is one of the kind's.
+func (k Kind) takes(value string) bool {
+	return slices.ContainsFunc(k.Values, func(v string) bool {
+		switch v {
+		case Selector: // a word alone is one, too, but more likely a mistake
+			_, err := labels.Parse(value)
+			return err == nil && strings.Contains(value, "=")
+		case Bound:
+			_, ok := bound(value)
+			return ok
+		case PreemptingBound:
+			number, preempting := strings.CutPrefix(value, Preempting)
+			_, ok := bound(number)
+			return preempting && ok
+		case Provisioners:
+			return value != Off && !slices.ContainsFunc(strings.Split(value, "+"), func(name string) bool {
+				return len(validation.IsQualifiedName(strings.ToLower(name))) > 0 || !strings.ContainsAny(name, "./")
+			})
+		default:
+			return v == value
+		}
+	})
+}
+
+// bound reads a priority as high as users of a cluster may give.
+func bound(value string) (int32, bool) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	return int32(n), err == nil && n <= highestPriority
+}
+
+// highestPriority is Kubernetes' bound on classes that are not the system's.
+const highestPriority = 1_000_000_000
 
 func (k Kind) possible() string {
 	words := slices.Clone(k.Values)
-	if i := slices.Index(words, Selector); i >= 0 {
-		words[i] = "a label selector such as " + Shown
+	for i, word := range words {
+		switch word {
+		case Selector:
+			words[i] = "a label selector such as " + Shown
+		case Bound:
+			words[i] = "the highest priority"
+		case PreemptingBound:
+			words[i] = Preempting + " before it"
+		case Provisioners:
+			words[i] = "names of provisioners with + between them"
+		}
+	}
+	if slices.Contains(k.Values, Selector) {
 		words = slices.DeleteFunc(words, func(w string) bool { return w == Shown })
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// placeholder reports whether a value stands for others.
+func placeholder(value string) bool {
+	return slices.Contains([]string{Selector, Bound, PreemptingBound, Provisioners}, value)
 }
 
 func names() []string {
@@ -105,7 +163,7 @@ func Complete(typed string) []string {
 			out = append(out, k.Name+"=")
 		}
 		for _, value := range k.Values {
-			if (valued && k.Name == name || k.Name == typed) && value != Selector && strings.HasPrefix(k.Name+"="+value, typed) {
+			if (valued && k.Name == name || k.Name == typed) && !placeholder(value) && strings.HasPrefix(k.Name+"="+value, typed) {
 				out = append(out, k.Name+"="+value)
 			}
 		}

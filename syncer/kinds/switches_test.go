@@ -31,6 +31,13 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 		"no value":    {reason: "nothing is guessed", args: []string{"pods"}, wrong: []string{"pods", "on or off"}},
 		"no such":     {reason: "a word is no selector", args: []string{"storageclasses=yes"}, wrong: []string{"on", "off", "label selector"}},
 		"placeholder": {reason: "it stands for a selector", args: []string{"storageclasses=SELECTOR"}, wrong: []string{"label selector"}},
+		"bound":       {reason: "the admin bounds priorities", args: []string{"ownpriorityclasses=-5"}, want: map[string]string{"ownpriorityclasses": "-5", "ownstorageclasses": "off"}},
+		"preempting":  {reason: "and says whether they preempt", args: []string{"ownpriorityclasses=preempting:100"}, want: map[string]string{"ownpriorityclasses": "preempting:100"}},
+		"provisioner": {reason: "each is named", args: []string{"ownstorageclasses=ebs.csi.aws.com+example.com/nfs"}, want: map[string]string{"ownstorageclasses": "ebs.csi.aws.com+example.com/nfs"}},
+		"the system":  {reason: "its priorities are higher", args: []string{"ownpriorityclasses=2000000000"}, wrong: []string{"the highest priority", "preempting:"}},
+		"no bound":    {reason: "on would be no bound", args: []string{"ownpriorityclasses=on"}, wrong: []string{"off", "the highest priority"}},
+		"any":         {reason: "there is no word for all", args: []string{"ownstorageclasses=on"}, wrong: []string{"off", "provisioners"}},
+		"empty":       {reason: "a slip", args: []string{"ownstorageclasses=a.b++c.d"}, wrong: []string{"provisioners"}},
 		"broken":      {reason: "selectors are checked", args: []string{"runtimeclasses=a=b=c"}, wrong: []string{"label selector"}},
 	}
 	for name, tc := range cases {

@@ -22,7 +22,16 @@ const (
 	All      = "all"
 	Used     = "used"
 	Selector = "SELECTOR"
+	// Bound is a priority, the highest that tenants may give their pods on the
+	// host; after Preempting, they may put other spaces' pods out with it.
+	Bound           = "PRIORITY"
+	PreemptingBound = Preempting + Bound
+	// Provisioners are names of provisioners, with + between them.
+	Provisioners = "PROVISIONER+..."
 )
+
+// Preempting begins the values of PreemptingBound.
+const Preempting = "preempting:"
 
 // Shown is the label selector of the host objects that spaces see where the
 // admin has to say so.
@@ -46,11 +55,15 @@ const (
 	IngressClasses  = "ingressclasses"
 	RuntimeClasses  = "runtimeclasses"
 	PriorityClasses = "priorityclasses"
+
+	OwnPriorityClasses = "ownpriorityclasses"
+	OwnStorageClasses  = "ownstorageclasses"
 )
 
 // Kind is one row of the table.
 type Kind struct {
-	// Name of the switch: the kind's plural, as in URLs.
+	// Name of the switch: the kind's plural, as in URLs, and after "own" that of
+	// what tenants make of a kind of which they also see the host's.
 	Name string
 	Direction
 	// Values that the switch takes, the default first.
@@ -132,6 +145,15 @@ func Table() []Kind {
 		{
 			PriorityClasses, FromHost, []string{Shown, On, Off, Selector}, "name, value, preemption policy, description",
 			"never the global default, never one whose name begins with system-",
+		},
+		{
+			OwnPriorityClasses, ToHost, []string{Off, Bound, PreemptingBound}, "",
+			"those that the tenant made: name; value, no higher than the admin's; they preempt nobody but with `preempting:`, never the default",
+		},
+		{
+			OwnStorageClasses, ToHost, []string{Off, Provisioners}, "",
+			"those that the tenant made: name; of these provisioners only, no parameter that names a secret, no mount options, " +
+				"no topologies, not Retain, never the default",
 		},
 	}
 }

@@ -109,3 +109,25 @@ readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
 {{- end }}
+
+{{/* The value of a switch, "off" if it is not set: (list . "KIND"). A priority may be written as a number. */}}
+{{- define "berth.sync" -}}
+{{- $value := get (index . 0).Values.sync (index . 1) }}
+{{- if kindIs "string" $value }}{{ $value | default "off" }}{{ else }}{{ int64 $value }}{{ end }}
+{{- end }}
+
+{{/* The rights on classes that the switches take, as tenancy.ClassRules has them. */}}
+{{- define "berth.classRules" -}}
+{{- $rules := list }}
+{{- $verbs := list "get" "create" "update" "delete" }}
+{{- if ne (include "berth.sync" (list . "ownpriorityclasses")) "off" }}
+{{- $rules = append $rules (dict "apiGroups" (list "scheduling.k8s.io") "resources" (list "priorityclasses") "verbs" $verbs) }}
+{{- end }}
+{{- if ne (include "berth.sync" (list . "ownstorageclasses")) "off" }}
+{{- $rules = append $rules (dict "apiGroups" (list "storage.k8s.io") "resources" (list "storageclasses") "verbs" $verbs) }}
+{{- end }}
+{{- if and $rules (not .Values.admissionPolicy.enabled) }}
+{{- fail "sync.ownpriorityclasses, sync.ownstorageclasses: without admissionPolicy.enabled nothing holds a space to its own classes" }}
+{{- end }}
+{{- toYaml $rules }}
+{{- end }}

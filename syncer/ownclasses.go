@@ -1,0 +1,176 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// ownClass is a kind of which the tenant's own go down to the host, beside
+// [class], by which spaces see the host's.
+type ownClass[T client.Object] struct {
+	*kind[T]
+	check  func(v T) field.ErrorList // what stands against v
+	toHost func(v T) T
+}
+
+func (c *ownClass[T]) add() error {
+	c.cluster, c.limit, c.down = true, translate.LimitSubdomain, c.hostClass
+	c.lost = func(context.Context, T) (bool, error) { return false, c.room() }
+	add(c.kind, nil)
+	return nil
+}
+
+// hostClass is v's host object. What is not allowed (any more) must not go on.
+func (c *ownClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, err error) {
+	if !translate.IsOwnClass(v) {
+		return host, false, nil
+	}
+	there, exists := cached[T](c.host, c.name, "", c.space.HostName("", v.GetName(), translate.LimitSubdomain))
+	if err := forbids(c.check(v)); err != nil {
+		if exists {
+			if id, ours := translate.IdentityOf(there); ours && id.Space == c.space.Name {
+				err = errors.Join(err, c.deleteHost(ctx, there))
+			}
+		}
+		return host, false, err
+	}
+	host = c.toHost(v)
+	if exists {
+		return host, true, nil
+	}
+	// It is in no namespace, and goes with the space's all the same.
+	ns := &corev1.Namespace{}
+	if err := c.host.reader.Get(ctx, types.NamespacedName{Name: c.space.HostNamespace()}, ns); err != nil {
+		return host, false, fmt.Errorf("read the space's host namespace: %w", err)
+	}
+	host.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}})
+	return host, true, nil
+}
+
+// room refuses what is more than a space may have.
+func (c *ownClass[T]) room() error {
+	n := 0
+	for range hosted[T](c.Syncer, c.name) {
+		n++
+	}
+	if n < translate.MaxOwnClasses {
+		return nil
+	}
+	return forbids(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
+		fmt.Sprintf("a space may have %d classes of its own on the host; delete some", translate.MaxOwnClasses))})
+}
+
+// ensure returns the name of v's host object, which it makes if it is not there.
+// It is empty if v has none: it is not the tenant's own, or not allowed.
+func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
+	host, wanted, err := c.hostClass(ctx, v)
+	if err == nil && wanted {
+		if _, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
+			return host.GetName(), false, nil
+		}
+		err = c.room()
+	}
+	if errors.As(err, &forbidden{}) || err == nil && !wanted {
+		return "", false, nil
+	}
+	if err == nil {
+		err = createOnHost(ctx, c.writer, host)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", false, err
+	}
+	return host.GetName(), true, nil
+}
+
+func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
+	highest, preempt, _ := s.host.sync.PriorityBound()
+	return &ownClass[*schedulingv1.PriorityClass]{
+		kind: &kind[*schedulingv1.PriorityClass]{
+			Syncer: s, name: ownPriorityClasses,
+			fresh:   func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
+			virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
+			push:    translate.PushPriorityClass,
+			anew:    translate.OtherPriority,
+		},
+		check: func(*schedulingv1.PriorityClass) field.ErrorList { return nil },
+		toHost: func(v *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
+			return s.space.OwnPriorityClass(v, highest, preempt)
+		},
+	}
+}
+
+func (s *Syncer) ownStorages() *ownClass[*storagev1.StorageClass] {
+	return &ownClass[*storagev1.StorageClass]{
+		kind: &kind[*storagev1.StorageClass]{
+			Syncer: s, name: ownStorageClasses,
+			fresh:   func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
+			virtual: s.informers.Storage().V1().StorageClasses().Informer(),
+			push:    translate.PushStorageClass,
+			anew:    translate.OtherStorage,
+		},
+		check: func(v *storagev1.StorageClass) field.ErrorList {
+			return translate.CheckStorageClass(v, s.host.sync.Provisioners())
+		},
+		toHost: s.space.OwnStorageClass,
+	}
+}
+
+func (s *Syncer) syncOwnPriorityClasses() error { return s.ownPriorities().add() }
+
+func (s *Syncer) syncOwnStorageClasses() error { return s.ownStorages().add() }
+
+// hostPriority is the class of the host's that a pod of v's has there: one that
+// is shown, or the tenant's own. Without any it counts in the space only, as on
+// the host it could put other spaces' pods out.
+func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
+	name := v.Spec.PriorityClassName
+	if _, ok := shown[*schedulingv1.PriorityClass](s, priorityClasses, name); ok {
+		return name, nil
+	}
+	own := s.ownPriorities()
+	class, exists := inStore[*schedulingv1.PriorityClass](own.virtual, types.NamespacedName{Name: name})
+	if !exists || !s.host.sync.On(ownPriorityClasses) {
+		return "", nil
+	}
+	host, made, err := own.ensure(ctx, class)
+	if err == nil && made { // the host's admission learns of it from a watch, and has refused pods until then
+		err = apierrors.NewNotFound(schema.GroupResource{Group: schedulingv1.GroupName, Resource: priorityClasses}, name)
+	}
+	return host, err
+}
+
+// hostStorage is the class of the host's that a claim of v's has there: one that
+// is shown, or the tenant's own.
+func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
+	name := v.Spec.StorageClassName
+	if name == nil {
+		return nil, nil
+	}
+	if _, ok := shown[*storagev1.StorageClass](s, storageClasses, *name); ok {
+		return name, nil
+	}
+	own := s.ownStorages()
+	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.sync.On(ownStorageClasses) {
+		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
+			return &host, err
+		}
+	}
+	return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+		fmt.Sprintf("there is no class %q for spaces; see 'kubectl get storageclasses'", *name))})
+}

@@ -1,0 +1,261 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// provisioner is the embedded host's.
+const provisioner = "berth.dev/simulated"
+
+// withOwnClasses begins a syncer of a space that may have classes of its own,
+// on a host that holds it to that.
+func withOwnClasses(t *testing.T, name string) *bed {
+	t.Helper()
+	switches := []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
+	b := synced(t, name, switches...)
+	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tenancy.Guard(t.Context(), admin, b.options.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func priorityClass(name string, value int32) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+}
+
+func storageClassOf(name, provisioner string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
+}
+
+// account is the API as the space's own account on the host.
+func (b *bed) account(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	posing := rest.CopyConfig(b.cluster.Config())
+	posing.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + b.space.HostNamespace() + ":berth-syncer",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + b.space.HostNamespace(), "system:authenticated"},
+	}
+	return testhost.Clientset(t, posing)
+}
+
+// S1, M4: with the switch on, pods of a space have the priorities of the tenant's
+// own classes on the host: no higher than the admin's bound, preempting nobody,
+// and invisible to other spaces.
+func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
+	t.Parallel()
+	b, other := withOwnClasses(t, "prio"), synced(t, "prio-other", "priorityclasses=on")
+	ours, theirs := b.virtual.SchedulingV1().PriorityClasses(), b.host.SchedulingV1().PriorityClasses()
+	high := priorityClass("high", 1_000_000)
+	high.GlobalDefault, high.PreemptionPolicy = true, ptr.To(corev1.PreemptLowerPriority)
+	must(t, ours.Create, high)
+	must(t, ours.Create, priorityClass("low", -7))
+	for name, want := range map[string]int32{"high": 100, "low": -7} {
+		h := awaited(t, "see class "+name, theirs.Get, "prio--"+name, nil)
+		if h.Value != want || h.GlobalDefault || ptr.Deref(h.PreemptionPolicy, "") != corev1.PreemptNever {
+			t.Errorf("class %s is of %d on the host, default: %t, preempting: %v; want %d", name, h.Value, h.GlobalDefault, h.PreemptionPolicy, want)
+		}
+		if len(h.OwnerReferences) != 1 || h.OwnerReferences[0].Name != b.space.HostNamespace() {
+			t.Errorf("class %s is owned by %v, so that it outlives the space", name, h.OwnerReferences)
+		}
+	}
+	for name, want := range map[string]int32{"high": 100, "low": -7} {
+		pod := newPod(name)
+		pod.Spec.PriorityClassName = name
+		must(t, b.virtual.CoreV1().Pods("default").Create, pod)
+		h := awaited(t, "see pod "+name, b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName(name), nil)
+		if ptr.Deref(h.Spec.Priority, 0) != want || ptr.Deref(h.Spec.PreemptionPolicy, "") != corev1.PreemptNever {
+			t.Errorf("pod %s has priority %v, policy %v", name, h.Spec.Priority, h.Spec.PreemptionPolicy)
+		}
+	}
+	// Made again with another value, it is another class.
+	if err := ours.Delete(t.Context(), "low", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, ours.Create, priorityClass("low", 3))
+	awaited(t, "see the other class", theirs.Get, "prio--low", func(h *schedulingv1.PriorityClass) error {
+		if h.Value != 3 {
+			return fmt.Errorf("its value is %d", h.Value)
+		}
+		return nil
+	})
+	// What another space is shown is the host's own, not this one's.
+	must(t, theirs.Create, priorityClass("prio-hosts", 5))
+	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "prio-hosts", metav1.DeleteOptions{}) })
+	awaited(t, "show the host's", other.virtual.SchedulingV1().PriorityClasses().Get, "prio-hosts", nil)
+	if err := gone(other.virtual.SchedulingV1().PriorityClasses().Get(t.Context(), "prio--high", metav1.GetOptions{})); err != nil {
+		t.Errorf("another space sees a tenant's class: %v", err)
+	}
+	stolen := newPod("stolen")
+	stolen.Spec.PriorityClassName = "prio--high"
+	if _, err := other.virtual.CoreV1().Pods("default").Create(t.Context(), stolen, metav1.CreateOptions{}); err == nil {
+		t.Error("another space's pod takes a tenant's class")
+	}
+	if err := ours.Delete(t.Context(), "high", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitedGone(t, "see the class gone", theirs.Get, "prio--high")
+}
+
+// S1, M4: with the switch on, claims get volumes of the tenant's own storage
+// classes, if these are of an allowed provisioner and name nothing of the host's.
+func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
+	t.Parallel()
+	b := withOwnClasses(t, "store")
+	ours, theirs := b.virtual.StorageV1().StorageClasses(), b.host.StorageV1().StorageClasses()
+	fast := storageClassOf("fast", provisioner)
+	fast.Parameters, fast.AllowVolumeExpansion = map[string]string{"csi.storage.k8s.io/fstype": "ext4"}, ptr.To(true)
+	fast.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	must(t, ours.Create, fast)
+	h := awaited(t, "see the class", theirs.Get, "store--fast", nil)
+	if h.Parameters["csi.storage.k8s.io/fstype"] != "ext4" || h.Annotations["storageclass.kubernetes.io/is-default-class"] != "" {
+		t.Errorf("on the host it is %v", h)
+	}
+	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "fast"))
+	claim := awaited(t, "see the claim bound", b.virtual.CoreV1().PersistentVolumeClaims("default").Get, "data", func(c *corev1.PersistentVolumeClaim) error {
+		if c.Status.Phase != corev1.ClaimBound {
+			return errors.New("it is " + string(c.Status.Phase))
+		}
+		return nil
+	})
+	volume := awaited(t, "see the volume", b.virtual.CoreV1().PersistentVolumes().Get, claim.Spec.VolumeName, nil)
+	onHost := awaited(t, "see the claim", b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get, b.hostName("data"), nil)
+	if volume.Spec.StorageClassName != "fast" || ptr.Deref(onHost.Spec.StorageClassName, "") != "store--fast" {
+		t.Errorf("the volume is of class %q, the host's claim of %v", volume.Spec.StorageClassName, onHost.Spec.StorageClassName)
+	}
+
+	for name, attack := range map[string]struct {
+		change func(*storagev1.StorageClass)
+		says   string
+	}{
+		"other": {func(c *storagev1.StorageClass) { c.Provisioner = "host.example/all" }, "provisioner"},
+		"secret": {func(c *storagev1.StorageClass) {
+			c.Parameters = map[string]string{"csi.storage.k8s.io/provisioner-secret-namespace": "kube-system"}
+		}, "parameters[csi.storage.k8s.io/provisioner-secret-namespace]"},
+		"options":  {func(c *storagev1.StorageClass) { c.MountOptions = []string{"suid"} }, "mountOptions"},
+		"retained": {func(c *storagev1.StorageClass) { c.ReclaimPolicy = ptr.To(corev1.PersistentVolumeReclaimRetain) }, "reclaimPolicy"},
+	} {
+		class := storageClassOf(name, provisioner)
+		attack.change(class)
+		must(t, ours.Create, class)
+		b.told(t, "StorageClass", name, attack.says)
+		must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
+		b.told(t, "PersistentVolumeClaim", name, "spec.storageClassName", `"`+name+`"`)
+		for what, err := range map[string]error{
+			"class": gone(theirs.Get(t.Context(), "store--"+name, metav1.GetOptions{})),
+			"claim": gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName(name), metav1.GetOptions{})),
+		} {
+			if err != nil {
+				t.Errorf("%s, its %s: %v", name, what, err)
+			}
+		}
+	}
+}
+
+// M4: a class of the host's that is not shown is not for a space's claims.
+func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
+	t.Parallel()
+	b := synced(t, "hidden-class", "storageclasses=berth.dev/show=true")
+	theirs := b.host.StorageV1().StorageClasses()
+	must(t, theirs.Create, storageClassOf("hidden-class-gold", provisioner))
+	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "hidden-class-gold", metav1.DeleteOptions{}) })
+	must(t, b.virtual.StorageV1().StorageClasses().Create, storageClassOf("hidden-class-gold", "mine.example/own")) // the tenant may say what it likes
+	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "hidden-class-gold"))
+	b.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "hidden-class-gold")
+	if err := gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName("data"), metav1.GetOptions{})); err != nil {
+		t.Error(err)
+	}
+}
+
+// M4, Q3: who holds a space's account gets no further by the host's classes.
+func TestTheHostGuardsASpacesOwnClasses(t *testing.T) {
+	t.Parallel()
+	b := withOwnClasses(t, "warden")
+	account := b.account(t)
+	priority := func(name string, value int32, space string) *schedulingv1.PriorityClass {
+		c := priorityClass(name, value)
+		c.PreemptionPolicy, c.Labels = ptr.To(corev1.PreemptNever), map[string]string{translate.LabelSpace: space}
+		return c
+	}
+	storage := func(provisioner string, parameters map[string]string) *storagev1.StorageClass {
+		c := storageClassOf("warden--x", provisioner)
+		c.Labels, c.Parameters = map[string]string{translate.LabelSpace: "warden"}, parameters
+		return c
+	}
+	preempting, usual := priority("warden--x", 1, "warden"), priority("warden--x", 1, "warden")
+	preempting.PreemptionPolicy, usual.GlobalDefault = ptr.To(corev1.PreemptLowerPriority), true
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	create := func(c *schedulingv1.PriorityClass) func() error {
+		return func() error {
+			_, err := account.SchedulingV1().PriorityClasses().Create(t.Context(), c, dry)
+			return err
+		}
+	}
+	provision := func(c *storagev1.StorageClass) func() error {
+		return func() error { _, err := account.StorageV1().StorageClasses().Create(t.Context(), c, dry); return err }
+	}
+	testhost.Eventually(t, "be guarded", func(context.Context) error {
+		if err := create(priority("warden--x", 1, "warden"))(); err != nil {
+			return err // the authorizer learns of roles from a watch
+		}
+		return refusedBy("berth-space-classes", create(priority("warden--x", 101, "warden"))())
+	})
+	for name, try := range map[string]func() error{
+		"a priority over the bound":  create(priority("warden--x", 101, "warden")),
+		"preemption":                 create(preempting),
+		"the default of all":         create(usual),
+		"another space's priority":   create(priority("prio--x", 1, "prio")),
+		"a priority of nobody's":     create(priority("warden--x", 1, "")),
+		"a priority like the host's": create(priority("gold", 1, "warden")),
+		"another provisioner":        provision(storage("host.example/all", nil)),
+		"a secret of the host's":     provision(storage(provisioner, map[string]string{"adminSecretName": "x"})),
+		"removing a class of the hosts": func() error {
+			return account.StorageV1().StorageClasses().Delete(t.Context(), "standard", metav1.DeleteOptions{DryRun: dry.DryRun})
+		},
+	} {
+		if err := refusedBy("berth-space-classes", try()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func refusedBy(policy string, err error) error {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), policy) {
+		return fmt.Errorf("want it refused by %s, got %w", policy, err)
+	}
+	return nil
+}
+
+func newClaimOf(name, class string) *corev1.PersistentVolumeClaim {
+	claim := newClaim(name)
+	claim.Spec.StorageClassName = &class
+	return claim
+}

@@ -1,0 +1,102 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy
+
+import (
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Syncing has the space's account get what these switches take beyond
+// [AccountRules]: rights on classes, which are in no namespace. Those who bind
+// the account to a ClusterRole see to it themselves, and to [ClassPolicy].
+func Syncing(switches kinds.Switches) Option {
+	return func(s *settings) { s.classes = ClassRules(switches) }
+}
+
+// ClassRules are the rights on the host's classes that a space's account needs
+// for its tenant's own, if these are switched on.
+func ClassRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
+	for _, class := range classes(switches) {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{class.group}, Resources: []string{class.resource}, Verbs: []string{"get", "create", "update", "delete"},
+		})
+	}
+	return rules
+}
+
+// ClassPolicy is what the host holds these rights to: a space's own classes,
+// and in them what the admin allows. ok is false if there is nothing to hold.
+func ClassPolicy(switches kinds.Switches) (policy admissionv1.ValidatingAdmissionPolicySpec, ok bool) {
+	policy = admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: fromAccounts(),
+		Validations: []admissionv1.Validation{refuse("a space's account may write only classes of the space's own", "[object, oldObject].all(o, o == null || "+
+			"request.userInfo.username == 'system:serviceaccount:"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') + ':"+syncer.ServiceAccount+"' && "+
+			"o.metadata.name.contains('--'))")},
+	}
+	for _, class := range classes(switches) {
+		policy.MatchConstraints.ResourceRules = append(policy.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
+			RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+				Rule: admissionv1.Rule{
+					APIGroups: []string{class.group}, APIVersions: []string{"v1"}, Resources: []string{class.resource}, Scope: ptr.To(admissionv1.ClusterScope),
+				},
+			},
+		})
+		policy.Validations = append(policy.Validations, refuse(class.message,
+			fmt.Sprintf("request.resource.resource != '%s' || object == null || %s", class.resource, class.allowed)))
+		ok = true
+	}
+	return policy, ok
+}
+
+type class struct{ group, resource, allowed, message string }
+
+func classes(switches kinds.Switches) (all []class) {
+	if highest, preempt, ok := switches.PriorityBound(); ok {
+		allowed := fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
+		if !preempt {
+			allowed += " && object.?preemptionPolicy.orValue('') == 'Never'"
+		}
+		all = append(all, class{schedulingv1.GroupName, "priorityclasses", allowed, "a space's priority classes may be no higher, and preempt no more, than its admin allows"})
+	}
+	if provisioners := switches.Provisioners(); len(provisioners) > 0 {
+		all = append(all, class{storagev1.GroupName, "storageclasses", "object.provisioner in " + quoted(provisioners...) +
+			" && object.?parameters.orValue({}).all(k, !k.lowerAscii().contains('secret'))" +
+			" && size(object.?mountOptions.orValue([])) == 0 && size(object.?allowedTopologies.orValue([])) == 0 && object.?reclaimPolicy.orValue('Delete') == 'Delete'" +
+			" && !('storageclass.kubernetes.io/is-default-class' in object.metadata.?annotations.orValue({}))",
+			"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"})
+	}
+	return all
+}
+
+// classRights are the objects that give a space's account its rights on classes.
+// They are in no namespace, and go with the space's.
+func classRights(space translate.Space, namespace metav1.Object, rules []rbacv1.PolicyRule) []client.Object {
+	if len(rules) == 0 {
+		return nil
+	}
+	at := meta(space, space.HostNamespace())
+	at.Namespace = ""
+	at.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.GetName(), UID: namespace.GetUID()}}
+	return []client.Object{
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: at, Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: space.HostNamespace()}},
+		},
+	}
+}
