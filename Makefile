@@ -17,7 +17,7 @@ FUZZTIME   ?= 20s
 
 .PHONY: help
 help: ## Say what each target does.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/berth.
@@ -40,6 +40,10 @@ test: ## Run every test (PKG=./kine for one package, TEST_FLAGS=-race for other 
 e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/kind.md).
 	@hack/e2e
 
+.PHONY: conformance
+conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS=REGEXP, CONFORMANCE_KEEP=1: docs/conformance.md).
+	@FOCUS='$(FOCUS)' hack/conformance/run
+
 .PHONY: bench
 bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
 	go run ./bench $(ARGS)
@@ -57,10 +61,11 @@ fuzz: ## Fuzz each target of ./translate for FUZZTIME.
 lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
 	$(TOOL) golangci-lint run
 	go mod tidy -diff
-	for module in tools helm image kind; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools helm image kind conformance; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
 	cd hack/kind && go vet . && go test . ./agent ./runcfront
+	cd hack/conformance && go vet . && go test .
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities

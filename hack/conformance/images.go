@@ -8,9 +8,6 @@ import (
 	"io"
 
 	"k8s.io/kubernetes/test/utils/image"
-
-	// The suite itself: `run` compiles its tests, and this has go.mod hold what they need.
-	_ "k8s.io/kubernetes/test/e2e"
 )
 
 // printImages prints the stage of images/Dockerfile that makes an image, and the name by which the suite asks for it.
