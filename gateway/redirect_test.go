@@ -53,7 +53,7 @@ func TestRedirectsStayInTheSpace(t *testing.T) {
 func TestRedirectsToOthersStayAsTheyAre(t *testing.T) {
 	for _, to := range []string{"https://example.com/x", "//example.com/x", "there", "../x"} {
 		router := &gateway.Router{Lookup: func(string) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", to)
 				w.WriteHeader(http.StatusFound)
 			})

@@ -11,7 +11,7 @@ type lateEnd struct{ io.ReadCloser }
 
 func (l lateEnd) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
-	if n > 0 && err == io.EOF { //nolint:errorlint // readers return it as it is
+	if n > 0 && err == io.EOF {
 		err = nil
 	}
 	return n, err

@@ -81,7 +81,8 @@ func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser
 	if err != nil {
 		return nil, false, "", err
 	}
-	return lateEnd{resp.Body}, s.follow, "text/plain", nil
+	resp.Body = lateEnd{resp.Body}
+	return resp.Body, s.follow, "text/plain", nil
 }
 
 // podStream serves exec, attach and port forwarding.
