@@ -71,6 +71,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	t.Run("kubectl does what users do at a terminal", k.hands)
 	t.Run("a space's controllers work on containers that are real", k.controllers)
 	t.Run("a tenant's network policy is enforced", k.policies)
+	t.Run("streams carry much both ways, and say how it went", k.transfers)
 	t.Run("pods find their own space's services by name, and nobody else's", k.names)
 	t.Run("pods reach their space's API by in-cluster config", k.api)
 	t.Run("tenants don't see the names and addresses of nodes", k.hidden)
