@@ -9,6 +9,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"github.com/mattn/go-sqlite3"
@@ -36,6 +37,9 @@ type committer struct {
 	last   atomic.Int64
 	wrote  chan struct{}
 	writes atomic.Int64 // rows, failed ones included
+	// latest is when rows were last written, from began.
+	began  time.Time
+	latest atomic.Int64
 }
 
 type row struct {
@@ -51,7 +55,7 @@ type row struct {
 }
 
 func newCommitter(db *sql.DB, room *room, written func(), last int64) *committer {
-	c := &committer{db: db, room: room, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1)}
+	c := &committer{db: db, room: room, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1), began: time.Now()}
 	c.last.Store(last)
 	c.done.Go(c.run)
 	return c
@@ -152,6 +156,7 @@ func (c *committer) commit(group []*row) error {
 		return err
 	}
 	c.reached(last)
+	c.latest.Store(int64(time.Since(c.began)))
 	c.writes.Add(int64(len(group)))
 	c.room.set(used, free)
 	c.written()

@@ -6,6 +6,7 @@ package kine
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Stats are figures of a store. They are cheap to get: nothing is read for them, and an idle store stays idle.
@@ -44,4 +45,10 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 // Used returns how many bytes the store holds, and how many it may.
 func (s *Store) Used() (used, limit int64) {
 	return s.engine.room.used.Load(), s.engine.room.max
+}
+
+// Quiet returns for how long nothing has been written; nothing counts before the store was opened.
+func (s *Store) Quiet() time.Duration {
+	c := s.engine.committer
+	return time.Since(c.began) - time.Duration(c.latest.Load())
 }

@@ -5,6 +5,7 @@ package shard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/translate"
@@ -58,6 +60,64 @@ func TestASpaceStopsAndStartsWhileItsPodsChurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	testhost.Eventually(t, "4 pods on both sides", func(ctx context.Context) error { return samePods(ctx, t, client, "churn", 4) })
+}
+
+// T8: a space that is put to sleep at once after a write has done what follows
+// from it, on the host too: nothing of it waits until the space wakes.
+func TestASpaceSleepsWhenWhatItWasToldIsDone(t *testing.T) {
+	s := start(t, config(t))
+	defer stop(t, s)
+	client := virtual(t, startSpace(t, s, "told"))
+	host := testhost.Clientset(t, theHost(t).Config()).CoreV1().Pods("berth-told")
+	onHost := func() (names []string) {
+		t.Helper()
+		found, err := host.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range found.Items {
+			if id, ok := translate.IdentityOf(&found.Items[i]); ok && found.Items[i].DeletionTimestamp == nil {
+				names = append(names, id.Name)
+			}
+		}
+		return names
+	}
+	woken := func() kubernetes.Interface {
+		t.Helper()
+		if err := s.Wake(t.Context(), "told"); err != nil {
+			t.Fatal(err)
+		}
+		return virtual(t, s.Space("told"))
+	}
+	createDeployment(t, client)
+	if err := s.Sleep(t.Context(), "told"); err != nil {
+		t.Fatal(err)
+	}
+	if pods := onHost(); len(pods) != 1 {
+		t.Errorf("the deployment's pods on the host are %v", pods)
+	}
+	for range 5 {
+		client := woken()
+		if err := client.AppsV1().Deployments("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}, metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Sleep(t.Context(), "told"); err != nil {
+			t.Fatal(err)
+		}
+		if pods := onHost(); len(pods) > 0 {
+			t.Errorf("on the host are still %v", pods)
+		}
+		createDeployment(t, woken())
+		testhost.Eventually(t, "a pod on the host", func(context.Context) error {
+			if len(onHost()) == 0 {
+				return errors.New("none yet")
+			}
+			return nil
+		})
+	}
 }
 
 func samePods(ctx context.Context, t *testing.T, client kubernetes.Interface, space string, count int) error {

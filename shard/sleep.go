@@ -18,7 +18,13 @@ const restTimeout = 15 * time.Second
 // againAfter is the pause of Sleep before it asks a busy space again.
 const againAfter = 200 * time.Millisecond
 
+// heard is when at the latest what was written to a space has come to those who
+// have to act on it, its syncer and its controllers: asked earlier, they would say
+// that they have nothing to do.
+const heard = time.Second
+
 var (
+	errFresh = errors.New("it was written to a moment ago")
 	errBusy  = errors.New("its syncer has work under way, or its host objects change")
 	errInUse = errors.New("it is in use")
 	errSoon  = errors.New("it has something to do soon")

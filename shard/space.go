@@ -194,6 +194,9 @@ func joined(errs ...error) error {
 // in its objects; what expires, in its store.
 func (s *Space) rest(ctx context.Context) (until time.Time, err error) {
 	err = guard("ask", func() error {
+		if s.plane.Quiet() < heard {
+			return errFresh
+		}
 		if !s.syncer.Idle() {
 			return errBusy
 		}

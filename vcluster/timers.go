@@ -40,6 +40,9 @@ const (
 	rangeGrace = 10 * time.Second
 )
 
+// Quiet returns for how long nothing has been written to the control plane.
+func (p *ControlPlane) Quiet() time.Duration { return p.store.store.Quiet() }
+
 // NextTimer returns when the control plane next has something to do by itself,
 // though nobody asks it: a schedule, a time to live, a deadline. A time that has
 // passed means that it is being done. ok is false if there is no such time.
