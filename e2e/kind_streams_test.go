@@ -137,7 +137,7 @@ func (k *kindTest) forwards(t *testing.T, to string) string {
 // tops tells what pods use, where the host does.
 func (k *kindTest) tops(t *testing.T) {
 	want := "Metrics API not available"
-	if _, err := k.host.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1"); err == nil {
+	if k.hasMetrics() {
 		want = "streamed"
 	}
 	eventually(t, func() error {
@@ -152,4 +152,10 @@ func (k *kindTest) tops(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// hasMetrics says whether the host tells what pods use.
+func (k *kindTest) hasMetrics() bool {
+	_, err := k.host.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1")
+	return err == nil
 }

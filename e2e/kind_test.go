@@ -268,7 +268,8 @@ func (k *kindTest) wget(t *testing.T, space *cluster, index int, name, url strin
 
 // N1: what the tests before this one left, and the events of that, name no node.
 func (k *kindTest) hidden(t *testing.T) {
-	k.a.awaitEvent(t, "default", "Pod", "keeper-0", "Started")
+	k.a.run(t, "default", podOf("watched", k.runs("watched", "sleep")))
+	k.a.awaitEvent(t, "default", "Pod", "watched", "Started")
 	for _, kinds := range []string{"events,pods", "persistentvolumeclaims,persistentvolumes,services,endpointslices,nodes"} {
 		seen := k.a.kubectl(t, "get", kinds, "-A", "-o", "yaml")
 		for _, node := range k.nodes {
