@@ -60,11 +60,13 @@ func answers(ctx context.Context) bool {
 }
 
 // install adds packages of Debian's whose commands the machine lacks.
-func install(ctx context.Context, packages map[string]string) error {
+func install(ctx context.Context, packages map[string][]string) error {
 	missing := map[string]bool{}
 	for program, debian := range packages {
 		if _, err := exec.LookPath(program); err != nil {
-			missing[debian] = true
+			for _, name := range debian {
+				missing[name] = true
+			}
 		}
 	}
 	if len(missing) == 0 {

@@ -22,8 +22,10 @@ var nodePackages = []string{
 
 // What this program needs of Debian itself, by a command that each brings: to run an engine, and to build a node.
 var (
-	enginePackages  = map[string]string{"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables"}
-	builderPackages = map[string]string{"debootstrap": "debootstrap", "gcc": "gcc", "ldd": "libc-bin", "strip": "binutils"}
+	enginePackages  = map[string][]string{"docker": {"docker.io"}, "dockerd": {"docker.io"}, "iptables": {"iptables"}}
+	builderPackages = map[string][]string{
+		"debootstrap": {"debootstrap"}, "gcc": {"gcc", "libc6-dev"}, "ldd": {"libc-bin"}, "strip": {"binutils"},
+	}
 )
 
 // components are the packages that a node's programs are built of, by their names.
