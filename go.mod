@@ -48,6 +48,7 @@ require (
 	github.com/johannesboyne/gofakes3 v1.2.0
 	github.com/k3s-io/kine v0.16.4
 	github.com/klauspost/compress v1.19.2
+	github.com/kubernetes-csi/external-snapshotter/client/v8 v8.4.0
 	github.com/mattn/go-sqlite3 v1.14.49
 	github.com/miekg/dns v1.1.73
 	github.com/minio/minio-go/v7 v7.1.0

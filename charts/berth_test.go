@@ -205,6 +205,27 @@ func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 	}
 }
 
+// M4: so are the rights on kinds that are off by default.
+func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
+	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := render(t, append(slices.Clone(everything), "sync.volumesnapshots=on", "sync.volumesnapshotclasses=on")...)
+	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
+	if diff := cmp.Diff(append(tenancy.AccountRules(), tenancy.MoreRules(switches)...), role.Rules); diff != "" {
+		t.Errorf("spaces' accounts get other rights: %s", diff)
+	}
+	own := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+	for _, resource := range []string{"volumesnapshots", "volumesnapshotclasses"} {
+		if !slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
+		}) {
+			t.Errorf("Berth may not watch %s", resource)
+		}
+	}
+}
+
 // X1: a value that means nothing is refused before anything is made, and the
 // message names it.
 func TestBadValuesAreRefusedByName(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
@@ -234,6 +235,8 @@ func (s *Shard) admission(space translate.Space) []vcluster.Admission {
 				return s.host.ReserveService(ctx, space, v)
 			}), nil
 		}},
-		{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(), nil }},
+		{Name: "BerthGuard", New: func() (admission.Interface, error) {
+			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots)), nil
+		}},
 	}
 }

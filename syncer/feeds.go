@@ -62,7 +62,9 @@ func (f *feeds) fed() bool {
 
 // fromSpace feeds the queue from an informer of the space.
 func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
-	s.synced = append(s.synced, informer.HasSyncedChecker())
+	if _, extension := s.extended[informer]; !extension { // which the rest does not wait for
+		s.synced = append(s.synced, informer.HasSyncedChecker())
+	}
 	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
 		receive := func(obj any, enqueue func(Key)) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {

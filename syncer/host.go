@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,11 +19,11 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +48,8 @@ type Host struct {
 	cancel      context.CancelFunc // ends the watches
 	running     sync.WaitGroup
 	watches     map[string]hostWatch // of each kind that is watched
+	// definitions of the extensions that are synced, by kind; set by Start.
+	definitions map[string]*apiextensionsv1.CustomResourceDefinition
 	fanouts     map[string]*fanout
 	sleepers    sleepers
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
@@ -82,9 +85,14 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	}
 	h := &Host{
 		config: config, sync: o.Sync, annotations: o.IngressAnnotations,
-		mapper: mapper, reader: reader, watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
+		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
+		watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
 	}
-	for name, from := range hostWatches(clientset) {
+	watches, err := hostWatches(clientset, config)
+	if err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	for name, from := range watches {
 		if !o.Sync.On(name) && !watchedAlways(name) {
 			continue
 		}
@@ -120,12 +128,15 @@ func watchedAlways(name string) bool {
 }
 
 func isClass(name string) bool {
-	return name == storageClasses || name == ingressClasses || name == runtimeClasses || name == priorityClasses
+	return name == storageClasses || name == ingressClasses || name == runtimeClasses || name == priorityClasses || name == snapshotClasses
 }
 
 // Start begins the watches and returns when they have caught up, or with an
 // error when ctx ends before. They go on until Stop.
 func (h *Host) Start(ctx context.Context) error {
+	if err := h.extend(ctx); err != nil {
+		return err
+	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
 	for name, f := range h.fanouts {
@@ -209,7 +220,7 @@ func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 // spaceOf finds the space that a host object concerns, "" if none.
 func spaceOf(obj client.Object) string {
 	switch o := obj.(type) {
-	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass:
+	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *snapshotv1.VolumeSnapshotClass:
 		if own, ok := translate.IdentityOf(obj); ok {
 			return own.Space
 		}
@@ -262,7 +273,9 @@ func trim(o client.Object) client.Object {
 // newClient makes a client without discovery: the kinds that are synced are
 // known, and a space should not wait for what it does not ask.
 func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
-	return client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "", "" // what is fastest, kind by kind
+	return client.New(config, client.Options{Scheme: known(), Mapper: mapper})
 }
 
 func newMapper() meta.RESTMapper {
@@ -282,5 +295,8 @@ func newMapper() meta.RESTMapper {
 	m.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
 	m.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), meta.RESTScopeRoot)
+	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshot"), meta.RESTScopeNamespace)
+	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshotClass"), meta.RESTScopeRoot)
 	return m
 }

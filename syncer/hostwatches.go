@@ -4,6 +4,8 @@
 package syncer
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-dev/berth/translate"
@@ -39,9 +42,9 @@ const (
 )
 
 // hostWatches are those of each kind, one for all spaces.
-func hostWatches(c kubernetes.Interface) map[string]hostWatch {
+func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWatch, error) {
 	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
-	return map[string]hostWatch{
+	watches := map[string]hostWatch{
 		pods:            {core, "pods", &corev1.Pod{}, ofSpaces},
 		services:        {core, "services", &corev1.Service{}, ofSpaces},
 		configMaps:      {core, "configmaps", &corev1.ConfigMap{}, ofSpaces},
@@ -62,4 +65,16 @@ func hostWatches(c kubernetes.Interface) map[string]hostWatch {
 		ownPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
 		ownStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
+	for kind, e := range extensions() {
+		api, err := e.api(config)
+		if err != nil {
+			return nil, fmt.Errorf("watch %s: %w", kind, err)
+		}
+		selector := ofSpaces
+		if isClass(kind) {
+			selector = ""
+		}
+		watches[kind] = hostWatch{api, kind, e.of, selector}
+	}
+	return watches, nil
 }

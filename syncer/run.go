@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,9 @@ func (s *Syncer) Run(ctx context.Context) error {
 	s.host.writers.Store(s.space.Name, s.writer)
 	defer s.host.writers.Delete(s.space.Name)
 	s.informers.Start(ctx.Done())
+	var extended sync.WaitGroup
+	defer extended.Wait()
+	s.install(ctx, &extended)
 	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended
 	}

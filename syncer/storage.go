@@ -26,7 +26,7 @@ func (s *Syncer) syncClaims() error {
 		fresh:   func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
 		virtual: s.informers.Core().V1().PersistentVolumeClaims().Informer(),
 		down: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
-			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v)))
+			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.sync.On(volumeSnapshots)))
 		},
 		push: translate.PushClaim,
 		pull: s.claimPull,

@@ -44,6 +44,9 @@ const (
 
 	ownPriorityClasses = kinds.OwnPriorityClasses
 	ownStorageClasses  = kinds.OwnStorageClasses
+
+	volumeSnapshots = kinds.VolumeSnapshots
+	snapshotClasses = kinds.SnapshotClasses
 )
 
 // Key is one unit of work: the kind's plural, and the virtual object's
@@ -70,6 +73,7 @@ type Syncer struct {
 	space      translate.Space
 	host       *Host
 	writer     *writer // the host, as the space's account
+	toSpace    *rest.Config
 	virtualAPI client.Client
 	metadata   metadata.Interface
 	informers  informers.SharedInformerFactory
@@ -86,6 +90,7 @@ type Syncer struct {
 	feeds       feeds
 	names       map[string]*nameWatch
 	synced      []cache.DoneChecker
+	extended    map[cache.SharedIndexInformer]string // the kinds of those informers that are of extensions
 }
 
 // New prepares the syncer of a space; Run runs it.
@@ -95,7 +100,7 @@ func New(c Config) (*Syncer, error) {
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		names: map[string]*nameWatch{},
+		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]string{},
 	}
 	s.queue = newQueue(workers, s.reconcile)
 	if s.clock == nil {
@@ -126,6 +131,7 @@ func (s *Syncer) declare() error {
 			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
 			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
 			ownPriorityClasses: s.syncOwnPriorityClasses, ownStorageClasses: s.syncOwnStorageClasses,
+			volumeSnapshots: s.syncSnapshots, snapshotClasses: s.syncSnapshotClasses,
 		}[k.Name]
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
@@ -144,6 +150,7 @@ func (s *Syncer) declare() error {
 func (s *Syncer) reach(space *rest.Config) (err error) {
 	config := rest.CopyConfig(space)
 	config.UserAgent = "berth-syncer"
+	s.toSpace = config
 	if s.virtualAPI, err = newClient(config, s.host.mapper); err != nil {
 		return err
 	}

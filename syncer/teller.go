@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 )
@@ -33,7 +32,7 @@ func (t *teller) tell(about runtime.Object, eventType, reason, message string) {
 	if t.broadcaster == nil {
 		t.broadcaster = record.NewBroadcaster()
 		t.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.events.Events("")})
-		t.recorder = t.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "berth"})
+		t.recorder = t.broadcaster.NewRecorder(known(), corev1.EventSource{Component: "berth"})
 	}
 	t.recorder.Event(about, eventType, reason, message)
 }

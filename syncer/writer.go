@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -150,6 +151,8 @@ func kindOf(obj client.Object) string {
 		return budgets
 	case *corev1.ServiceAccount:
 		return serviceAccounts
+	case *snapshotv1.VolumeSnapshot:
+		return volumeSnapshots
 	case *schedulingv1.PriorityClass:
 		return ownPriorityClasses
 	case *storagev1.StorageClass:

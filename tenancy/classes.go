@@ -20,10 +20,26 @@ import (
 )
 
 // Syncing has the space's account get what these switches take beyond
-// [AccountRules]: rights on classes, which are in no namespace. Those who bind
-// the account to a ClusterRole see to it themselves, and to [ClassPolicy].
+// [AccountRules]: [MoreRules], and the rights on classes, which are in no
+// namespace. Those who bind the account to a ClusterRole see to these rights
+// themselves, and to [ClassPolicy].
 func Syncing(switches kinds.Switches) Option {
-	return func(s *settings) { s.classes = ClassRules(switches) }
+	return func(s *settings) { s.more, s.classes = MoreRules(switches), ClassRules(switches) }
+}
+
+// MoreRules are the rights of a space's account in the space's namespace on
+// kinds that are not synced unless they are switched on.
+func MoreRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
+	if switches.On(kinds.VolumeSnapshots) {
+		rules = append(rules, snapshotRule())
+	}
+	return rules
+}
+
+func snapshotRule() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshots"}, Verbs: []string{"get", "create", "update", "delete"},
+	}
 }
 
 // ClassRules are the rights on the host's classes that a space's account needs

@@ -93,7 +93,7 @@ func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
 
 // written are the resources that the accounts have a right to write.
 func written() (rules []admissionv1.NamedRuleWithOperations) {
-	for _, r := range AccountRules() {
+	for _, r := range append(AccountRules(), snapshotRule()) {
 		if !slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" }) {
 			continue
 		}
@@ -158,6 +158,8 @@ func openings() []admissionv1.Validation {
 // Berth poses as.
 func identities() []admissionv1.Validation {
 	return []admissionv1.Validation{
+		refuse("a space's volume snapshots may be of its own claims only",
+			"variables.kind != 'volumesnapshots' || object == null || !has(object.spec.source.volumeSnapshotContentName)"),
 		refuse("a space's secrets may hold no token of a host's service account",
 			"variables.kind != 'secrets' || object == null || object.?type.orValue('') != 'kubernetes.io/service-account-token'"),
 		refuse("a space's service accounts may get no annotation but Berth's: the host may take one for the right to an identity",

@@ -46,7 +46,9 @@ func DefaultQuota() corev1.ResourceList {
 		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
 		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are walls
 		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
-		"count/serviceaccounts":                   resource.MustParse("203"), // three are Berth's and the host's
+		// Of hosts that have them.
+		"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("100"),
+		"count/serviceaccounts":                         resource.MustParse("203"), // three are Berth's and the host's
 	}
 }
 
@@ -63,7 +65,7 @@ func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) 
 		namespace(space),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
-	}, isolation(space), account(space, o.clusterRole))
+	}, isolation(space), account(space, o))
 }
 
 func kind(apiVersion, kind string) metav1.TypeMeta {
@@ -156,7 +158,8 @@ func isolation(space translate.Space) []client.Object {
 // settings are what options set.
 type settings struct {
 	clusterRole string
-	classes     []rbacv1.PolicyRule
+	// more and classes are rights beyond AccountRules, see Syncing.
+	more, classes []rbacv1.PolicyRule
 }
 
 func set(options []Option) (s settings) {
@@ -225,7 +228,7 @@ func inside(pods translate.PodsEndpoint) networkingv1.NetworkPolicyEgressRule {
 
 // account is the service account that the space's syncer writes as, with its
 // rights, in the space's namespace only.
-func account(space translate.Space, clusterRole string) []client.Object {
+func account(space translate.Space, o settings) []client.Object {
 	name := syncer.ServiceAccount
 	binding := &rbacv1.RoleBinding{
 		TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, name),
@@ -233,13 +236,13 @@ func account(space translate.Space, clusterRole string) []client.Object {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: space.HostNamespace()}},
 	}
 	rights := []client.Object{
-		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name), Rules: AccountRules()},
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name), Rules: append(AccountRules(), o.more...)},
 		binding,
 	}
-	if clusterRole != "" {
+	if o.clusterRole != "" {
 		// A binding's role can't be changed: the name tells what it leads to.
-		binding.Name = clusterRole
-		binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", clusterRole
+		binding.Name = o.clusterRole
+		binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", o.clusterRole
 		rights = []client.Object{binding}
 	}
 	return append([]client.Object{

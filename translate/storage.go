@@ -20,7 +20,8 @@ const (
 )
 
 // CheckClaim lists what a tenant may not ask of the host with a volume claim.
-func CheckClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
+// It may be made of a snapshot where these are synced.
+func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	forbid := func(name string, set bool) {
@@ -35,12 +36,18 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("storageClassName"),
 			"a claim without a class would get any volume that was made by hand on the host; name a storage class, or remove the field for the default one"))
 	}
-	const onlyClaims = "only a PersistentVolumeClaim of the same namespace can be copied"
-	if ref := spec.DataSource; ref != nil && !isClaim(ref.APIGroup, ref.Kind, nil) {
-		errs = append(errs, field.Forbidden(path.Child("dataSource"), onlyClaims))
+	only := "only a PersistentVolumeClaim of the same namespace can be copied"
+	if snapshots {
+		only = "only a PersistentVolumeClaim or a VolumeSnapshot of the same namespace can be copied"
 	}
-	if ref := spec.DataSourceRef; ref != nil && !isClaim(ref.APIGroup, ref.Kind, ref.Namespace) {
-		errs = append(errs, field.Forbidden(path.Child("dataSourceRef"), onlyClaims))
+	copies := func(group *string, kind string, namespace *string) bool {
+		return isClaim(group, kind, namespace) || snapshots && isSnapshot(group, kind, namespace)
+	}
+	if ref := spec.DataSource; ref != nil && !copies(ref.APIGroup, ref.Kind, nil) {
+		errs = append(errs, field.Forbidden(path.Child("dataSource"), only))
+	}
+	if ref := spec.DataSourceRef; ref != nil && !copies(ref.APIGroup, ref.Kind, ref.Namespace) {
+		errs = append(errs, field.Forbidden(path.Child("dataSourceRef"), only))
 	}
 	return errs
 }
@@ -67,8 +74,11 @@ func (s Space) Claim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCl
 			StorageClassName: p.StorageClassName, VolumeMode: p.VolumeMode,
 		},
 	}
-	if ref := p.DataSourceRef; ref != nil && isClaim(ref.APIGroup, ref.Kind, ref.Namespace) {
+	if ref := p.DataSourceRef; ref != nil && (isClaim(ref.APIGroup, ref.Kind, ref.Namespace) || isSnapshot(ref.APIGroup, ref.Kind, ref.Namespace)) {
 		host.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: ref.Kind, Name: s.HostName(v.Namespace, ref.Name, LimitSubdomain)}
+		if ref.Kind != "PersistentVolumeClaim" {
+			host.Spec.DataSourceRef.APIGroup = ref.APIGroup
+		}
 	}
 	return host
 }

@@ -58,6 +58,9 @@ const (
 
 	OwnPriorityClasses = "ownpriorityclasses"
 	OwnStorageClasses  = "ownstorageclasses"
+
+	VolumeSnapshots = "volumesnapshots"
+	SnapshotClasses = "volumesnapshotclasses"
 )
 
 // Kind is one row of the table.
@@ -154,6 +157,14 @@ func Table() []Kind {
 			OwnStorageClasses, ToHost, []string{Off, Provisioners}, "",
 			"those that the tenant made: name; of these provisioners only, no parameter that names a secret, no mount options, " +
 				"no topologies, not Retain, never the default",
+		},
+		{
+			VolumeSnapshots, ToHost, []string{Off, On}, "readiness, size, time; that there is a content, and an error, without their names and words",
+			"the claim's name; no content by name; a class that is shown",
+		},
+		{
+			SnapshotClasses, FromHost, []string{Off, Shown, On, Selector}, "name, deletion policy, default",
+			"driver; no parameters",
 		},
 	}
 }

@@ -28,11 +28,15 @@ import (
 // Guard refuses what would reach past the space: pods, services and claims that
 // ask for the host's own, endpoints that would cost all spaces, and the objects
 // that only Berth writes.
-type Guard struct{ *admission.Handler }
+type Guard struct {
+	*admission.Handler
+	snapshots bool
+}
 
-// NewGuard returns the plugin.
-func NewGuard() *Guard {
-	return &Guard{admission.NewHandler(admission.Create, admission.Update)}
+// NewGuard returns the plugin. Where volume snapshots are synced, claims may be
+// made of them.
+func NewGuard(snapshots bool) *Guard {
+	return &Guard{admission.NewHandler(admission.Create, admission.Update), snapshots}
 }
 
 var _ admission.ValidationInterface = (*Guard)(nil)
@@ -63,7 +67,7 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 		return guardSpec(a, &corev1.Endpoints{}, translate.CheckEndpoints) //nolint:staticcheck // tenants may still write them
 	case resource == "persistentvolumeclaims/" && (create || !inside.Is(ctx)):
 		// Berth itself creates none: those from inside are a controller's, by a tenant's template.
-		return guardClaim(a)
+		return g.guardClaim(a)
 	case resource == "persistentvolumes/" && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("volumes belong to the host; create a PersistentVolumeClaim to get one"))
 	case resource == "nodes/" && create:
@@ -124,7 +128,7 @@ func guardPod(a admission.Attributes) error {
 
 // guardClaim looks at what changes: the volume that Berth gave a claim stays in
 // the tenant's updates of it.
-func guardClaim(a admission.Attributes) error {
+func (g *Guard) guardClaim(a admission.Attributes) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := versioned(a.GetObject(), claim); err != nil {
 		return err
@@ -138,7 +142,7 @@ func guardClaim(a admission.Attributes) error {
 			claim.Spec.VolumeName = ""
 		}
 	}
-	return invalid(a, translate.CheckClaim(&claim.Spec))
+	return invalid(a, translate.CheckClaim(&claim.Spec, g.snapshots))
 }
 
 func guardSpec[T runtime.Object](a admission.Attributes, obj T, check func(T) field.ErrorList) error {

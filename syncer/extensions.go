@@ -1,0 +1,174 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// An extension is a kind that is no part of Kubernetes itself: a host has it by
+// a CustomResourceDefinition. Where it is switched on, spaces get the host's, so
+// that both sides mean the same.
+type extension struct {
+	gv schema.GroupVersion
+	of client.Object
+}
+
+func extensions() map[string]extension {
+	return map[string]extension{
+		volumeSnapshots: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshot{}},
+		snapshotClasses: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshotClass{}},
+	}
+}
+
+// crd is the name of a kind's definition.
+func (e extension) crd(kind string) string { return kind + "." + e.gv.Group }
+
+// known are all types that are synced.
+var known = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(fmt.Sprintf("two types of one name: %v", err))
+		}
+	}
+	return s
+})
+
+// api reaches the group of an extension, which speaks JSON only.
+func (e extension) api(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath = &e.gv, "/apis"
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, ""
+	config.NegotiatedSerializer = serializer.NewCodecFactory(known()).WithoutConversion()
+	return rest.RESTClientFor(config)
+}
+
+// extend finds the definitions on the host of those kinds that are switched on.
+func (h *Host) extend(ctx context.Context) error {
+	for kind, e := range extensions() {
+		if !h.sync.On(kind) {
+			continue
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := h.reader.Get(ctx, client.ObjectKey{Name: e.crd(kind)}, definition); err != nil {
+			if apierrors.IsNotFound(err) {
+				return fmt.Errorf("--sync %s: the host has no CustomResourceDefinition %s; install it, or switch the kind off", kind, e.crd(kind))
+			}
+			return fmt.Errorf("read the host's definition of %s: %w", kind, err)
+		}
+		h.definitions[kind] = spaceDefinition(definition)
+	}
+	return nil
+}
+
+// spaceDefinition is what a space gets of the host's definition: the versions
+// that need nobody to convert between them.
+func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	out := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: host.Name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}},
+		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: host.Spec.Group, Names: host.Spec.Names, Scope: host.Spec.Scope},
+	}
+	if approved, ok := host.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
+		out.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: approved}
+	}
+	for _, v := range host.Spec.Versions {
+		if v.Storage {
+			out.Spec.Versions = append(out.Spec.Versions, v)
+		}
+	}
+	return out
+}
+
+// fromExtension is an informer of the space's objects of a kind. It runs once
+// [Syncer.install] has seen to the kind.
+func (s *Syncer) fromExtension(kind string) (cache.SharedIndexInformer, error) {
+	e := extensions()[kind]
+	api, err := e.api(s.toSpace)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", kind, err)
+	}
+	informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(api, kind, metav1.NamespaceAll, fields.Everything()), e.of, 0, cache.Indexers{})
+	s.extended[informer] = kind
+	return informer, nil
+}
+
+const (
+	installPoll  = 50 * time.Millisecond
+	installRetry = 30 * time.Second
+)
+
+// install gives the space the definitions of the extensions that are synced, and
+// runs their informers until ctx ends. What a tenant makes of a definition
+// stops nothing but that kind.
+func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
+	for informer, kind := range maps.All(s.extended) {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				ours, err := s.define(ctx, s.host.definitions[kind])
+				switch {
+				case err == nil && ours:
+					informer.RunWithContext(ctx)
+					return
+				case err == nil: // the tenant has one of that name, and keeps it
+					return
+				}
+				s.logger.Error(err, "Could not define an extension in the space", "kind", kind)
+				select {
+				case <-time.After(installRetry):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+}
+
+// define makes or mends a definition, and waits until it is served. It is not
+// ours if the tenant made it.
+func (s *Syncer) define(ctx context.Context, want *apiextensionsv1.CustomResourceDefinition) (ours bool, err error) {
+	err = wait.PollUntilContextTimeout(ctx, installPoll, installRetry, true, func(ctx context.Context) (bool, error) {
+		have := &apiextensionsv1.CustomResourceDefinition{}
+		err := s.virtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
+		switch {
+		case apierrors.IsNotFound(err):
+			err = s.virtualAPI.Create(ctx, want.DeepCopy())
+			if apierrors.IsAlreadyExists(err) {
+				err = nil
+			}
+			return false, err
+		case err != nil:
+			return false, err
+		}
+		if ours = have.Labels[translate.LabelManagedBy] == translate.ManagedBy; !ours {
+			return true, nil
+		}
+		for _, c := range have.Status.Conditions {
+			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return ours, err
+}

@@ -1,0 +1,226 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// extended is a client that knows snapshots and definitions, too.
+func extended(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "", ""
+	c, err := client.New(config, client.Options{Scheme: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// define installs the definitions of snapshots as upstream publishes them.
+func define(t *testing.T, c client.Client) {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plural := range []string{"volumesnapshots", "volumesnapshotclasses"} {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "snapshot.storage.k8s.io_"+plural+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, crd); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), crd); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		testhost.Eventually(t, "serve "+plural, func(ctx context.Context) error {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+				return err
+			}
+			for _, condition := range crd.Status.Conditions {
+				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+					return nil
+				}
+			}
+			return errors.New("it is not established")
+		})
+	}
+}
+
+func snapshotOf(name, claim, class string) *snapshotv1.VolumeSnapshot {
+	return &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: snapshotv1.VolumeSnapshotSpec{
+		Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim}, VolumeSnapshotClassName: &class,
+	}}
+}
+
+// S1, S2, M4, N1: where the admin switches it on, a tenant takes snapshots of its
+// claims, by classes that are shown, and makes claims of them. It sees nothing
+// of the host's, and can name nothing of it.
+func TestSnapshotsAreTakenByTheHost(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	host := extended(t, theHost(t).Config())
+	define(t, host)
+	for name, labels := range map[string]map[string]string{"snap-shown": shownToSpaces(), "snap-hidden": nil} {
+		class := &snapshotv1.VolumeSnapshotClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+			Parameters: map[string]string{"csi.storage.k8s.io/snapshotter-secret-name": "of-the-host"},
+		}
+		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
+		t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
+	}
+	b := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.Shown)
+	if err := tenancy.Build(ctx, host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+		t.Fatal(err)
+	}
+	space := extended(t, b.toPlane())
+
+	class := &snapshotv1.VolumeSnapshotClass{}
+	testhost.Eventually(t, "see the class", func(ctx context.Context) error { return space.Get(ctx, client.ObjectKey{Name: "snap-shown"}, class) })
+	if class.Driver != translate.VolumeDriver || len(class.Parameters) > 0 {
+		t.Errorf("the class tells of the host's: %v", class)
+	}
+	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
+	v := snapshotOf("nightly", "data", "snap-shown")
+	if err := space.Create(ctx, v); err != nil {
+		t.Fatal(err)
+	}
+	h := &snapshotv1.VolumeSnapshot{}
+	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error {
+		return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h)
+	})
+	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != b.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-shown" {
+		t.Errorf("it is of %v, class %v", h.Spec.Source, h.Spec.VolumeSnapshotClassName)
+	}
+	// The embedded host has no controller of snapshots: what one would report.
+	h.Status = &snapshotv1.VolumeSnapshotStatus{
+		BoundVolumeSnapshotContentName: ptr.To("content-of-the-host"), ReadyToUse: ptr.To(true), RestoreSize: ptr.To(resource.MustParse("1Gi")),
+		Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("volume vol-of-the-host at 10.1.2.3 was busy")},
+	}
+	if err := host.Status().Update(ctx, h); err != nil {
+		t.Fatal(err)
+	}
+	testhost.Eventually(t, "hear that it is ready", func(ctx context.Context) error {
+		if err := space.Get(ctx, client.ObjectKeyFromObject(v), v); err != nil {
+			return err
+		}
+		if v.Status == nil || !ptr.Deref(v.Status.ReadyToUse, false) || v.Status.RestoreSize.String() != "1Gi" {
+			return fmt.Errorf("its status is %v", v.Status)
+		}
+		return nil
+	})
+	if said := fmt.Sprint(*v.Status.BoundVolumeSnapshotContentName, *v.Status.Error.Message); strings.Contains(said, "of-the-host") || strings.Contains(said, "10.1.2.3") {
+		t.Errorf("the space is told %q", said)
+	}
+
+	copied := newClaim("copy")
+	copied.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "nightly"}
+	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, copied)
+	awaited(t, "see a claim made of it", b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get, b.hostName("copy"), func(c *corev1.PersistentVolumeClaim) error {
+		if ref := c.Spec.DataSourceRef; ref == nil || ref.Kind != "VolumeSnapshot" || ref.Name != b.hostName("nightly") || ref.Namespace != nil {
+			return fmt.Errorf("it is made of %v", ref)
+		}
+		return nil
+	})
+
+	stolen := snapshotOf("stolen", "", "snap-shown")
+	stolen.Spec.Source = snapshotv1.VolumeSnapshotSource{VolumeSnapshotContentName: ptr.To("content-of-another-space")}
+	for name, attack := range map[string]struct {
+		snapshot *snapshotv1.VolumeSnapshot
+		says     string
+	}{
+		"stolen": {stolen, "spec.source.volumeSnapshotContentName"},
+		"hidden": {snapshotOf("hidden", "data", "snap-hidden"), "spec.volumeSnapshotClassName"},
+	} {
+		if err := space.Create(ctx, attack.snapshot); err != nil {
+			t.Fatal(err)
+		}
+		b.told(t, "VolumeSnapshot", name, attack.says)
+		if err := host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName(name)}, h); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: on the host there is %v (%v)", name, h.Spec, err)
+		}
+	}
+	posing := rest.CopyConfig(b.cluster.Config())
+	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + b.space.HostNamespace() + ":berth-syncer"}
+	stolen = stolen.DeepCopy()
+	stolen.ObjectMeta = metav1.ObjectMeta{Namespace: b.space.HostNamespace(), Name: b.hostName("stolen"), Labels: map[string]string{translate.LabelSpace: b.space.Name}}
+	if err := refusedBy("berth-space-accounts", extended(t, posing).Create(ctx, stolen)); err != nil {
+		t.Errorf("the space's account takes a content of another's: %v", err)
+	}
+
+	if err := space.Delete(ctx, v); err != nil {
+		t.Fatal(err)
+	}
+	testhost.Eventually(t, "see it gone", func(ctx context.Context) error {
+		return gone(h, host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h))
+	})
+}
+
+// C5: a tenant's own definition of that name stays as it is, and keeps nothing
+// else from being synced.
+func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
+	t.Parallel()
+	define(t, extended(t, theHost(t).Config()))
+	b := newBed(t, "snap-own")
+	space := extended(t, b.toPlane())
+	own := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshots.snapshot.storage.k8s.io", Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, by the tenant"}},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: snapshotv1.GroupName, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "volumesnapshots", Singular: "volumesnapshot", Kind: "VolumeSnapshot", ListKind: "VolumeSnapshotList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}},
+			}},
+		},
+	}
+	testhost.Eventually(t, "make the definition", func(ctx context.Context) error { return space.Create(ctx, own) })
+	switches, err := kinds.Parse([]string{"volumesnapshots=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.options.Sync = switches
+	b.begin(nil)
+	must(t, b.virtual.CoreV1().Pods("default").Create, newPod("web"))
+	awaited(t, "see a pod", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("web"), nil)
+	have := &apiextensionsv1.CustomResourceDefinition{}
+	if err := space.Get(t.Context(), client.ObjectKeyFromObject(own), have); err != nil || have.UID != own.UID || have.Generation != own.Generation {
+		t.Errorf("the definition is not the tenant's any more: %v", err)
+	}
+}
