@@ -153,8 +153,8 @@ func (s *Syncer) define(ctx context.Context, want *apiextensionsv1.CustomResourc
 		switch {
 		case apierrors.IsNotFound(err):
 			err = s.virtualAPI.Create(ctx, want.DeepCopy())
-			if apierrors.IsAlreadyExists(err) {
-				err = nil
+			if err == nil || apierrors.IsAlreadyExists(err) {
+				return false, nil
 			}
 			return false, err
 		case err != nil:

@@ -46,9 +46,7 @@ func DefaultQuota() corev1.ResourceList {
 		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
 		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are walls
 		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
-		// Of hosts that have them.
-		"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("100"),
-		"count/serviceaccounts":                         resource.MustParse("203"), // three are Berth's and the host's
+		"count/serviceaccounts":                   resource.MustParse("203"), // three are Berth's and the host's
 	}
 }
 

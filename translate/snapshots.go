@@ -11,6 +11,9 @@ import (
 
 const annotationDefaultSnapshotClass = "snapshot.storage.kubernetes.io/is-default-class"
 
+// MaxSnapshots is how many volume snapshots a space may have.
+const MaxSnapshots = 100
+
 // CheckSnapshot lists what a tenant may not ask of the host with a snapshot.
 func CheckSnapshot(v *snapshotv1.VolumeSnapshot) (errs field.ErrorList) {
 	if v.Spec.Source.VolumeSnapshotContentName != nil {
