@@ -231,7 +231,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 // has such objects, too, and the host's policy for these accounts refuses.
 func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 	t.Helper()
-	const says = "berth-space-accounts"
+	const says = "ValidatingAdmissionPolicy" // that of berth up, or the chart's
 	policies, accounts := syncer.NetworkingV1().NetworkPolicies(hostNamespace), syncer.CoreV1().ServiceAccounts(hostNamespace)
 	ours := map[string]string{labelSpace: "demo"}
 	walls := must(host.NetworkingV1().NetworkPolicies(hostNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: labelSpace + ",!berth.dev/namespace"}))(t).Items

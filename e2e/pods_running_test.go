@@ -38,7 +38,7 @@ func TestEphemeralContainersGoToThePodThatRuns(t *testing.T) {
 	name := hostName(ns, "debugged")
 	for profile, says := range map[string]string{"general": "SYS_PTRACE", "sysadmin": "privileged"} {
 		out, err := demo.tryKubectl(t, "", "debug", "pod/debugged", "--image=busybox", "--profile="+profile, "-n", ns, "--", "true")
-		if err == nil || !strings.Contains(out, says) || !strings.Contains(out, "baseline and restricted") {
+		if err == nil || !strings.Contains(out, says) || !strings.Contains(out, "--profile=baseline") {
 			t.Errorf("kubectl debug --profile=%s says: %s", profile, out)
 		}
 	}

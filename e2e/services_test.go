@@ -124,11 +124,12 @@ func TestAServicesChangesFollowBothWays(t *testing.T) {
 	if v.Spec.Ports[0].NodePort == 0 {
 		t.Error("the service has no node port")
 	}
-	h.ResourceVersion = "" // whatever others write meanwhile
-	h.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
-	if _, err := host.CoreV1().Services(hostNamespace).UpdateStatus(t.Context(), h, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	h = await(t, host.CoreV1().Services(hostNamespace).Get, h.Name, func(h *corev1.Service) error {
+		// The host's service was changed before the space's, and may be as it was for a moment, until that is seen.
+		h.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
+		_, err := host.CoreV1().Services(hostNamespace).UpdateStatus(t.Context(), h, metav1.UpdateOptions{})
+		return err
+	})
 	await(t, demo.CoreV1().Services(ns).Get, "moving", func(v *corev1.Service) error {
 		if ingress := v.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP != "203.0.113.7" {
 			return fmt.Errorf("load balancer has %v", ingress)

@@ -149,6 +149,7 @@ func (c *committer) commit(group []*row) error {
 	}
 	used, free, err := pages(context.Background(), tx)
 	if err == nil {
+		c.latest.Store(int64(time.Since(c.began))) // readers may see the rows before the commit returns
 		err = tx.Commit()
 	}
 	if err != nil {

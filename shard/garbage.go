@@ -40,7 +40,9 @@ func TuneGC() (done func()) {
 // is garbage now, a small thing in a page: it is made anew once that has been
 // collected.
 func (s *Shard) giveBackMemory(rest []*place) {
-	runtime.GC()
+	if len(rest) > 0 {
+		runtime.GC()
+	}
 	names := make([]string, 0, len(rest))
 	for _, p := range rest {
 		names = append(names, p.name)

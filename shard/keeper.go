@@ -115,7 +115,7 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 		if at.After(now) {
 			return at
 		}
-		s.work.Go(func() { _ = s.doze(s.life, p, false) })
+		s.work.Go(func() { _ = s.doze(s.life, p, false, heard) })
 	case queued, starting:
 	}
 	return time.Time{}

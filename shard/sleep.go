@@ -23,6 +23,10 @@ const againAfter = 200 * time.Millisecond
 // that they have nothing to do.
 const heard = time.Second
 
+// patience is how long Sleep waits for a space to be left alone for that long:
+// whoever writes to it all the time must not keep it awake for good.
+const patience = 10 * time.Second
+
 var (
 	errFresh = errors.New("it was written to a moment ago")
 	errBusy  = errors.New("its syncer has work under way, or its host objects change")
@@ -35,6 +39,7 @@ var (
 // does not sleep.
 func (s *Shard) Sleep(ctx context.Context, name string) error {
 	var busy error
+	began := s.config.Clock.Now()
 	for {
 		s.mu.Lock()
 		p := s.places[name]
@@ -55,7 +60,11 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 		s.mu.Unlock()
 		var again <-chan time.Time
 		if state == running {
-			if busy = s.doze(ctx, p, true); busy == nil {
+			quiet := heard
+			if s.config.Clock.Since(began) > patience {
+				quiet = 0
+			}
+			if busy = s.doze(ctx, p, true, quiet); busy == nil {
 				return s.halted(ctx, p)
 			}
 			again = s.config.Clock.After(againAfter)
@@ -72,10 +81,11 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 	}
 }
 
-// doze stops a running space if nothing is under way in it and, unless it is
-// forced, nobody uses it. It returns why it does not. Its host objects are
-// watched from before it is asked, so that no change is missed (T8).
-func (s *Shard) doze(ctx context.Context, p *place, forced bool) error {
+// doze stops a running space if nothing is under way in it, nothing has been
+// written to it for as long as quiet and, unless it is forced, nobody uses it. It
+// returns why it does not. Its host objects are watched from before it is asked,
+// so that no change is missed (T8).
+func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Duration) error {
 	s.mu.Lock()
 	if p.state != running || p.dozing {
 		s.mu.Unlock()
@@ -89,7 +99,7 @@ func (s *Shard) doze(ctx context.Context, p *place, forced bool) error {
 
 	unwatch := s.watchHost(p)
 	ctx, cancel := context.WithTimeout(ctx, restTimeout)
-	timer, err := space.rest(ctx)
+	timer, err := space.rest(ctx, quiet)
 	cancel()
 
 	s.mu.Lock()
@@ -179,6 +189,6 @@ func (s *Shard) makeRoom() {
 		return cmp.Or(a.lastRequest.Compare(b.lastRequest), a.since.Compare(b.since))
 	})
 	for _, p := range idle[:min(wanted, len(idle))] {
-		s.work.Go(func() { _ = s.doze(s.life, p, false) })
+		s.work.Go(func() { _ = s.doze(s.life, p, false, heard) })
 	}
 }

@@ -191,9 +191,10 @@ func joined(errs ...error) error {
 }
 
 // rest asks a space whether it may sleep, and until when: zero if for ever. It
-// may not while its syncer has work under way. What its controllers wait for is
-// in its objects; what expires, in its store.
-func (s *Space) rest(ctx context.Context) (until time.Time, err error) {
+// may not while its syncer has work under way, nor until nothing has been written
+// for as long as heard. What its controllers wait for is in its objects; what
+// expires, in its store.
+func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time, err error) {
 	err = guard("ask", func() error {
 		if s.plane.Quiet() < heard {
 			return errFresh
@@ -210,6 +211,9 @@ func (s *Space) rest(ctx context.Context) (until time.Time, err error) {
 		}
 		if timer, ok = s.syncer.NextTimer(); ok && (until.IsZero() || timer.Before(until)) {
 			until = timer
+		}
+		if s.plane.Quiet() < heard {
+			return errFresh // by what it does itself, while it was asked
 		}
 		return nil
 	})

@@ -35,14 +35,14 @@ type kubelet struct {
 	calls   []*url.URL
 	refusal func(*url.URL) (code int, message string)
 	sizes   []remotecommand.TerminalSize
-	running int
+	running map[*url.URL]struct{}
 }
 
 // creation is how long a client may take to open the streams of a connection.
 const creation = 2 * time.Second
 
 func startKubelet(dir string) *kubelet {
-	k := &kubelet{dir: dir}
+	k := &kubelet{dir: dir, running: map[*url.URL]struct{}{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.logs)
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
@@ -79,12 +79,12 @@ func (k *kubelet) guard(next http.Handler) http.Handler {
 		k.mu.Lock()
 		k.calls = append(k.calls, r.URL)
 		refusal := k.refusal
-		k.running++
+		k.running[r.URL] = struct{}{}
 		k.mu.Unlock()
 		defer func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.running--
+			delete(k.running, r.URL)
 		}()
 		if refusal != nil {
 			if code, message := refusal(r.URL); code != 0 {
@@ -119,10 +119,16 @@ func (k *kubelet) callsOf(pod string) (calls []*url.URL) {
 	return calls
 }
 
-func (k *kubelet) underWay() int {
+// underWay are the calls that go on in a host namespace.
+func (k *kubelet) underWay(namespace string) (paths []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.running
+	for u := range k.running {
+		if strings.Contains(u.Path, "/"+namespace+"/") {
+			paths = append(paths, u.Path)
+		}
+	}
+	return paths
 }
 
 func (k *kubelet) logs(w http.ResponseWriter, r *http.Request) {

@@ -49,8 +49,8 @@ func TestStreamsKeepASpaceAwakeAndEndWithIt(t *testing.T) {
 		}
 	}
 	testhost.Eventually(t, "streams end at the kubelet", func(context.Context) error {
-		if n := s.kubelet.underWay(); n > 0 {
-			return fmt.Errorf("%d calls go on at the kubelet", n)
+		if calls := s.kubelet.underWay("berth-life"); len(calls) > 0 {
+			return fmt.Errorf("at the kubelet go on %v", calls)
 		}
 		return nil
 	})

@@ -48,33 +48,41 @@ func (f *fanout) watch(ctx context.Context, name string, from cache.ListerWatche
 }
 
 // Add implements [cache.ReflectorStore]. It may be an object that is there.
-func (f *fanout) Add(obj any) error { return f.put(obj, false) }
+func (f *fanout) Add(obj any) error { return f.event(obj, f.put) }
 
 // Update implements [cache.ReflectorStore].
-func (f *fanout) Update(obj any) error { return f.put(obj, false) }
+func (f *fanout) Update(obj any) error { return f.event(obj, f.put) }
 
 // Delete implements [cache.ReflectorStore].
-func (f *fanout) Delete(obj any) error {
+func (f *fanout) Delete(obj any) error { return f.event(obj, f.drop) }
+
+// event carries out what a watch shows.
+func (f *fanout) event(obj any, do func(client.Object) error) error {
 	o, ok := obj.(client.Object)
 	if !ok {
-		return fmt.Errorf("host watch: deleted %T is not an object", obj)
+		return fmt.Errorf("host watch: %T is not an object", obj)
 	}
-	return f.drop(o)
+	f.reach(o.GetResourceVersion())
+	if err := do(o); err != nil {
+		return fmt.Errorf("host watch: %w", err)
+	}
+	f.told()
+	return nil
 }
 
 // Replace implements [cache.ReflectorStore]: it is what there is when a watch
 // begins, and begins anew.
 func (f *fanout) Replace(objs []any, resourceVersion string) error {
-	first := !f.isFilled()
+	f.reach(resourceVersion)
 	there := make(map[string]struct{}, len(objs))
 	for _, obj := range objs {
-		key, err := cache.MetaNamespaceKeyFunc(obj)
-		if err != nil {
-			return fmt.Errorf("host watch: %w", err)
+		o, ok := obj.(client.Object)
+		if !ok {
+			return fmt.Errorf("host watch: %T is not an object", obj)
 		}
-		there[key] = struct{}{}
-		if err := f.put(obj, first); err != nil {
-			return err
+		there[cache.MetaObjectToName(o).String()] = struct{}{}
+		if err := f.put(o); err != nil {
+			return fmt.Errorf("host watch: %w", err)
 		}
 	}
 	for _, key := range f.keys() {
@@ -83,12 +91,12 @@ func (f *fanout) Replace(objs []any, resourceVersion string) error {
 		}
 		if gone, ok := f.get(key).(client.Object); ok {
 			if err := f.drop(gone); err != nil {
-				return err
+				return fmt.Errorf("host watch: %w", err)
 			}
 		}
 	}
-	f.told(resourceVersion)
-	if first {
+	f.told()
+	if !f.isFilled() {
 		close(f.filled)
 	}
 	return nil
@@ -96,7 +104,8 @@ func (f *fanout) Replace(objs []any, resourceVersion string) error {
 
 // Bookmark implements [cache.ReflectorBookmarkStore].
 func (f *fanout) Bookmark(resourceVersion string) error {
-	f.told(resourceVersion)
+	f.reach(resourceVersion)
+	f.told()
 	return nil
 }
 
@@ -125,43 +134,38 @@ func (f *fanout) isFilled() bool {
 
 // put stores an object and tells of it: as a change, unless it is the one that is
 // there, or one of the first.
-func (f *fanout) put(obj any, first bool) error {
-	is, ok := obj.(client.Object)
-	if !ok {
-		return fmt.Errorf("host watch: %T is not an object", obj)
-	}
+func (f *fanout) put(is client.Object) error {
 	is = trim(is)
-	f.reached.Store(max(f.reached.Load(), version(is.GetResourceVersion())))
 	was, err := f.swap(is)
 	if err != nil {
-		return fmt.Errorf("host watch: %w", err)
+		return err
 	}
-	same := was != nil && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
-	changed := !same && (was != nil || !first)
+	if same(was, is) {
+		f.deliver(was, false)
+		return nil
+	}
+	changed := was != nil || f.isFilled()
 	if was != nil && f.spaceOf(was) != f.spaceOf(is) {
 		f.deliver(was, changed) // it was taken from the space
 	}
 	f.deliver(is, changed)
-	f.told(is.GetResourceVersion())
 	return nil
 }
 
-// drop tells of an object that is gone.
+// drop forgets an object that is gone, and tells of it.
 func (f *fanout) drop(gone client.Object) error {
-	f.reached.Store(max(f.reached.Load(), version(gone.GetResourceVersion())))
-	if err := f.remove(gone); err != nil {
-		return fmt.Errorf("host watch: %w", err)
-	}
+	err := f.remove(gone)
 	f.deliver(gone, true)
-	f.told(gone.GetResourceVersion())
-	return nil
+	return err
 }
 
-// told notes that the watch has got to a version, and that all has been told.
-func (f *fanout) told(resourceVersion string) {
+// reach notes that the watch has got to a version; one call at a time.
+func (f *fanout) reach(resourceVersion string) {
 	f.reached.Store(max(f.reached.Load(), version(resourceVersion)))
-	f.shown.Store(f.reached.Load()) // one call at a time
 }
+
+// told notes that all has been told that the watch has got to.
+func (f *fanout) told() { f.shown.Store(f.reached.Load()) }
 
 func (f *fanout) deliver(o client.Object, changed bool) {
 	space := f.spaceOf(o)

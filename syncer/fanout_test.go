@@ -4,6 +4,7 @@
 package syncer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,7 +217,7 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 	wg.Go(func() {
 		defer close(stop)
 		for i := range 500 {
-			if err := f.packAnew([]string{"a", "gone"}); err != nil {
+			if err := errors.Join(f.packAnew("a"), f.packAnew("gone")); err != nil {
 				t.Error(err)
 			}
 			put(t, f, pod("changes", i+2))
@@ -239,7 +240,7 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 	})
 	wg.Wait()
 	if before := f.get("berth-a/still"); before != nil {
-		if err := f.packAnew([]string{"a"}); err != nil {
+		if err := f.packAnew("a"); err != nil {
 			t.Fatal(err)
 		}
 		after := f.get("berth-a/still")

@@ -167,9 +167,11 @@ func (h *Host) Stop() {
 // Pack makes what is held of spaces that sleep take less memory. The caller
 // collects garbage before and afterwards.
 func (h *Host) Pack(spaces []string) error {
-	for _, f := range h.fanouts {
-		if err := f.packAnew(spaces); err != nil {
-			return err
+	for kind, f := range h.fanouts {
+		for _, space := range spaces {
+			if err := f.packAnew(space); err != nil {
+				return fmt.Errorf("pack %s of space %s: %w", kind, space, err)
+			}
 		}
 	}
 	return nil

@@ -47,7 +47,8 @@ func (m *mirror) spaceIfClusterWide(obj any) ([]string, error) {
 	return []string{m.spaceOf(o)}, nil
 }
 
-// swap stores an object and returns the one whose place it takes, nil if there was none.
+// swap stores an object and returns the one whose place it takes, nil if there was
+// none. One that is there already stays: it may have been packed.
 func (m *mirror) swap(is client.Object) (was client.Object, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +59,15 @@ func (m *mirror) swap(is client.Object) (was client.Object, err error) {
 	if exists {
 		was, _ = item.(client.Object)
 	}
+	if same(was, is) {
+		return was, nil
+	}
 	return was, m.objects.Update(is)
+}
+
+// same reports whether two are one object in one version.
+func same(was, is client.Object) bool {
+	return was != nil && is.GetResourceVersion() != "" && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
 }
 
 func (m *mirror) remove(gone client.Object) error {
@@ -102,34 +111,38 @@ func (m *mirror) get(key string) any {
 	return item
 }
 
-// packAnew makes the objects of some spaces, and what finds them, anew: at one
-// time and so in one place, not where each was in the midst of what was garbage
-// soon. It is for spaces that sleep.
-func (m *mirror) packAnew(spaces []string) error {
-	for _, space := range spaces {
-		for o := range m.of(space) {
-			m.mu.Lock()
-			err := m.move(o)
-			m.mu.Unlock()
-			if err != nil {
-				return fmt.Errorf("pack objects of space %s: %w", space, err)
-			}
+// packAnew makes the objects of a space, and what finds them, anew: at one time
+// and so in one place, not where each was in the midst of what was garbage soon.
+// It is for spaces that sleep.
+func (m *mirror) packAnew(space string) error {
+	var there, anew []client.Object
+	for o := range m.of(space) {
+		copied, ok := o.DeepCopyObject().(client.Object)
+		if !ok {
+			continue
+		}
+		pack(copied)
+		there, anew = append(there, o), append(anew, copied)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// First all go, so that nothing that finds them is left of before.
+	for i, o := range there {
+		if is, ok, err := m.objects.Get(o); err != nil || !ok || is != any(o) {
+			anew[i] = nil // it has changed meanwhile
+		} else if err := m.objects.Delete(o); err != nil {
+			return err
+		}
+	}
+	for _, o := range anew {
+		if o == nil {
+			continue
+		}
+		if err := m.objects.Add(o); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func (m *mirror) move(o client.Object) error {
-	is, exists, err := m.objects.Get(o)
-	if err != nil || !exists {
-		return err
-	}
-	anew := is.(client.Object).DeepCopyObject()
-	pack(anew)
-	if err := m.objects.Delete(is); err != nil {
-		return err
-	}
-	return m.objects.Add(anew)
 }
 
 // keys are those of all objects.

@@ -39,26 +39,32 @@ func (h *Host) OnChange(space string, wake func()) (stop func()) {
 		h.sleepers.wakes = map[string]*sleeper{}
 	}
 	h.sleepers.wakes[space] = s
-	return func() { h.sleepers.take(space, s) }
+	return func() { h.sleepers.end(space, s) }
 }
 
-// take ends a registration, and reports whether it held until now.
-func (s *sleepers) take(space string, registered *sleeper) bool {
+// end ends a registration, unless it has ended or another has taken its place.
+func (s *sleepers) end(space string, registered *sleeper) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wakes[space] != registered {
-		return false
+	if s.wakes[space] == registered {
+		delete(s.wakes, space)
 	}
-	delete(s.wakes, space)
-	return true
 }
 
-// changed wakes the space, if it is registered.
+// changed wakes the space, if it is registered: whoever is by then, as one
+// registration may take the place of another meanwhile.
 func (s *sleepers) changed(space string) {
 	s.mu.RLock()
-	registered := s.wakes[space]
+	asleep := s.wakes[space] != nil
 	s.mu.RUnlock()
-	if registered != nil && s.take(space, registered) {
+	if !asleep {
+		return
+	}
+	s.mu.Lock()
+	registered := s.wakes[space]
+	delete(s.wakes, space)
+	s.mu.Unlock()
+	if registered != nil {
 		registered.wake()
 	}
 }

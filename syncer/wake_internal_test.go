@@ -145,6 +145,25 @@ func TestAFloodOfChangesWakesOnce(t *testing.T) {
 	}
 }
 
+// A registration that takes the place of another while a change comes loses no
+// wake: either the one or the other is woken.
+func TestAChangeIsNotLostBetweenTwoRegistrations(t *testing.T) {
+	h, f := sleepingFanout()
+	for range 5000 {
+		var wakes atomic.Int64
+		wake := func() { wakes.Add(1) }
+		h.OnChange("demo", wake)
+		var wg sync.WaitGroup
+		wg.Go(func() { f.deliver(hostPod("demo", "p"), true) })
+		stop := h.OnChange("demo", wake)
+		wg.Wait()
+		stop()
+		if wakes.Load() == 0 {
+			t.Fatal("nobody was woken")
+		}
+	}
+}
+
 func TestVersionsOfOtherClustersAreNoNumbers(t *testing.T) {
 	for text, want := range map[string]uint64{"7": 7, "": 0, "abc": 0, "18446744073709551615": 1<<64 - 1, "-1": 0} {
 		if got := version(text); got != want {
