@@ -124,7 +124,7 @@ func TestAServicesChangesFollowBothWays(t *testing.T) {
 	if v.Spec.Ports[0].NodePort == 0 {
 		t.Error("the service has no node port")
 	}
-	h = await(t, host.CoreV1().Services(hostNamespace).Get, h.Name, func(h *corev1.Service) error {
+	await(t, host.CoreV1().Services(hostNamespace).Get, h.Name, func(h *corev1.Service) error {
 		// The host's service was changed before the space's, and may be as it was for a moment, until that is seen.
 		h.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
 		_, err := host.CoreV1().Services(hostNamespace).UpdateStatus(t.Context(), h, metav1.UpdateOptions{})
