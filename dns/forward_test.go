@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/dns"
+	"github.com/berth-dev/berth/internal/testnet"
 )
 
 // upstream is the world outside: it answers each name by what records says, and
@@ -31,7 +32,7 @@ type upstream struct {
 
 func newUpstream(t *testing.T, records map[string][]string) *upstream {
 	t.Helper()
-	udp, tcp := listen(t)
+	udp, tcp := testnet.Listen(t)
 	u := &upstream{address: udp.LocalAddr().String(), records: records}
 	for _, server := range []*miekg.Server{{PacketConn: udp, Handler: u, UDPSize: 4096}, {Listener: tcp, Handler: u}} {
 		started := make(chan struct{})

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/dns"
+	"github.com/berth-dev/berth/internal/testnet"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -195,29 +196,10 @@ func cluster() *hostObjects {
 	return h
 }
 
-// listen takes a port by UDP and by TCP: whoever has it by one may not have it
-// by the other.
-func listen(t *testing.T) (udp net.PacketConn, tcp net.Listener) {
-	t.Helper()
-	var last error
-	for range 20 {
-		udp, err := net.ListenPacket("udp4", "127.0.0.1:0") //nolint:noctx // in a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tcp, last = net.Listen("tcp4", udp.LocalAddr().String()); last == nil { //nolint:noctx // in a test
-			return udp, tcp
-		}
-		_ = udp.Close()
-	}
-	t.Fatalf("no port is free by UDP and TCP: %v", last)
-	return nil, nil
-}
-
 // serve runs a resolver and returns where.
 func serve(t *testing.T, c dns.Config) (address string) {
 	t.Helper()
-	udp, tcp := listen(t)
+	udp, tcp := testnet.Listen(t)
 	if c.Source == nil {
 		c.Source = cluster()
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -215,8 +216,11 @@ func (z zone) port(ctx context.Context, s *corev1.Service, name string, labels [
 func (z zone) ports(ctx context.Context, s *corev1.Service, name string, q miekg.Question, meant func(name string, p corev1.Protocol) bool) answer {
 	var records, extra []miekg.RR
 	seen := map[string]bool{}
-	add := func(target string, port uint16, addrs []netip.Addr) (more bool) {
-		records = append(records, &miekg.SRV{Hdr: header(q.Name, miekg.TypeSRV), Weight: 100, Port: port, Target: target})
+	add := func(target string, port int32, addrs []netip.Addr) (more bool) {
+		if port < 0 || port > math.MaxUint16 {
+			return true // the host lets none such in
+		}
+		records = append(records, &miekg.SRV{Hdr: header(q.Name, miekg.TypeSRV), Weight: 100, Port: uint16(port), Target: target})
 		if !seen[target] && len(extra) < maxAddresses {
 			seen[target] = true
 			for _, t := range []uint16{miekg.TypeA, miekg.TypeAAAA} {
@@ -235,16 +239,16 @@ func (z zone) ports(ctx context.Context, s *corev1.Service, name string, q miekg
 	return out
 }
 
-func (z zone) servicePorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, uint16, []netip.Addr) bool) {
+func (z zone) servicePorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, int32, []netip.Addr) bool) {
 	addrs := z.addressesOf(ctx, s)
 	for _, p := range s.Spec.Ports {
-		if meant(p.Name, p.Protocol) && !add(name, uint16(p.Port), addrs) { //nolint:gosec // validated
+		if meant(p.Name, p.Protocol) && !add(name, p.Port, addrs) {
 			return
 		}
 	}
 }
 
-func (z zone) endpointPorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, uint16, []netip.Addr) bool) {
+func (z zone) endpointPorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, int32, []netip.Addr) bool) {
 	type record struct {
 		host string
 		addr netip.Addr
@@ -267,7 +271,7 @@ func (z zone) endpointPorts(ctx context.Context, s *corev1.Service, name string,
 				continue
 			}
 			once[r] = true
-			if !add(host+"."+name, uint16(r.port), []netip.Addr{e.addr}) { //nolint:gosec // validated
+			if !add(host+"."+name, r.port, []netip.Addr{e.addr}) {
 				return
 			}
 		}

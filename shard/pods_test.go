@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/dns"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/internal/testnet"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -54,13 +55,13 @@ func startInside(t *testing.T) *inside {
 		c.ServingCA = ca.PEM
 		c.Pods = translate.PodsEndpoint{Address: netip.MustParseAddr("192.0.2.10"), APIPort: 7444, DNSPort: 7453}
 	})
-	udp, tcp := listen(t)
+	udp, tcp := testnet.Listen(t)
 	resolver, err := dns.Serve(udp, tcp, dns.Config{Source: in.Host(), Logger: klog.Background()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(resolver.Stop)
-	port, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // in a test
+	port, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,25 +72,6 @@ func startInside(t *testing.T) *inside {
 	t.Cleanup(func() { server.Stop(context.Background()) })
 	in.dns, in.api = udp.LocalAddr().String(), port.Addr().String()
 	return in
-}
-
-// listen takes a port by UDP and by TCP: whoever has it by one may not have it
-// by the other.
-func listen(t *testing.T) (udp net.PacketConn, tcp net.Listener) {
-	t.Helper()
-	var last error
-	for range 20 {
-		tcp, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // in a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		if udp, last = net.ListenPacket("udp4", tcp.Addr().String()); last == nil { //nolint:noctx // in a test
-			return udp, tcp
-		}
-		_ = tcp.Close()
-	}
-	t.Fatalf("no port is free by UDP and TCP: %v", last)
-	return nil, nil
 }
 
 // address is the cluster IP of a space's API.

@@ -109,7 +109,7 @@ func TestWhoSpeaksNoSPDYIsLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(name, "CutOff") {
-				_ = conn.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // it is
+				closeWrite(conn)
 			}
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
 			if _, err := io.Copy(io.Discard, from); errors.Is(err, os.ErrDeadlineExceeded) {

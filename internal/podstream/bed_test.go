@@ -209,7 +209,7 @@ func (b *bed) PortForward(ctx context.Context, _, _ string, port int32, stream i
 		return fmt.Errorf("in sandbox of %s: %w", secret, err)
 	}
 	defer func() { _ = conn.Close() }()
-	go func() { _, _ = io.Copy(conn, stream); _ = conn.(*net.TCPConn).CloseWrite() }() //nolint:forcetypeassert // it is
+	go func() { _, _ = io.Copy(conn, stream); closeWrite(conn) }()
 	_, err = io.Copy(stream, conn)
 	return err
 }
@@ -272,5 +272,12 @@ func eventually(t *testing.T, what string, f func() error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: %v", what, err)
 		}
+	}
+}
+
+// closeWrite tells the other end that no more comes.
+func closeWrite(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
 	}
 }

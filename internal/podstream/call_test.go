@@ -210,7 +210,7 @@ func echo(t *testing.T, port int, text string) string {
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // it is
+	closeWrite(conn)
 	all, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
