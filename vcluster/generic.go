@@ -82,6 +82,7 @@ func genericConfig(
 		client, factory, c.APIServerID); err != nil {
 		return nil, nil, nil, fmt.Errorf("set up authentication: %w", err)
 	}
+	c.Authentication.Authenticator = rememberCertificates(o.Authentication.ClientCert.CAContentProvider.VerifyOptions, c.Authentication.Authenticator)
 	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(
 		ctx, o.CompletedOptions, nil, c.APIServerID, factory)
 	if err != nil {
