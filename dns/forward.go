@@ -175,7 +175,7 @@ func lifeOf(a answer) time.Duration {
 // aged is a kept answer, as good for that much less. The one that is kept is
 // shared by all who ask, and stays as it is.
 func (c *cached) aged(now time.Time) answer {
-	age := uint32(max(0, now.Sub(c.since)/time.Second)) //nolint:gosec // bounded by maxCachedTTL
+	age := uint32(max(0, now.Sub(c.since)/time.Second)) // bounded by maxCachedTTL
 	older := func(records []miekg.RR) (out []miekg.RR) {
 		for _, rr := range records {
 			rr = miekg.Copy(rr)

@@ -66,7 +66,7 @@ func status(packet []byte, rcode int) []byte {
 	reply := make([]byte, headerLen)
 	copy(reply, packet[:2])
 	bits := binary.BigEndian.Uint16(packet[2:])
-	binary.BigEndian.PutUint16(reply[2:], 1<<15|bits&(0xf<<11|1<<8)|uint16(rcode)&0xf) //nolint:gosec // four bits
+	binary.BigEndian.PutUint16(reply[2:], 1<<15|bits&(0xf<<11|1<<8)|uint16(rcode)&0xf) // four bits
 	return reply
 }
 

@@ -250,7 +250,7 @@ func writeReply(conn net.Conn, reply []byte) error {
 		return err
 	}
 	framed := make([]byte, 2, 2+len(reply))
-	binary.BigEndian.PutUint16(framed, uint16(len(reply))) //nolint:gosec // pack bounds it
+	binary.BigEndian.PutUint16(framed, uint16(len(reply))) // pack bounds it
 	_, err := conn.Write(append(framed, reply...))
 	return err
 }

@@ -323,12 +323,12 @@ func TestAConnectionServesManyQuestions(t *testing.T) {
 	var all []byte
 	for i := range 50 {
 		query := question("web.shop.svc.cluster.local", miekg.TypeA)
-		query.Id = uint16(i) //nolint:gosec // small
+		query.Id = uint16(i)
 		packet, err := query.Pack()
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(binary.BigEndian.AppendUint16(all, uint16(len(packet))), packet...) //nolint:gosec // small
+		all = append(binary.BigEndian.AppendUint16(all, uint16(len(packet))), packet...)
 	}
 	if _, err := conn.Conn.Write(all); err != nil {
 		t.Fatal(err)

@@ -128,7 +128,7 @@ func podOf(name string, template corev1.PodTemplateSpec) *corev1.Pod {
 }
 
 func (k *kindTest) deployment(t *testing.T) {
-	replicas := int32(len(k.nodes)) //nolint:gosec // a few
+	replicas := int32(len(k.nodes))
 	template := k.runs("spread", "serve", ":8080")
 	template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{

@@ -87,7 +87,7 @@ func TestHealthAndMetricsAreThePlatformsOwn(t *testing.T) {
 	rest := demo.CoreV1().RESTClient()
 	gateway := strings.TrimSuffix(demo.config.Host, "/spaces/demo")
 	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // whom it talks to is not what is tested
+		InsecureSkipVerify: true, // whom it talks to is not what is tested
 	}}}
 	for _, path := range []string{"/metrics", "/spaces/metrics", "/spaces/system/metrics"} {
 		if code, body := fetch(t, stranger, gateway+path); code == http.StatusOK || strings.Contains(body, "berth_") {
@@ -105,7 +105,7 @@ func TestASpacesHealthIsAsUpstreamServesIt(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
 	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // whom it talks to is not what is tested
+		InsecureSkipVerify: true, // whom it talks to is not what is tested
 	}}}
 	for path, want := range map[string]struct {
 		code int

@@ -32,7 +32,7 @@ func TestUpgradesReachTheSpace(t *testing.T) {
 	s, address, _ := serve(t, &gateway.Router{Lookup: func(string) http.Handler { return shout }})
 	defer s.Stop(t.Context())
 	conn, err := tls.Dial("tcp", address[len("https://"):], &tls.Config{
-		InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}, //nolint:gosec // whom it talks to is not what is tested
+		InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}, // whom it talks to is not what is tested
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -190,7 +190,7 @@ func (k *kubelets) keepNodes(ctx context.Context) {
 func (k *kubelets) allReady(context.Context) (bool, error) {
 	for _, n := range k.nodes {
 		if object, err := k.nodeLister().Get(n.name); err != nil || !isReady(object) {
-			return false, nil //nolint:nilerror // the one error is that the node is not there yet
+			return false, nil // the one error is that the node is not there yet
 		}
 	}
 	return true, nil

@@ -131,7 +131,7 @@ func (p *provisioner) work(ctx context.Context) {
 func (p *provisioner) provision(ctx context.Context, namespace, name string) error {
 	claim, err := p.claims.PersistentVolumeClaims(namespace).Get(name)
 	if err != nil {
-		return nil //nolint:nilerror // the one error is that the claim is gone
+		return nil // the one error is that the claim is gone
 	}
 	// The annotation says that the PV controller found no volume that fits.
 	if claim.Annotations[storagehelpers.AnnStorageProvisioner] != provisionerName ||
@@ -178,7 +178,7 @@ func (p *provisioner) create(ctx context.Context, claim *corev1.PersistentVolume
 func (p *provisioner) reclaim(ctx context.Context, name string) error {
 	volume, err := p.volumes.Get(name)
 	if err != nil || !isReleased(volume) {
-		return nil //nolint:nilerror // the one error is that the volume is gone
+		return nil // the one error is that the volume is gone
 	}
 	err = p.client.CoreV1().PersistentVolumes().Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(volume.UID)))
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -61,7 +61,7 @@ func (s *Streams) refused(resp *http.Response, v, host *corev1.Pod, subresource 
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
-		Code:    int32(resp.StatusCode), //nolint:gosec // three digits: net/http has read them
+		Code:    int32(resp.StatusCode), // three digits: net/http has read them
 		Reason:  reason,
 		Message: s.space.Scrub(message, v, host),
 		Details: &metav1.StatusDetails{Kind: "pods", Name: v.Name},

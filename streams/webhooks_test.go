@@ -198,7 +198,7 @@ func (s *space) endpoint(t *testing.T, address string, port int) {
 		ObjectMeta:  metav1.ObjectMeta{Name: "hook", Labels: map[string]string{discoveryv1.LabelServiceName: "hook"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(port))}}, //nolint:gosec // a port
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(port))}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (s Space) Budget(v *policyv1.PodDisruptionBudget, pods int) *policyv1.PodDi
 		ObjectMeta: meta,
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			// Percentages and maxUnavailable are of controllers that the host does not have.
-			MinAvailable:               ptr.To(intstr.FromInt32(int32(least))), //nolint:gosec // not above DesiredHealthy
+			MinAvailable:               ptr.To(intstr.FromInt32(int32(least))), // not above DesiredHealthy
 			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{LabelSpace: s.Name, LabelBudget: meta.Name}},
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},

@@ -196,7 +196,7 @@ func TestTheDocumentedTableIsFresh(t *testing.T) {
 		t.Fatalf("the table in %s is not that of fates; run go test ./translate -run TestTheDocumentedTableIsFresh -update: -documented +decided:\n%s",
 			file, cmp.Diff(old, fresh))
 	}
-	if err := os.WriteFile(file, []byte(head+begin+fresh+end+tail), 0o644); err != nil { //nolint:gosec // a page for everyone to read
+	if err := os.WriteFile(file, []byte(head+begin+fresh+end+tail), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -136,7 +136,7 @@ func (p *ControlPlane) waitReady(ctx context.Context) error {
 		}
 		resp, err := client.Do(req)
 		if err != nil {
-			return false, nil //nolint:nilerr // Not ready; the poll ends with ctx.
+			return false, nil // Not ready; the poll ends with ctx.
 		}
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})

@@ -64,7 +64,6 @@ func serveStock(dir string) error {
 // startStock starts a stock API server in a process of its own.
 func startStock(t *testing.T) *rest.Config {
 	t.Helper()
-	//nolint:gosec // It is this binary.
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), stockEnv+"="+t.TempDir())
 	cmd.Stderr = &bytes.Buffer{}

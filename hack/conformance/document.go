@@ -20,7 +20,7 @@ const (
 
 // writeInto replaces the results in a document by these.
 func (v verdict) writeInto(file string) error {
-	content, err := os.ReadFile(file) //nolint:gosec // the caller says which
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
@@ -30,7 +30,7 @@ func (v verdict) writeInto(file string) error {
 		return fmt.Errorf("write results: %s has no lines %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	text := before + begin + "\n" + v.markdown() + "\n" + end + after
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil

@@ -95,7 +95,7 @@ func TestResultsReplaceThoseOfTheRunBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	content, err := os.ReadFile(file) //nolint:gosec // its own
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func (d *docker) load(c clusterOptions, files []string) error {
 	}
 	for _, file := range files {
 		for _, node := range nodes {
-			f, err := os.Open(file) //nolint:gosec // the user says which
+			f, err := os.Open(file)
 			if err != nil {
 				return fmt.Errorf("load image: %w", err)
 			}

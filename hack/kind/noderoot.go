@@ -142,7 +142,7 @@ func (b *builder) importImages(ctx context.Context) error {
 		return err
 	}
 	for _, archive := range archives {
-		file, err := os.Open(archive) //nolint:gosec // our own
+		file, err := os.Open(archive)
 		if err != nil {
 			return fmt.Errorf("preload image: %w", err)
 		}

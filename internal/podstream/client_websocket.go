@@ -51,14 +51,14 @@ func newSocketClient(call *Call, conn *websocket.Conn) *socketClient {
 	}
 	for i, s := range c.channels {
 		if s != nil {
-			s.id = spdy.StreamId(2*i + 1) //nolint:gosec // a few
+			s.id = spdy.StreamId(2*i + 1)
 			c.left++
 		}
 	}
 	return c
 }
 
-func numberOf(s *stream) byte { return byte(s.id / 2) } //nolint:gosec // a few
+func numberOf(s *stream) byte { return byte(s.id / 2) }
 
 // begin opens all streams, and tells the client that it may begin as well.
 func (c *socketClient) begin(h *host) error {

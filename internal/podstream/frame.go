@@ -42,7 +42,7 @@ func parseHead(b []byte) (head, error) {
 		h.stream = spdy.StreamId(first)
 		return h, nil
 	}
-	h.kind = spdy.ControlFrameType(first) //nolint:gosec // its lower half
+	h.kind = spdy.ControlFrameType(first) // its lower half
 	if first>>16&0x7fff != version || h.length > maxControl {
 		return head{}, errFrame
 	}
@@ -60,7 +60,7 @@ func readHead(r io.Reader) (head, error) {
 
 func putDataHead(b []byte, stream spdy.StreamId, last bool, length int) {
 	binary.BigEndian.PutUint32(b, uint32(stream))
-	binary.BigEndian.PutUint32(b[4:], uint32(length)) //nolint:gosec // at most maxPart
+	binary.BigEndian.PutUint32(b[4:], uint32(length)) // at most maxPart
 	if last {
 		b[4] = fin
 	}
@@ -68,7 +68,7 @@ func putDataHead(b []byte, stream spdy.StreamId, last bool, length int) {
 
 func controlFrame(kind spdy.ControlFrameType, flags byte, body []byte) []byte {
 	b := word(1<<31 | version<<16 | uint32(kind))
-	b = binary.BigEndian.AppendUint32(b, uint32(flags)<<24|uint32(len(body))) //nolint:gosec // a few hundred
+	b = binary.BigEndian.AppendUint32(b, uint32(flags)<<24|uint32(len(body)))
 	return append(b, body...)
 }
 
@@ -88,10 +88,10 @@ const zlibHead = "\x78\x20\xe3\xc6\xa7\xc2"
 // encode is a block of headers, as zlib has what it leaves as it is: a compressor
 // takes 1 MB.
 func (h *headers) encode(pairs ...[2]string) []byte {
-	block := word(uint32(len(pairs))) //nolint:gosec // a few
+	block := word(uint32(len(pairs)))
 	for _, pair := range pairs {
 		for _, s := range pair {
-			block = binary.BigEndian.AppendUint32(block, uint32(len(s))) //nolint:gosec // a few hundred
+			block = binary.BigEndian.AppendUint32(block, uint32(len(s)))
 			block = append(block, s...)
 		}
 	}
@@ -100,7 +100,7 @@ func (h *headers) encode(pairs ...[2]string) []byte {
 		b, h.begun = append(b, zlibHead...), true
 	}
 	for _, stored := range [][]byte{block, nil} { // the second has readers give out the first
-		n := uint16(len(stored)) //nolint:gosec // a few hundred
+		n := uint16(len(stored))
 		b = append(b, 0)
 		b = binary.LittleEndian.AppendUint16(b, n)
 		b = binary.LittleEndian.AppendUint16(b, ^n)

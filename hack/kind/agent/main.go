@@ -27,7 +27,7 @@ func main() {
 	defer stop()
 	if err := run(ctx); err != nil {
 		klog.ErrorS(err, "Stop")
-		os.Exit(1) //nolint:gocritic // nothing is left to clean up
+		os.Exit(1) // nothing is left to clean up
 	}
 }
 

@@ -80,7 +80,7 @@ func (v *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 	}
 	class, err := v.classes.Get(storagehelpers.GetPersistentVolumeClaimClass(claim))
 	if err != nil {
-		return nil //nolint:nilerror // the one error is that there is no such class yet
+		return nil // the one error is that there is no such class yet
 	}
 	name := "pvc-" + string(claim.UID)
 	directory := filepath.Join(v.root, name)
@@ -88,7 +88,7 @@ func (v *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 		return fmt.Errorf("make volume: %w", err)
 	}
 	// Whichever user a container runs as.
-	if err := os.Chmod(directory, 0o777); err != nil { //nolint:gosec // the point of the line
+	if err := os.Chmod(directory, 0o777); err != nil {
 		return fmt.Errorf("make volume: %w", err)
 	}
 	volume := &corev1.PersistentVolume{
