@@ -22,7 +22,7 @@ import (
 )
 
 // reservation is how long a host object that was made ahead of its virtual
-// object (see Services.Reserve) may wait for it.
+// object (see [Host.ReserveService]) may wait for it.
 const reservation = time.Minute
 
 // kind declares what is special about one kind that is synced down. T is a
@@ -115,6 +115,9 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 			return 0, k.deleteHost(ctx, host)
 		}
 		return 0, nil
+	}
+	if hosted && k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, version(v.GetResourceVersion())) {
+		return holdLag, nil // v is not yet, or not again, what the host object is of
 	}
 	if hosted && k.anew != nil && k.anew(want, host) {
 		return 0, k.deleteHost(ctx, host) // its event brings us back

@@ -55,15 +55,18 @@ func (h *Host) reserveService(ctx context.Context, space translate.Space, v *cor
 	return reserved, err
 }
 
-func reserveService(ctx context.Context, writer client.Client, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+func reserveService(ctx context.Context, account client.Client, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
 	want := space.Service(v)
+	if w, ok := account.(*writer); ok && v.UID != "" {
+		w.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, version(v.ResourceVersion))
+	}
 	have := &corev1.Service{}
-	err := writer.Get(ctx, client.ObjectKeyFromObject(want), have)
+	err := account.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the host's service: %w", err)
 	}
 	if err != nil {
-		return want, writer.Create(ctx, want)
+		return want, account.Create(ctx, want)
 	}
 	id, ours := translate.IdentityOf(have)
 	switch {
@@ -78,17 +81,60 @@ func reserveService(ctx context.Context, writer client.Client, space translate.S
 			changed = true
 		}
 		if changed {
-			err = writer.Update(ctx, have)
+			err = account.Update(ctx, have)
 		}
 		return have, err
 	case v.UID == "": // left over from one that is gone
-		if err := writer.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+		if err := account.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		return want, writer.Create(ctx, want)
+		return want, account.Create(ctx, want)
 	default:
 		return nil, nil
 	}
+}
+
+// holdLag is how long a space's informers may take to show what was written.
+const holdLag = 2 * time.Second
+
+// hold is why a host object is not what the space says: requests under way have
+// changed it ahead of what the space is about to store.
+type hold struct {
+	version  uint64 // of the virtual object: what is later, the requests conflict with
+	requests int
+}
+
+// hold keeps the syncer from undoing what a request does to a host object ahead
+// of its virtual one, which has this version, until the request's ctx has ended
+// and the space has had time to show what came of it. It is lost with the process,
+// as the request is.
+func (w *writer) hold(ctx context.Context, o object, version uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.holds[o]
+	if h == nil {
+		h = &hold{}
+		w.holds[o] = h
+	}
+	h.version = max(h.version, version)
+	h.requests++
+	context.AfterFunc(ctx, func() { time.AfterFunc(holdLag, func() { w.release(o) }) })
+}
+
+func (w *writer) release(o object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holds[o].requests--; w.holds[o].requests == 0 {
+		delete(w.holds, o)
+	}
+}
+
+// held reports whether a host object is ahead of its virtual one in this version.
+func (w *writer) held(o object, version uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.holds[o]
+	return h != nil && version <= h.version
 }
 
 // annotationReserved is on a host object that was reserved more than once, until

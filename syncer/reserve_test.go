@@ -5,6 +5,7 @@ package syncer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -155,6 +157,46 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 			t.Errorf("it is %v (%v)", now, err)
 		}
 	})
+}
+
+// What a request has changed on the host ahead of the space stays until the
+// request has ended, however long that takes: a webhook of the tenant's may be
+// slow. It is undone if the space did not take it in.
+func TestAnUpdateIsReservedUntilItsRequestHasEnded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "reserve-held")
+	b.begin(nil)
+	must(t, b.virtual.CoreV1().Services("default").Create, newService("web", ""))
+	b.play([]step{{"come to rest", b.alike}})
+	v, err := b.virtual.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, end := context.WithCancel(t.Context())
+	defer end()
+	v.Spec.Type = corev1.ServiceTypeNodePort
+	reserved, err := b.reserve(request, v)
+	if err != nil || reserved.Spec.Ports[0].NodePort == 0 {
+		t.Fatalf("got %v (%v)", reserved, err)
+	}
+	testhost.Eventually(t, "see the syncer put it off", func(ctx context.Context) error {
+		host, err := b.hostService(ctx, "web")
+		if err != nil {
+			return err
+		}
+		if host.Spec.Type != corev1.ServiceTypeNodePort || host.Spec.Ports[0].NodePort != reserved.Spec.Ports[0].NodePort {
+			t.Fatalf("undone while the request is under way: it is %v", host.Spec)
+		}
+		if _, ok := b.life.syncer.NextTimer(); !ok {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	end()
+	b.play([]step{{"see it undone", b.alike}})
+	if host, err := b.hostService(t.Context(), "web"); err != nil || host.Spec.Type != corev1.ServiceTypeClusterIP {
+		t.Errorf("it is %v (%v)", host.Spec, err)
+	}
 }
 
 // A tenant that replaces its services without naming what was allocated to

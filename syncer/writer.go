@@ -30,6 +30,7 @@ type writer struct {
 	written map[string]uint64    // the latest resource version of each kind
 	deleted map[object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
+	holds   map[object]*hold
 }
 
 // object names a host object.
@@ -39,7 +40,7 @@ type object struct {
 }
 
 func newWriter(c client.Client, host *Host) *writer {
-	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}}
+	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}, holds: map[object]*hold{}}
 }
 
 func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {

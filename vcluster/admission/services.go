@@ -22,7 +22,9 @@ import (
 )
 
 // Reserve makes or updates v's object on the host, and returns it with the
-// addresses and ports that the host gave it; nil if v takes no part there.
+// addresses and ports that the host gave it; nil if v takes no part there. v's
+// resource version is that of the one that it takes the place of, "" if it is
+// new; ctx ends with the request.
 type Reserve func(ctx context.Context, v *corev1.Service) (*corev1.Service, error)
 
 // Addresses gives services the cluster IPs and node ports of their host
@@ -61,16 +63,20 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	if !ok || service.Spec.Type == core.ServiceTypeExternalName {
 		return nil
 	}
+	replaces := ""
 	if old, ok := a.GetOldObject().(*core.Service); ok && a.GetOperation() == admission.Update {
 		keep(service, old)
-		if !wantsAllocation(service) {
+		stale := service.ResourceVersion != "" && service.ResourceVersion != old.ResourceVersion
+		if stale || !wantsAllocation(service) { // what is stale, the API server refuses
 			return nil
 		}
+		replaces = old.ResourceVersion
 	}
 	v := &corev1.Service{}
 	if err := versioned(service, v); err != nil {
 		return err
 	}
+	v.ResourceVersion = replaces
 	if errs := translate.CheckService(&v.Spec); len(errs) > 0 {
 		return invalid(a, errs)
 	}

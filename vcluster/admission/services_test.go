@@ -133,6 +133,29 @@ func TestServicesGetTheHostsAddresses(t *testing.T) {
 			t.Errorf("the new port's node port is %d, want the host's", after.Spec.Ports[1].NodePort)
 		}
 	})
+	// By the version the host knows when the space has taken it in, or another.
+	t.Run("an update says what it takes the place of", func(t *testing.T) {
+		before := create(t, service("versions", corev1.ServiceTypeClusterIP), metav1.CreateOptions{})
+		if asked := s.host.asks("versions"); len(asked) != 1 || asked[0].ResourceVersion != "" {
+			t.Errorf("for a new one the host was asked %v", asked)
+		}
+		after, err := services.Patch(t.Context(), "versions", types.MergePatchType, []byte(`{"spec":{"type":"NodePort"}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := s.host.asks("versions"); len(asked) != 1 || asked[0].ResourceVersion != before.ResourceVersion {
+			t.Errorf("the host was asked %v, want once, with version %s", asked, before.ResourceVersion)
+		}
+		stale := after.DeepCopy()
+		stale.ResourceVersion = before.ResourceVersion
+		stale.Spec.Ports = append(stale.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81})
+		if _, err := services.Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+			t.Errorf("one that comes too late: got %v", err)
+		}
+		if asked := s.host.asks("versions"); len(asked) > 0 {
+			t.Errorf("for one that comes too late the host was asked %v", asked)
+		}
+	})
 	t.Run("an update that needs nothing asks for nothing", func(t *testing.T) {
 		if _, err := services.Patch(t.Context(), "new", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
