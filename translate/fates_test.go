@@ -148,8 +148,8 @@ func containerFates() []decided {
 		about[corev1.SecretKeySelector](are(translated, "name", hostsName), keeps("key optional")),
 		about[corev1.FileKeySelector](keeps("volumeName path key optional")),
 		about[corev1.ResourceRequirements](
-			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one}, "cpu, memory and ephemeral-storage"),
-			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one}, "cpu, memory and ephemeral-storage"),
+			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory and ephemeral-storage"),
+			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory and ephemeral-storage"),
 			are(refused, "claims", "devices of the host are not shared"),
 		),
 		about[corev1.ContainerResizePolicy](keeps("resourceName restartPolicy")),

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-var one = resource.MustParse("1") //nolint:gochecknoglobals // a constant
+func one() resource.Quantity { return resource.MustParse("1") }
 
 // site is one place in a pod's spec, and what was decided about it.
 type site struct {
@@ -176,7 +176,7 @@ func accompany(thing any) {
 // fillSample sets a value that a field may have, other than the one it has.
 func fillSample(v reflect.Value) {
 	samples := []any{
-		corev1.ResourceList{corev1.ResourceCPU: one}, []corev1.Capability{"NET_BIND_SERVICE"}, one, intstr.FromInt32(7), corev1.DNSDefault,
+		corev1.ResourceList{corev1.ResourceCPU: one()}, []corev1.Capability{"NET_BIND_SERVICE"}, one(), intstr.FromInt32(7), corev1.DNSDefault,
 		corev1.AppArmorProfileTypeLocalhost, corev1.SeccompProfileTypeLocalhost, corev1.DefaultProcMount,
 	}
 	for _, sample := range samples {

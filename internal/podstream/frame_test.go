@@ -5,6 +5,7 @@ package podstream
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -67,7 +68,7 @@ func TestHeadsAreParsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseHead([]byte(tc.in))
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(head{})); diff != "" || err != tc.err { //nolint:errorlint // the very one
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(head{})); diff != "" || !errors.Is(err, tc.err) {
 				t.Errorf("error is %v; head -want +got:\n%s", err, diff)
 			}
 		})

@@ -112,11 +112,11 @@ func (p *Process) run(ctx context.Context) error {
 	p.set("")
 	asked := context.AfterFunc(ctx, func() { _ = input.Close() })
 	defer asked()
-	err = cmd.Wait()
+	_ = cmd.Wait() // its state tells
 	if words := strings.TrimSpace(complaint.String()); words != "" {
 		return fmt.Errorf("the space's process ended: %s", words)
 	}
-	return fmt.Errorf("the space's process ended: %v", err) //nolint:errorlint // nil, too
+	return fmt.Errorf("the space's process ended: %s", cmd.ProcessState)
 }
 
 func (p *Process) set(failure string) {
