@@ -12,7 +12,7 @@ TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/te
 
 # Test binaries that link Kubernetes take over a gigabyte each to link: more than two at once swap a small machine.
 TEST_FLAGS ?= -p 2 -timeout 20m
-PKG        ?= ./...
+PKG        ?=
 ARGS       ?=
 IMAGE      ?= berth:$(VERSION)
 FUZZTIME   ?= 20s
@@ -38,7 +38,7 @@ up: build ## Start a host and a space on this machine (ARGS="--space demo").
 .PHONY: test
 test: ## Run every test (PKG=./kine for one package, TEST_FLAGS=-race for other flags).
 	@mkdir -p bin
-	@$(TESTSUM) --format pkgname -- $(TEST_FLAGS) $(PKG)
+	@$(TESTSUM) --format pkgname $(if $(PKG),-- $(TEST_FLAGS) $(PKG),--raw-command -- hack/test $(TEST_FLAGS))
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/kind.md).
@@ -69,8 +69,6 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	for module in tools helm image kind conformance; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
-	cd hack/kind && go test ./...
-	cd hack/conformance && go test ./...
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities
