@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -34,5 +36,18 @@ func TestASliceIsIndexedByABoundedNumberOfAddresses(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"10.0.0.1", "fd00::1"}) {
 		t.Errorf("indexed by %q", got)
+	}
+}
+
+// N1: nor for one ingress; what the host's admins claim all counts.
+func TestATenantsIngressIsIndexedByABoundedNumberOfHosts(t *testing.T) {
+	for namespace, want := range map[string]int{"berth-a": translate.MaxIngressHosts, "ingress": 2000} {
+		i := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}
+		for n := range 2000 {
+			i.Spec.Rules = append(i.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("h%d.example.com", n)})
+		}
+		if hosts, err := indexClaims(i); err != nil || len(hosts) != want {
+			t.Errorf("in %s, indexed by %d hosts, want %d (%v)", namespace, len(hosts), want, err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -79,8 +80,12 @@ func (s *Syncer) ingressAllowed(v *networkingv1.Ingress) (wanted bool, err error
 		return false, forbids(field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get ingressclasses'", class))})
 	}
 	errs := translate.CheckIngress(&v.Spec)
+	if len(errs) > 0 {
+		return true, forbids(errs) // it may hold more host names than are to be looked for
+	}
+	own := s.host.ownHosts(s.space, v)
 	for _, host := range translate.IngressHosts(v) {
-		if s.host.claimed(host, s.space, v) {
+		if s.host.claimed(host, s.space, own) {
 			errs = append(errs, field.Forbidden(field.NewPath("spec").Child("rules").Key(host), "the host name is in use outside of this space; choose another"))
 		}
 	}
@@ -106,21 +111,42 @@ func indexClaims(obj any) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	return translate.IngressHosts(i), nil
+	hosts := translate.IngressHosts(i)
+	if spaceIn(i.Namespace) != "" {
+		// Whoever wrote it: this runs under the index's lock, which all spaces wait
+		// for. The host's admins' own claims all count.
+		hosts = hosts[:min(len(hosts), translate.MaxIngressHosts)]
+	}
+	return hosts, nil
+}
+
+// ownHosts are the host names that an ingress has on the host.
+type ownHosts struct {
+	hosts []string // sorted
+	since *metav1.Time
+}
+
+func (h *Host) ownHosts(space translate.Space, v *networkingv1.Ingress) ownHosts {
+	own, ok := cached[*networkingv1.Ingress](h, ingresses, space.HostNamespace(), space.HostName(v.Namespace, v.Name, translate.LimitSubdomain))
+	if !ok {
+		return ownHosts{}
+	}
+	return ownHosts{translate.IngressHosts(own), &own.CreationTimestamp}
+}
+
+// of is since when a host name is claimed, nil if it is not.
+func (c ownHosts) of(name string) *metav1.Time {
+	if _, has := slices.BinarySearch(c.hosts, name); !has {
+		return nil
+	}
+	return c.since
 }
 
 // claimed reports whether an ingress that is not the space's has a host name:
 // who was first keeps it. Of two that came in one moment, neither looks like the
 // first; both give way, and try again at their own time.
-func (h *Host) claimed(name string, space translate.Space, v *networkingv1.Ingress) bool {
-	var since *metav1.Time // of v's own claim
-	if own, ok := cached[*networkingv1.Ingress](h, ingresses, space.HostNamespace(), space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)); ok {
-		for _, claim := range translate.IngressHosts(own) {
-			if claim == name {
-				since = &own.CreationTimestamp
-			}
-		}
-	}
+func (h *Host) claimed(name string, space translate.Space, own ownHosts) bool {
+	since := own.of(name)
 	for _, claim := range translate.HostClaims(name) {
 		for _, other := range found[*networkingv1.Ingress](h, ingresses, indexHosts, claim) {
 			if other.Namespace == space.HostNamespace() || other.DeletionTimestamp != nil {

@@ -65,6 +65,9 @@ func (s *Syncer) podDown(ctx context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 	if err != nil {
 		return nil, false, err
 	}
+	if err := forbids(translate.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
+		return nil, false, err
+	}
 	host := s.space.Pod(v, in)
 	if err := s.withClasses(ctx, v, host); err != nil {
 		return nil, false, err

@@ -20,6 +20,7 @@ func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := podSecurity(meta, spec)
 	errs = append(errs, placement(path, spec)...)
+	errs = append(errs, countTerms(path, spec)...)
 	errs = append(errs, checkShared(path, spec)...)
 	for i := range spec.Volumes {
 		errs = append(errs, checkVolume(path.Child("volumes").Index(i), &spec.Volumes[i])...)

@@ -4,21 +4,13 @@
 package translate
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What endpoints that a tenant writes may hold. Kubernetes allows a hundred
-// times as many addresses in a slice as its own controller would ever write, and
-// whoever looks them up for all spaces would pay for them.
-const (
-	MaxEndpointAddresses = 1000
-	MaxEndpointPorts     = 100
-)
+const spreadEndpoints = "spread them over several EndpointSlices"
 
 // CheckEndpointSlice lists what is too much in a slice that a tenant writes.
 func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
@@ -26,8 +18,8 @@ func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
 	for i := range v.Endpoints {
 		addresses += len(v.Endpoints[i].Addresses)
 	}
-	return append(atMost(field.NewPath("endpoints"), addresses, MaxEndpointAddresses, "addresses"),
-		atMost(field.NewPath("ports"), len(v.Ports), MaxEndpointPorts, "ports")...)
+	return append(atMost(field.NewPath("endpoints"), addresses, MaxEndpointAddresses, "addresses", spreadEndpoints),
+		atMost(field.NewPath("ports"), len(v.Ports), MaxEndpointPorts, "ports", spreadEndpoints)...)
 }
 
 // CheckEndpoints is the same for Endpoints, of which slices are made.
@@ -36,17 +28,9 @@ func CheckEndpoints(v *corev1.Endpoints) field.ErrorList { //nolint:staticcheck 
 	addresses, path := 0, field.NewPath("subsets")
 	for i := range v.Subsets {
 		addresses += len(v.Subsets[i].Addresses) + len(v.Subsets[i].NotReadyAddresses)
-		errs = append(errs, atMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), MaxEndpointPorts, "ports")...)
+		errs = append(errs, atMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), MaxEndpointPorts, "ports", spreadEndpoints)...)
 	}
-	return append(errs, atMost(path, addresses, MaxEndpointAddresses, "addresses")...)
-}
-
-func atMost(path *field.Path, have, most int, what string) field.ErrorList {
-	if have <= most {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, have,
-		fmt.Sprintf("%d %s in one object, at most %d are possible in a space; spread them over several EndpointSlices", have, what, most))}
+	return append(errs, atMost(path, addresses, MaxEndpointAddresses, "addresses", spreadEndpoints)...)
 }
 
 // EndpointSlice is v's host object: the tenant's own addresses, for its own

@@ -21,7 +21,10 @@ var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._~%:@&+,=/!*()-]*$`)
 // CheckIngress lists what a tenant may not ask of the host with an ingress: all
 // spaces share one door.
 func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
-	var errs field.ErrorList
+	errs := CheckIngressSize(spec)
+	if len(errs) > 0 {
+		return errs
+	}
 	path := field.NewPath("spec")
 	if spec.DefaultBackend != nil {
 		errs = append(errs, field.Forbidden(path.Child("defaultBackend"), "it would take what is meant for all others; write a rule with a host"))
@@ -60,6 +63,22 @@ func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// CheckIngressSize lists what is too much in an ingress, whatever its class.
+func CheckIngressSize(spec *networkingv1.IngressSpec) field.ErrorList {
+	hosts, paths := len(spec.Rules), 0
+	for i := range spec.Rules {
+		if http := spec.Rules[i].HTTP; http != nil {
+			paths += len(http.Paths)
+		}
+	}
+	for i := range spec.TLS {
+		hosts += max(len(spec.TLS[i].Hosts), 1)
+	}
+	const remedy = "spread them over several ingresses"
+	return append(atMost(field.NewPath("spec"), hosts, MaxIngressHosts, "hosts in rules and tls", remedy),
+		atMost(field.NewPath("spec", "rules"), paths, MaxIngressPaths, "paths", remedy)...)
 }
 
 // Ingress is v's host object. v must have passed [CheckIngress]: what that

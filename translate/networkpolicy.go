@@ -43,25 +43,59 @@ func Everyone() []networkingv1.NetworkPolicyPeer {
 	return peers
 }
 
+// CheckNetworkPolicy lists what is too much in a policy.
+func CheckNetworkPolicy(v *networkingv1.NetworkPolicy) field.ErrorList {
+	ingress, egress := 0, 0
+	for i := range v.Spec.Ingress {
+		ingress += countPeers(v.Spec.Ingress[i].From)
+	}
+	for i := range v.Spec.Egress {
+		egress += countPeers(v.Spec.Egress[i].To)
+	}
+	const what, remedy = "peers and exceptions", "spread them over several policies"
+	return append(atMost(field.NewPath("spec", "ingress"), ingress, MaxPolicyPeers, what, remedy),
+		atMost(field.NewPath("spec", "egress"), egress, MaxPolicyPeers, what, remedy)...)
+}
+
+// countPeers is what a rule counts towards MaxPolicyPeers.
+func countPeers(rule []networkingv1.NetworkPolicyPeer) int {
+	count := len(rule)
+	for i := range rule {
+		if block := rule[i].IPBlock; block != nil {
+			count += len(block.Except)
+		}
+	}
+	return max(count, 1)
+}
+
 // NetworkPolicy is v's host object, and what of v has no effect because it asks
 // for more than a space may have. On the host, policies are a union with the
 // space's wall: each peer is one that the wall lets through, so that a policy
 // opens nothing. All pods of a space are in one host namespace, and namespace
-// selectors become the names that they select.
+// selectors become the names that they select. What is too much, as it may be
+// older than the check, has no effect either.
 func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1.Namespace) (*networkingv1.NetworkPolicy, field.ErrorList) {
 	p := v.Spec.DeepCopy()
 	host := &networkingv1.NetworkPolicy{
 		ObjectMeta: s.ObjectMeta(v, LimitSubdomain),
 		Spec:       networkingv1.NetworkPolicySpec{PodSelector: *s.Selector(&p.PodSelector, v.Namespace), PolicyTypes: policyTypes(p)},
 	}
-	var without field.ErrorList
-	t := peers{Space: s, namespace: v.Namespace, namespaces: namespaces, without: &without}
+	without := CheckNetworkPolicy(v)
+	t := peers{Space: s, namespace: v.Namespace, namespaces: newSelectedNamespaces(namespaces), without: &without}
+	left := MaxPolicyPeers
 	for i, rule := range p.Ingress {
+		if left -= countPeers(rule.From); left < 0 {
+			break
+		}
 		if from := t.translate(field.NewPath("spec", "ingress").Index(i).Child("from"), rule.From); len(from) > 0 {
 			host.Spec.Ingress = append(host.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: from})
 		}
 	}
+	left = MaxPolicyPeers
 	for i, rule := range p.Egress {
+		if left -= countPeers(rule.To); left < 0 {
+			break
+		}
 		if to := t.translate(field.NewPath("spec", "egress").Index(i).Child("to"), rule.To); len(to) > 0 {
 			host.Spec.Egress = append(host.Spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: rule.Ports, To: to})
 		}
@@ -93,7 +127,7 @@ func policyTypes(p *networkingv1.NetworkPolicySpec) []networkingv1.PolicyType {
 type peers struct {
 	Space
 	namespace  string
-	namespaces []*corev1.Namespace
+	namespaces *selectedNamespaces
 	without    *field.ErrorList
 }
 
@@ -118,7 +152,12 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer)
 		case peer.IPBlock == nil && (peer.PodSelector != nil || peer.NamespaceSelector != nil):
 			names := []string{t.namespace}
 			if peer.NamespaceSelector != nil {
-				names = selectedNamespaces(peer.NamespaceSelector, t.namespaces)
+				var ok bool
+				if names, ok = t.namespaces.by(peer.NamespaceSelector); !ok {
+					*t.without = append(*t.without, field.Forbidden(path.Child("namespaceSelector"), tooManySelected))
+					continue
+				}
+				slices.Sort(names)
 			}
 			pods := peer.PodSelector
 			if pods == nil {
@@ -128,22 +167,6 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer)
 		}
 	}
 	return out
-}
-
-// selectedNamespaces are the sorted names of those that selector matches. An
-// invalid selector, which no API server lets through, matches none.
-func selectedNamespaces(selector *metav1.LabelSelector, namespaces []*corev1.Namespace) (names []string) {
-	matches, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return nil
-	}
-	for _, ns := range namespaces {
-		if matches.Matches(labels.Set(ns.Labels)) {
-			names = append(names, ns.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // within is the part of a block that lies in those allowed. What does not parse
@@ -188,6 +211,7 @@ func within(asked networkingv1.IPBlock, allowed []networkingv1.IPBlock) (parts [
 // of a policy must lie inside of its block, and may not be all of it.
 func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok bool) {
 	out.CIDR = block.String()
+	seen := make(map[netip.Prefix]bool, len(cut))
 	for _, c := range cut {
 		if !c.Overlaps(block) {
 			continue
@@ -195,7 +219,8 @@ func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok 
 		if c.Bits() <= block.Bits() {
 			return out, false
 		}
-		if !slices.Contains(out.Except, c.String()) {
+		if !seen[c] {
+			seen[c] = true
 			out.Except = append(out.Except, c.String())
 		}
 	}

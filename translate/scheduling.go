@@ -4,11 +4,11 @@
 package translate
 
 import (
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // affinity translates the terms between pods. All pods of a space share one
@@ -20,38 +20,82 @@ func (s Space) affinity(v *corev1.Pod, namespaces []*corev1.Namespace) *corev1.A
 	}
 	a := v.Spec.Affinity.DeepCopy()
 	a.NodeAffinity = nil
-	if pods := a.PodAffinity; pods != nil {
-		s.terms(v, namespaces, pods.RequiredDuringSchedulingIgnoredDuringExecution, pods.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	if pods := a.PodAntiAffinity; pods != nil {
-		s.terms(v, namespaces, pods.RequiredDuringSchedulingIgnoredDuringExecution, pods.PreferredDuringSchedulingIgnoredDuringExecution)
+	selected := newSelectedNamespaces(namespaces)
+	for _, term := range terms(a) {
+		s.term(v, selected, term)
 	}
 	return a
 }
 
-func (s Space) terms(v *corev1.Pod, namespaces []*corev1.Namespace, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
-	for i := range required {
-		s.term(v, namespaces, &required[i])
-	}
-	for i := range preferred {
-		s.term(v, namespaces, &preferred[i].PodAffinityTerm)
+// terms are all those between pods, by their fields.
+func terms(a *corev1.Affinity) iter.Seq2[*field.Path, *corev1.PodAffinityTerm] {
+	return func(yield func(*field.Path, *corev1.PodAffinityTerm) bool) {
+		if a == nil {
+			return
+		}
+		var pods corev1.PodAffinity
+		var apart corev1.PodAntiAffinity
+		if a.PodAffinity != nil {
+			pods = *a.PodAffinity
+		}
+		if a.PodAntiAffinity != nil {
+			apart = *a.PodAntiAffinity
+		}
+		path := field.NewPath("spec", "affinity")
+		_ = yieldTerms(path.Child("podAffinity"), pods.RequiredDuringSchedulingIgnoredDuringExecution, pods.PreferredDuringSchedulingIgnoredDuringExecution, yield) &&
+			yieldTerms(path.Child("podAntiAffinity"), apart.RequiredDuringSchedulingIgnoredDuringExecution, apart.PreferredDuringSchedulingIgnoredDuringExecution, yield)
 	}
 }
 
-func (s Space) term(v *corev1.Pod, namespaces []*corev1.Namespace, term *corev1.PodAffinityTerm) {
+func yieldTerms(path *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, yield func(*field.Path, *corev1.PodAffinityTerm) bool) bool {
+	for i := range required {
+		if !yield(path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i), &required[i]) {
+			return false
+		}
+	}
+	for i := range preferred {
+		if !yield(path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm"), &preferred[i].PodAffinityTerm) {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckNamespaces says if a pod's terms select too many of its space's
+// namespaces, which may have become more since. Those that do are translated to
+// select none.
+func CheckNamespaces(spec *corev1.PodSpec, namespaces []*corev1.Namespace) field.ErrorList {
+	selected := newSelectedNamespaces(namespaces)
+	for path, term := range terms(spec.Affinity) {
+		if term.NamespaceSelector == nil {
+			continue
+		}
+		if _, ok := selected.by(term.NamespaceSelector); !ok {
+			return field.ErrorList{field.Forbidden(path.Child("namespaceSelector"), tooManySelected)}
+		}
+	}
+	return nil
+}
+
+// countTerms refuses more terms and constraints than anybody places pods by.
+func countTerms(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
+	count := 0
+	for range terms(spec.Affinity) {
+		count++
+	}
+	const remedy = "join those that ask for the same"
+	return append(atMost(path.Child("affinity"), count, MaxAffinityTerms, "terms between pods", remedy),
+		atMost(path.Child("topologySpreadConstraints"), len(spec.TopologySpreadConstraints), MaxSpreadConstraints, "constraints", remedy)...)
+}
+
+func (s Space) term(v *corev1.Pod, selected *selectedNamespaces, term *corev1.PodAffinityTerm) {
 	names := slices.Clone(term.Namespaces)
 	if len(names) == 0 && term.NamespaceSelector == nil {
 		names = []string{v.Namespace}
 	}
 	if term.NamespaceSelector != nil {
-		// An invalid selector does not pass the space's validation.
-		if selector, err := metav1.LabelSelectorAsSelector(term.NamespaceSelector); err == nil {
-			for _, ns := range namespaces {
-				if selector.Matches(labels.Set(ns.Labels)) {
-					names = append(names, ns.Name)
-				}
-			}
-		}
+		matching, _ := selected.by(term.NamespaceSelector)
+		names = append(names, matching...)
 	}
 	slices.Sort(names)
 	term.Namespaces, term.NamespaceSelector = nil, nil

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +27,7 @@ import (
 )
 
 // Guard refuses what would reach past the space: pods, services and claims that
-// ask for the host's own, endpoints that would cost all spaces, and the objects
+// ask for the host's own, lists in objects that would cost all spaces, and the objects
 // that only Berth writes.
 type Guard struct {
 	*admission.Handler
@@ -51,6 +52,9 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	}
 	if r := a.GetResource(); r.Group == discoveryv1.GroupName && r.Resource == "endpointslices" && !inside.Is(ctx) {
 		return guardSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
+	}
+	if a.GetResource().Group == networkingv1.GroupName && a.GetSubresource() == "" && !inside.Is(ctx) {
+		return guardNetworking(a)
 	}
 	if a.GetResource().Group != "" {
 		return nil
@@ -91,6 +95,19 @@ func guardAPIService(a admission.Attributes) error {
 		return admission.NewForbidden(a, fmt.Errorf("spec.service: %s is built in, and is served by the space itself", version))
 	}
 	return nil
+}
+
+// guardNetworking refuses what is too much in one object. What else an ingress
+// may not ask for depends on its class, and is for the syncer to say.
+func guardNetworking(a admission.Attributes) error {
+	switch a.GetResource().Resource {
+	case "ingresses":
+		return guardSpec(a, &networkingv1.Ingress{}, func(v *networkingv1.Ingress) field.ErrorList { return translate.CheckIngressSize(&v.Spec) })
+	case "networkpolicies":
+		return guardSpec(a, &networkingv1.NetworkPolicy{}, translate.CheckNetworkPolicy)
+	default:
+		return nil
+	}
 }
 
 func guardPod(a admission.Attributes) error {

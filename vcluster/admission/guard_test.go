@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +89,31 @@ func createEndpoints(ports int) func(context.Context, kubernetes.Interface) erro
 		}
 		_, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{ //nolint:staticcheck // as above
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "endpoints-"}, Subsets: []corev1.EndpointSubset{subset}, //nolint:staticcheck // as above
+		}, metav1.CreateOptions{})
+		return err
+	}
+}
+
+func createIngress(hosts int) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		v := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{GenerateName: "ingress-"}}
+		for i := range hosts {
+			v.Spec.Rules = append(v.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("h%d.example.com", i)})
+		}
+		_, err := client.NetworkingV1().Ingresses("default").Create(ctx, v, metav1.CreateOptions{})
+		return err
+	}
+}
+
+func createPolicy(peers int) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		from := make([]networkingv1.NetworkPolicyPeer, peers)
+		for i := range from {
+			from[i].NamespaceSelector = &metav1.LabelSelector{}
+		}
+		_, err := client.NetworkingV1().NetworkPolicies("default").Create(ctx, &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "policy-"},
+			Spec:       networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: from}}},
 		}, metav1.CreateOptions{})
 		return err
 	}
@@ -192,6 +218,10 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		outside["a slice of "+name] = try{"all spaces' lookups pay for them", createSlice(tc.ports), tc.says}
 		outside[name] = try{"slices are made of them", createEndpoints(tc.ports), tc.says}
 	}
+	outside["an ingress"] = try{"a tenant's", createIngress(2), ""}
+	outside["an ingress without end"] = try{"each host is looked for among all spaces'", createIngress(1001), "spec: Invalid value: 1001"}
+	outside["a policy"] = try{"a tenant's", createPolicy(2), ""}
+	outside["a policy without end"] = try{"each peer becomes a list of namespaces", createPolicy(100_000), "spec.ingress: Invalid value: 100000"}
 	inside := map[string]try{
 		"a binding":             {"the syncer says where a pod runs", bind, ""},
 		"a volume":              {"the syncer shows bound volumes", createVolume, ""},

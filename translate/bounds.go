@@ -1,0 +1,86 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What one object of a tenant's may hold. Kubernetes bounds an object by its size
+// alone, and a process that all spaces share would pay for what a hundred
+// thousand short entries multiply with.
+const (
+	// MaxEndpointAddresses and MaxEndpointPorts are of a slice, or of Endpoints.
+	// Kubernetes allows a hundred times what its own controller would ever write.
+	MaxEndpointAddresses = 1000
+	MaxEndpointPorts     = 100
+	// MaxPolicyPeers are of a network policy in each direction; rules without
+	// peers and the exceptions of address blocks count as well.
+	MaxPolicyPeers = 1000
+	// MaxIngressHosts are of an ingress, in rules and in tls together.
+	MaxIngressHosts = 1000
+	MaxIngressPaths = 1000
+	// MaxAffinityTerms are all those between pods of one pod.
+	MaxAffinityTerms     = 100
+	MaxSpreadConstraints = 100
+)
+
+// What the namespace selectors of one object may cost together: the names that
+// they select, and the labels and values compared to find them.
+const (
+	maxNamespaceNames = 10_000
+	maxNamespaceLooks = 1_000_000
+)
+
+const tooManySelected = "the namespace selectors of this object select, or look through, too many namespaces; use fewer selectors, or spread them over several objects"
+
+func atMost(path *field.Path, have, most int, what, remedy string) field.ErrorList {
+	if have <= most {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, have,
+		fmt.Sprintf("%d %s in one object, at most %d are possible in a space; %s", have, what, most, remedy))}
+}
+
+// selectedNamespaces turns the namespace selectors of one object into names.
+type selectedNamespaces struct {
+	all          []*corev1.Namespace
+	names, looks int // that are left
+}
+
+func newSelectedNamespaces(all []*corev1.Namespace) *selectedNamespaces {
+	return &selectedNamespaces{all: all, names: maxNamespaceNames, looks: maxNamespaceLooks}
+}
+
+// by are the names of the namespaces that a selector matches, in no order. ok is
+// false, and there are none, once the object has asked for too many. An invalid
+// selector, which no API server lets through, matches none.
+func (n *selectedNamespaces) by(selector *metav1.LabelSelector) (names []string, ok bool) {
+	each := 1 + len(selector.MatchLabels)
+	for i := range selector.MatchExpressions {
+		each += 1 + len(selector.MatchExpressions[i].Values)
+	}
+	if n.looks -= each * len(n.all); n.looks < 0 {
+		return nil, false
+	}
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, true
+	}
+	for _, ns := range n.all {
+		if !matches.Matches(labels.Set(ns.Labels)) {
+			continue
+		}
+		if n.names--; n.names < 0 {
+			return nil, false
+		}
+		names = append(names, ns.Name)
+	}
+	return names, true
+}
