@@ -145,8 +145,9 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		function string
 		value    any
 	}{
-		"space-rules.yaml":  {"tenancy.AccountRules", tenancy.AccountRules()},
-		"space-policy.yaml": {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
+		"space-rules.yaml":       {"tenancy.AccountRules", tenancy.AccountRules()},
+		"space-policy.yaml":      {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
+		"space-pods-policy.yaml": {"tenancy.PodPolicy", tenancy.PodPolicy()},
 	} {
 		file := "berth/files/" + name
 		want, err := yaml.Marshal(from.value)
@@ -167,9 +168,18 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 			t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
 		}
 	}
-	made := find(t, render(t, everything...), func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth-space" })
-	if diff := cmp.Diff(tenancy.AccountPolicy(), made.Spec); diff != "" {
-		t.Errorf("the chart's policy is another one: %s", diff)
+	objects := render(t, everything...)
+	for name, want := range map[string]admissionv1.ValidatingAdmissionPolicySpec{
+		"platform-berth-space": tenancy.AccountPolicy(), "platform-berth-space-pods": tenancy.PodPolicy(),
+	} {
+		made := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
+		if diff := cmp.Diff(want, made.Spec); diff != "" {
+			t.Errorf("the chart's policy %s is another one: %s", name, diff)
+		}
+		binding := find(t, objects, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name })
+		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.MatchResources != nil {
+			t.Errorf("%s does not hold all: %v", name, binding.Spec)
+		}
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -43,6 +45,17 @@ func startGuarded(t *testing.T) *guarded {
 	t.Helper()
 	config, ctx := startCluster(t), t.Context()
 	g := &guarded{admin: clientOf(t, config), space: translate.Space{Name: "mine"}}
+	older := &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: "berth-space-accounts"}, Spec: tenancy.AccountPolicy(),
+	}
+	older.Spec.MatchConstraints.ResourceRules = append(older.Spec.MatchConstraints.ResourceRules, tenancy.PodPolicy().MatchConstraints.ResourceRules...)
+	older.Spec.Variables = []admissionv1.Variable{{Name: "nothing", Expression: "false"}}
+	older.Spec.Validations = []admissionv1.Validation{{Expression: "variables.nothing", Message: "an older Berth's policy was not replaced"}}
+	//nolint:staticcheck // as Guard does
+	if err := g.admin.Patch(ctx, older, client.Apply, client.FieldOwner("berth-tenancy")); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // it is repeatable
 		if err := tenancy.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
 			t.Fatal(err)
@@ -61,12 +74,14 @@ func startGuarded(t *testing.T) *guarded {
 	g.account = clientOf(t, posing)
 	// The authorizer learns of roles, and admission of policies, from a watch.
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = g.account.Create(ctx, configMap("berth-mine", "probe", "mine"), client.DryRunAll)
-		return apierrors.IsForbidden(last) && strings.Contains(last.Error(), "denied request"), nil
-	})
-	if err != nil {
-		t.Fatalf("the host does not guard: %v", last)
+	for policy, probe := range map[string]client.Object{"berth-space-accounts": configMap("berth-mine", "probe", "mine"), "berth-space-pods": hostPod("probe")} {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			last = g.account.Create(ctx, probe, client.DryRunAll)
+			return apierrors.IsForbidden(last) && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: a space's account"), nil
+		})
+		if err != nil {
+			t.Fatalf("the host does not guard by %s: %v", policy, last)
+		}
 	}
 	g.pod = hostPod("mine--default--web")
 	g.pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
@@ -78,7 +93,7 @@ func startGuarded(t *testing.T) *guarded {
 			t.Fatalf("what syncers make is refused: %v", err)
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := g.admin.Get(ctx, client.ObjectKeyFromObject(g.pod), g.pod)
 		return g.pod.Status.Phase == corev1.PodRunning && g.pod.Status.PodIP != "", err
 	})
@@ -208,6 +223,9 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		"others' addresses":           {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
 		"a door to others' endpoints": {service(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}), outside},
 
+		"a pod without an owner":        {created(&corev1.Pod{ObjectMeta: meta("berth-mine", "mine--default--x", ""), Spec: g.pod.Spec}), whose},
+		"a pod like the host's":         {created(hostPod("coredns")), whose},
+		"give up a pod":                 {existing(g.pod, func() { g.pod.Labels = nil }), whose},
 		"an object without an owner":    {created(configMap("berth-mine", "mine--default--x", "")), whose},
 		"an object of another space's":  {created(configMap("berth-mine", "theirs--default--x", "theirs")), whose},
 		"what the host has there":       {deleted(configMap("berth-mine", "kube-root-ca.crt", "")), whose},
@@ -228,6 +246,38 @@ func tokenSecret(account string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: meta("berth-mine", "mine--default--token", "mine"), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: account}
 	return secret
+}
+
+// M4: a host converts an object anew for each policy that it meets, and one that
+// meets none is not guarded.
+func TestEachResourceThatAccountsWriteMeetsOnePolicy(t *testing.T) {
+	met := map[string]int{}
+	for _, policy := range []admissionv1.ValidatingAdmissionPolicySpec{tenancy.PodPolicy(), tenancy.AccountPolicy()} {
+		for _, rule := range policy.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				met[rule.APIGroups[0]+"/"+resource]++
+			}
+		}
+	}
+	switches, err := kinds.Parse([]string{"volumesnapshots=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range append(tenancy.AccountRules(), tenancy.MoreRules(switches)...) {
+		if !slices.ContainsFunc(right.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" }) {
+			continue
+		}
+		for _, resource := range right.Resources {
+			if n := met[right.APIGroups[0]+"/"+resource]; n != 1 {
+				t.Errorf("%s meets %d policies", resource, n)
+			}
+		}
+	}
+	for _, rule := range tenancy.PodPolicy().Validations {
+		if strings.Contains(rule.Expression, "request.resource") {
+			t.Errorf("pods meet what is about others: %s", rule.Expression)
+		}
+	}
 }
 
 // S1: what is translated from whatever a tenant asks for, and what Berth makes

@@ -1,0 +1,53 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// AccountPolicy is what the host holds the spaces' accounts to beyond
+// [AccountRules]: RBAC grants kinds, and can't tell a tenant's network policy
+// from a wall. It is for whoever holds such an account, and so trusts nothing
+// that Berth does before it writes. Pods are [PodPolicy]'s.
+func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
+	return accountPolicy(func(resource string) bool { return !ofPods(resource) },
+		whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
+		openings(), identities())
+}
+
+// openings keeps network policies, which add up, to what the walls let through
+// (see translate.Everyone), and services to the space's own pods and addresses.
+func openings() []admissionv1.Validation {
+	var closed []string
+	for _, block := range translate.Outside() {
+		closed = append(closed, block.Except...)
+	}
+	return []admissionv1.Validation{
+		refuse("a space's network policies may allow its own pods and public addresses only, and say whom they allow",
+			about("networkpolicies", "(object.spec.?ingress.orValue([]).map(r, r.?from.orValue([])) + object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))).all(peers, "+
+				"size(peers) > 0 && peers.all(p, !has(p.namespaceSelector) && has(p.podSelector) != has(p.ipBlock) && "+
+				"(!has(p.ipBlock) || "+quoted(closed...)+".all(c, !cidr(c).containsCIDR(p.ipBlock.cidr) && "+
+				"(!cidr(p.ipBlock.cidr).containsCIDR(c) || p.ipBlock.?except.orValue([]).exists(e, cidr(e).containsCIDR(c)))))))")),
+		refuse("a space's services may not claim addresses of the network, and those that are reached from outside need a selector",
+			about("services", "size(object.spec.?externalIPs.orValue([])) == 0 && "+
+				"(!(object.spec.?type.orValue('') in ['NodePort', 'LoadBalancer']) || size(object.spec.?selector.orValue({})) > 0)")),
+	}
+}
+
+// identities keeps an account from lasting longer, or becoming more, than what
+// Berth poses as.
+func identities() []admissionv1.Validation {
+	return []admissionv1.Validation{
+		refuse("a space's volume snapshots may be of its own claims only",
+			about("volumesnapshots", "!has(object.spec.source.volumeSnapshotContentName)")),
+		refuse("a space's secrets may hold no token of a host's service account",
+			about("secrets", "object.?type.orValue('') != 'kubernetes.io/service-account-token'")),
+		refuse("a space's service accounts may get no annotation but Berth's: the host may take one for the right to an identity",
+			about("serviceaccounts", "object.metadata.?annotations.orValue({}).all(k, k.startsWith('"+translate.Domain+"/') || "+
+				"oldObject != null && k in oldObject.metadata.?annotations.orValue({}) && oldObject.metadata.annotations[k] == object.metadata.annotations[k])")),
+	}
+}
