@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -78,24 +80,29 @@ func (h *Host) extend(ctx context.Context) error {
 			}
 			return fmt.Errorf("read the host's definition of %s: %w", kind, err)
 		}
-		h.definitions[kind] = spaceDefinition(definition)
+		if h.definitions[kind] = spaceDefinition(definition, e.gv.Version); len(h.definitions[kind].Spec.Versions) == 0 {
+			return fmt.Errorf("--sync %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or switch the kind off", kind, e.crd(kind), e.gv.Version)
+		}
 	}
 	return nil
 }
 
-// spaceDefinition is what a space gets of the host's definition: the versions
-// that need nobody to convert between them.
-func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+// spaceDefinition is what a space gets of the host's definition: the version that
+// is synced, if the host serves it, so that nobody needs to convert.
+func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.CustomResourceDefinition {
 	out := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: host.Name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}},
-		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: host.Spec.Group, Names: host.Spec.Names, Scope: host.Spec.Scope},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: host.Spec.Group, Names: host.Spec.Names, Scope: host.Spec.Scope,
+			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
+		},
 	}
 	if approved, ok := host.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
 		out.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: approved}
 	}
 	for _, v := range host.Spec.Versions {
-		if v.Storage {
-			out.Spec.Versions = append(out.Spec.Versions, v)
+		if v.Name == version && v.Served {
+			v.Storage, out.Spec.Versions = true, append(out.Spec.Versions, v)
 		}
 	}
 	return out
@@ -110,8 +117,48 @@ func (s *Syncer) fromExtension(kind string) (cache.SharedIndexInformer, error) {
 		return nil, fmt.Errorf("make client of %s: %w", kind, err)
 	}
 	informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(api, kind, metav1.NamespaceAll, fields.Everything()), e.of, 0, cache.Indexers{})
-	s.extended[informer] = kind
+	a := &added{kind: kind}
+	s.extended[informer], s.added[kind] = a, a
 	return informer, nil
+}
+
+// added is an extension in one space.
+type added struct {
+	kind  string
+	state atomic.Int32
+}
+
+// What became of the definition of an extension, as far as is known.
+const (
+	asked   int32 = iota // nothing yet
+	failed               // it could not be made, and is tried again
+	foreign              // the tenant has one of that name, and keeps it
+	ours
+)
+
+// fed reports whether an extension's informer, which says so by synced, has fed
+// all there was at first. One that does not run has nothing to feed: a tenant
+// must not be able to keep its space awake by its definitions.
+func (a *added) fed(synced func() bool) bool {
+	switch a.state.Load() {
+	case asked:
+		return false
+	case ours:
+		return synced()
+	default:
+		return true
+	}
+}
+
+// defined reports whether there is anything to do for a kind in the space, and
+// if not, whether there may be later.
+func (s *Syncer) defined(kind string) (now, later bool) {
+	a := s.added[kind]
+	if a == nil {
+		return true, true // Kubernetes has it
+	}
+	state := a.state.Load()
+	return state == ours, state != foreign
 }
 
 const (
@@ -123,18 +170,21 @@ const (
 // runs their informers until ctx ends. What a tenant makes of a definition
 // stops nothing but that kind.
 func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
-	for informer, kind := range maps.All(s.extended) {
+	for informer, a := range maps.All(s.extended) {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				ours, err := s.define(ctx, s.host.definitions[kind])
+				is, err := s.define(ctx, s.host.definitions[a.kind])
 				switch {
-				case err == nil && ours:
+				case err == nil && is:
+					a.state.Store(ours)
 					informer.RunWithContext(ctx)
 					return
-				case err == nil: // the tenant has one of that name, and keeps it
+				case err == nil:
+					a.state.Store(foreign)
 					return
 				}
-				s.logger.Error(err, "Could not define an extension in the space", "kind", kind)
+				a.state.Store(failed)
+				s.logger.Error(err, "Could not define an extension in the space", "kind", a.kind)
 				select {
 				case <-time.After(installRetry):
 				case <-ctx.Done():
@@ -147,28 +197,42 @@ func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 // define makes or mends a definition, and waits until it is served. It is not
 // ours if the tenant made it.
 func (s *Syncer) define(ctx context.Context, want *apiextensionsv1.CustomResourceDefinition) (ours bool, err error) {
+	mended := false // once is enough: another API may see differences where there are none
 	err = wait.PollUntilContextTimeout(ctx, installPoll, installRetry, true, func(ctx context.Context) (bool, error) {
 		have := &apiextensionsv1.CustomResourceDefinition{}
 		err := s.virtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
 		switch {
 		case apierrors.IsNotFound(err):
-			err = s.virtualAPI.Create(ctx, want.DeepCopy())
-			if err == nil || apierrors.IsAlreadyExists(err) {
-				return false, nil
-			}
-			return false, err
+			return false, ignoreRace(s.virtualAPI.Create(ctx, want.DeepCopy()))
 		case err != nil:
 			return false, err
 		}
 		if ours = have.Labels[translate.LabelManagedBy] == translate.ManagedBy; !ours {
 			return true, nil
 		}
+		if !mended && !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
+			have.Spec = want.Spec
+			err := s.virtualAPI.Update(ctx, have)
+			mended = err == nil
+			return false, ignoreRace(err)
+		}
 		for _, c := range have.Status.Conditions {
-			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+			switch {
+			case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
+				return false, fmt.Errorf("define %s: %s", want.Name, c.Message)
+			case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
 				return true, nil
 			}
 		}
 		return false, nil
 	})
 	return ours, err
+}
+
+// ignoreRace leaves out that somebody was faster.
+func ignoreRace(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }

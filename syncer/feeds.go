@@ -15,15 +15,15 @@ import (
 // feeds are the sources of a syncer's work, on both sides.
 type feeds struct {
 	sources []source
-	// done of each source that has fed all there was when it was opened.
-	done   []cache.DoneChecker
+	// done reports of each source whether it has fed all there was when it was opened.
+	done   []func() bool
 	remove []func()
 	opened atomic.Bool
 }
 
 // source begins to feed the queue, and says how to end that. fed, if not nil,
-// is done when all there was at first has been fed.
-type source func(q *queue) (remove func(), fed cache.DoneChecker, err error)
+// reports whether all there was at first has been fed.
+type source func(q *queue) (remove func(), fed func() bool, err error)
 
 // open opens all sources, until one fails. What it opened is to be closed at
 // any rate.
@@ -50,22 +50,16 @@ func (f *feeds) close() {
 
 // fed reports whether the queue has been given all there was at first.
 func (f *feeds) fed() bool {
-	return f.opened.Load() && !slices.ContainsFunc(f.done, func(fed cache.DoneChecker) bool {
-		select {
-		case <-fed.Done():
-			return false
-		default:
-			return true
-		}
-	})
+	return f.opened.Load() && !slices.ContainsFunc(f.done, func(fed func() bool) bool { return !fed() })
 }
 
 // fromSpace feeds the queue from an informer of the space.
 func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
-	if _, extension := s.extended[informer]; !extension { // which the rest does not wait for
+	added := s.extended[informer]
+	if added == nil { // the rest does not wait for extensions
 		s.synced = append(s.synced, informer.HasSyncedChecker())
 	}
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
 		receive := func(obj any, enqueue func(Key)) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
@@ -82,13 +76,17 @@ func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch the space: %w", err)
 		}
-		return func() { _ = informer.RemoveEventHandler(handle) }, handle.HasSyncedChecker(), nil
+		fed := handle.HasSynced
+		if added != nil {
+			fed = func() bool { return added.fed(handle.HasSynced) }
+		}
+		return func() { _ = informer.RemoveEventHandler(handle) }, fed, nil
 	})
 }
 
 // fromHost feeds the queue from the shared watch of a kind on the host.
 func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
 		f := s.host.fanouts[kind]
 		if f == nil {
 			return func() {}, nil, nil // it is switched off

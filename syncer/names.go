@@ -37,7 +37,7 @@ type nameWatch struct {
 func (s *Syncer) fromNames(kind string, used usage) {
 	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used, wanted: used.hosted != nil}
 	s.names[kind] = w
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
 		w.open(q.add)
 		return w.close, nil, nil
 	})

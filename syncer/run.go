@@ -48,10 +48,18 @@ func (s *Syncer) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile works on a key, whatever comes of it.
+// reconcile works on a key, whatever comes of it. Classes that can't be shown are
+// shown when the space wakes.
 func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
 		return next{} // what is still queued when the syncer stops
+	}
+	switch now, later := s.defined(key.Kind); {
+	case now:
+	case later:
+		return next{after: s.soon.When(key), idle: true}
+	default:
+		return next{}
 	}
 	after, err := s.try(ctx, key)
 	s.tally.count(err)
@@ -66,12 +74,12 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		// Nothing is wrong with the syncer. Most often somebody was faster, and an
 		// event tells at once; but a conflict may also be over a quota, and what is
 		// not found may be a service account, or the host behind its proxy.
-		return next{after: s.later.When(key)}
+		return next{after: s.later.When(key), idle: isClass(key.Kind)}
 	case ctx.Err() != nil:
 		return next{}
 	default:
 		s.logger.Error(err, "Could not sync an object", "kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
-		return next{after: s.soon.When(key)}
+		return next{after: s.soon.When(key), idle: isClass(key.Kind)}
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -95,11 +94,11 @@ func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
 // Whatever becomes of its start, a syncer that has ended is fed no more.
 func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
 	handlers := 0
-	opens := func(*queue) (func(), cache.DoneChecker, error) {
+	opens := func(*queue) (func(), func() bool, error) {
 		handlers++
 		return func() { handlers-- }, nil, nil
 	}
-	fails := func(*queue) (func(), cache.DoneChecker, error) { return nil, nil, errors.New("synced twice") }
+	fails := func(*queue) (func(), func() bool, error) { return nil, nil, errors.New("synced twice") }
 	tests := map[string]struct {
 		sources []source
 		fails   bool

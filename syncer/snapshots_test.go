@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -69,17 +71,7 @@ func define(t *testing.T, c client.Client) {
 		if err := c.Create(t.Context(), crd); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
-		testhost.Eventually(t, "serve "+plural, func(ctx context.Context) error {
-			if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
-				return err
-			}
-			for _, condition := range crd.Status.Conditions {
-				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-					return nil
-				}
-			}
-			return errors.New("it is not established")
-		})
+		testhost.Eventually(t, "serve "+plural, func(ctx context.Context) error { return established(ctx, c, crd) })
 	}
 }
 
@@ -192,35 +184,130 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 	})
 }
 
-// C5: a tenant's own definition of that name stays as it is, and keeps nothing
-// else from being synced.
-func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
-	t.Parallel()
-	define(t, extended(t, theHost(t).Config()))
-	b := newBed(t, "snap-own")
-	space := extended(t, b.toPlane())
-	own := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshots.snapshot.storage.k8s.io", Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, by the tenant"}},
+// ownDefinition is a tenant's definition in the group of snapshots.
+func ownDefinition(plural, kind string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + snapshotv1.GroupName, Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, by the tenant"}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: snapshotv1.GroupName, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "volumesnapshots", Singular: "volumesnapshot", Kind: "VolumeSnapshot", ListKind: "VolumeSnapshotList"},
+			Group: snapshotv1.GroupName, Scope: scope,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}},
 			}},
 		},
 	}
-	testhost.Eventually(t, "make the definition", func(ctx context.Context) error { return space.Create(ctx, own) })
-	switches, err := kinds.Parse([]string{"volumesnapshots=on"})
+}
+
+func established(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+		return err
+	}
+	for _, condition := range crd.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+			return nil
+		}
+	}
+	return errors.New("it is not established")
+}
+
+// C5: a tenant's own definition of a synced kind, or one that keeps Berth's from
+// being made, stays as it is; nothing of that kind is synced, all else is, and
+// the space can sleep.
+func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	host := extended(t, theHost(t).Config())
+	define(t, host)
+	class := &snapshotv1.VolumeSnapshotClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "snap-own-shown", Labels: shownToSpaces()}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+	}
+	testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
+	t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
+	b := newBed(t, "snap-own")
+	space := extended(t, b.toPlane())
+	owns := []*apiextensionsv1.CustomResourceDefinition{
+		ownDefinition("volumesnapshotclasses", "VolumeSnapshotClass", apiextensionsv1.ClusterScoped),
+		ownDefinition("others", "VolumeSnapshot", apiextensionsv1.NamespaceScoped), // Berth's gets no names
+	}
+	for _, own := range owns {
+		testhost.Eventually(t, "make a definition", func(ctx context.Context) error { return space.Create(ctx, own) })
+		testhost.Eventually(t, "have it served", func(ctx context.Context) error { return established(ctx, space, own) })
+	}
+	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + kinds.Shown})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.options.Sync = switches
-	b.begin(nil)
+	l := b.begin(nil)
 	must(t, b.virtual.CoreV1().Pods("default").Create, newPod("web"))
 	awaited(t, "see a pod", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("web"), nil)
-	have := &apiextensionsv1.CustomResourceDefinition{}
-	if err := space.Get(t.Context(), client.ObjectKeyFromObject(own), have); err != nil || have.UID != own.UID || have.Generation != own.Generation {
-		t.Errorf("the definition is not the tenant's any more: %v", err)
+	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
+		if !l.syncer.Idle() {
+			return errors.New("the syncer is busy")
+		}
+		if at, ok := l.syncer.NextTimer(); ok && time.Until(at) < 10*time.Minute { // the pod's token comes later
+			return fmt.Errorf("there is something to do at %v", at)
+		}
+		return nil
+	})
+	for _, own := range owns {
+		have := &apiextensionsv1.CustomResourceDefinition{}
+		if err := space.Get(ctx, client.ObjectKeyFromObject(own), have); err != nil || have.UID != own.UID || have.Generation != own.Generation {
+			t.Errorf("the definition is not the tenant's any more: %v", err)
+		}
+	}
+	var made snapshotv1.VolumeSnapshotClassList
+	if err := space.List(ctx, &made); err != nil || len(made.Items) > 0 {
+		t.Errorf("of the tenant's kind there are %v (%v)", made.Items, err)
+	}
+}
+
+// S1: Berth's own copy of a definition follows the host's, and a tenant's edits
+// of it do not last.
+func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
+	t.Parallel()
+	host := extended(t, theHost(t).Config())
+	define(t, host)
+	b := synced(t, "snap-mend", "volumesnapshots=on")
+	space := extended(t, b.toPlane())
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshots." + snapshotv1.GroupName}}
+	testhost.Eventually(t, "define it", func(ctx context.Context) error { return established(ctx, space, crd) })
+	want := crd.Spec.DeepCopy()
+	testhost.Eventually(t, "edit it", func(ctx context.Context) error {
+		if err := space.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return err
+		}
+		schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		delete(schema.Properties, "spec")
+		schema.Required = nil
+		return space.Update(ctx, crd)
+	})
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+	b.begin(nil)
+	testhost.Eventually(t, "see it mended", func(ctx context.Context) error {
+		if err := established(ctx, space, crd); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(*want, crd.Spec); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	generation := crd.Generation
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+	l := b.begin(nil)
+	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
+		if !l.syncer.Idle() {
+			return errors.New("the syncer is busy")
+		}
+		return nil
+	})
+	if err := space.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil || crd.Generation != generation {
+		t.Errorf("what needs no mending is at generation %d, was at %d (%v)", crd.Generation, generation, err)
 	}
 }

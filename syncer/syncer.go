@@ -90,7 +90,8 @@ type Syncer struct {
 	feeds       feeds
 	names       map[string]*nameWatch
 	synced      []cache.DoneChecker
-	extended    map[cache.SharedIndexInformer]string // the kinds of those informers that are of extensions
+	extended    map[cache.SharedIndexInformer]*added // by informer
+	added       map[string]*added                    // by kind
 }
 
 // New prepares the syncer of a space; Run runs it.
@@ -100,7 +101,7 @@ func New(c Config) (*Syncer, error) {
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]string{},
+		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.queue = newQueue(workers, s.reconcile)
 	if s.clock == nil {
