@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -390,6 +391,33 @@ func TestServiceAccountsAreIdentitiesOnly(t *testing.T) {
 	if ptr.Deref(account.AutomountServiceAccountToken, true) || len(account.Secrets)+len(account.ImagePullSecrets) > 0 || account.Annotations["eks.amazonaws.com/role-arn"] != "" {
 		t.Errorf("the account is more than a name: %v", account)
 	}
+}
+
+// S7: a pod that runs keeps its account, and is synced on, when the space has it
+// no more.
+func TestAPodOutlivesItsServiceAccount(t *testing.T) {
+	t.Parallel()
+	b := synced(t, "outlives", "serviceaccounts=on")
+	accounts, ours := b.virtual.CoreV1().ServiceAccounts("default"), b.virtual.CoreV1().Pods("default")
+	must(t, accounts.Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}})
+	pod := newPod("web")
+	pod.Spec.ServiceAccountName = "builder"
+	must(t, ours.Create, pod)
+	theirs := b.host.CoreV1().Pods(b.space.HostNamespace())
+	awaited(t, "see the pod", theirs.Get, b.hostName("web"), nil)
+	if err := accounts.Delete(t.Context(), "builder", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitedGone(t, "see the account gone", b.host.CoreV1().ServiceAccounts(b.space.HostNamespace()).Get, b.hostName("builder"))
+	if _, err := ours.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"labels":{"late":"yes"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaited(t, "see the label on the host", theirs.Get, b.hostName("web"), func(h *corev1.Pod) error {
+		if h.Labels["late"] != "yes" || h.Spec.ServiceAccountName != b.hostName("builder") {
+			return fmt.Errorf("labels are %v, the account is %s", h.Labels, h.Spec.ServiceAccountName)
+		}
+		return nil
+	})
 }
 
 // S2, M4: pods have the priorities and runtimes of the host that are shown, and

@@ -39,6 +39,7 @@ func (s *Syncer) syncPods() error {
 			s.space.TellNode(want, have)
 			return translate.PushPod(want, have)
 		},
+		named:  s.podNamed,
 		born:   translate.Birth,
 		amend:  s.podAmend,
 		pull:   s.podPull,
@@ -53,12 +54,12 @@ func (s *Syncer) syncPods() error {
 	return nil
 }
 
-func (s *Syncer) podDown(ctx context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
 	if translate.Gated(v) {
 		return nil, false, nil
 	}
 	errs := translate.CheckPod(&v.ObjectMeta, ptr.To(translate.Asked(v)))
-	if err := forbids(append(errs, s.foreignClasses(v)...)); err != nil {
+	if err := forbids(errs); err != nil {
 		return nil, false, err
 	}
 	in, err := s.surroundings(v.Namespace)
@@ -68,11 +69,21 @@ func (s *Syncer) podDown(ctx context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 	if err := forbids(translate.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
 		return nil, false, err
 	}
-	host := s.space.Pod(v, in)
-	if err := s.withClasses(ctx, v, host); err != nil {
-		return nil, false, err
+	return s.space.Pod(v, in), true, nil
+}
+
+// podNamed names on a host pod that is about to be made those of v's classes that
+// are the host's, and shown, or v's tenant's own there, and v's account. A pod
+// that is there keeps them, whatever becomes of them.
+func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) {
+	if err := forbids(s.foreignClasses(v)); err != nil {
+		return err
 	}
-	return host, true, s.withAccount(ctx, v, host)
+	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
+	if host.Spec.PriorityClassName, err = s.hostPriority(ctx, v); err != nil {
+		return err
+	}
+	return s.withAccount(ctx, v, host)
 }
 
 // foreignClasses refuses runtimes that the host does not offer to spaces.
@@ -86,14 +97,6 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
 	return errs
-}
-
-// withClasses names on a host pod those of v's classes that are the host's, and
-// shown, or v's tenant's own there.
-func (s *Syncer) withClasses(ctx context.Context, v, host *corev1.Pod) (err error) {
-	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
-	host.Spec.PriorityClassName, err = s.hostPriority(ctx, v)
-	return err
 }
 
 func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) {
