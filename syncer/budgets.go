@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -40,17 +38,17 @@ func (s *Syncer) podsUnder(budget string) (n int) {
 	return n
 }
 
-// enqueueBudgets looks again at the budgets that a host pod may be under.
-func (s *Syncer) enqueueBudgets(host *corev1.Pod, enqueue func(Key)) {
-	if !s.host.sync.On(budgets) || host.Labels[translate.LabelBudget] == "" {
-		return
-	}
-	all, err := s.informers.Policy().V1().PodDisruptionBudgets().Lister().
-		PodDisruptionBudgets(host.Labels[translate.LabelNamespace]).List(labels.Everything())
-	if err != nil {
-		return
-	}
-	for _, budget := range all {
-		enqueue(Key{Kind: budgets, NamespacedName: client.ObjectKeyFromObject(budget)})
+// enqueueBudgets looks again at the budgets that a host pod may be, or may have
+// been, under: a pod that comes under another one leaves one behind. It takes
+// time of the watch of all spaces' pods, so it goes by what the host has of them,
+// which is bounded, unlike what a tenant has in its space.
+func (s *Syncer) enqueueBudgets(pod *corev1.Pod, enqueue func(Key)) {
+	for budget := range hosted[*policyv1.PodDisruptionBudget](s, budgets) {
+		if budget.Labels[translate.LabelNamespace] != pod.Labels[translate.LabelNamespace] {
+			continue
+		}
+		if key, ok := keyOf(budgets, budget); ok {
+			enqueue(key)
+		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/testhost"
@@ -266,35 +265,6 @@ func TestANetworkPolicyAppliesWithinTheWalls(t *testing.T) {
 	if err != nil || len(after.Items) != len(walls.Items) || len(walls.Items) == 0 {
 		t.Errorf("of the walls %d are left, were %d: %v", len(after.Items), len(walls.Items), err)
 	}
-}
-
-// S1, S8: with the switch on, a drain of the host heeds a budget, and ends.
-func TestABudgetIsHeededWithinBounds(t *testing.T) {
-	t.Parallel()
-	b := synced(t, "budget", "poddisruptionbudgets=on")
-	for _, name := range []string{"all", "more"} { // two: the host would evict none of the pods that are under both
-		must(t, b.virtual.PolicyV1().PodDisruptionBudgets("default").Create, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromString("100%")), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-		})
-	}
-	deployment := newDeployment("web", 3)
-	must(t, b.virtual.AppsV1().Deployments("default").Create, deployment)
-	selector := metav1.FormatLabelSelector(deployment.Spec.Selector)
-	awaited(t, "see one pod left to evict", b.host.PolicyV1().PodDisruptionBudgets(b.space.HostNamespace()).Get,
-		b.space.HostName("default", "all", translate.LimitLabel), func(h *policyv1.PodDisruptionBudget) error {
-			if h.Spec.MinAvailable.IntValue() != 2 || h.Status.DisruptionsAllowed != 1 {
-				return fmt.Errorf("%v must stay, %d may go", h.Spec.MinAvailable, h.Status.DisruptionsAllowed)
-			}
-			return nil
-		})
-	testhost.Eventually(t, "drain a pod", func(ctx context.Context) error {
-		pods, err := b.host.CoreV1().Pods(b.space.HostNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil || len(pods.Items) == 0 {
-			return errors.Join(err, errors.New("no pods"))
-		}
-		return b.host.PolicyV1().Evictions(b.space.HostNamespace()).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods.Items[0].Name, Namespace: pods.Items[0].Namespace}})
-	})
 }
 
 // S1: what is switched off, or is by default, stays in the space.
