@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -27,6 +29,13 @@ func (s *Syncer) syncIngresses() error {
 		if v, ok := obj.(*networkingv1.Ingress); ok {
 			for _, ref := range translate.IngressSecrets(v) {
 				names = append(names, ref.String())
+			}
+		}
+		return names, nil
+	}, indexServices: func(obj any) (names []string, _ error) {
+		if v, ok := obj.(*networkingv1.Ingress); ok {
+			for _, name := range translate.IngressServices(v) {
+				names = append(names, v.Namespace+"/"+name)
 			}
 		}
 		return names, nil
@@ -61,8 +70,23 @@ func (s *Syncer) syncIngresses() error {
 	add(k, func(v *networkingv1.Ingress, enqueue func(Key)) {
 		s.refer(secrets, translate.IngressSecrets(v), enqueue)
 	})
+	// Whether an ingress may be depends on its services.
+	s.fromSpace(s.informers.Core().V1().Services().Informer(), func(v client.Object, enqueue func(Key)) {
+		keys, err := informer.GetIndexer().IndexKeys(indexServices, client.ObjectKeyFromObject(v).String())
+		if err != nil {
+			return
+		}
+		for _, key := range keys {
+			namespace, name, _ := strings.Cut(key, "/")
+			enqueue(Key{Kind: ingresses, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+		}
+	})
 	return nil
 }
+
+// indexServices finds a space's ingresses by the services that they lead to, as
+// namespace/name.
+const indexServices = "berth.dev/services"
 
 // ingressAllowed reports whether the host is to serve v at all, and what stands
 // against it.
@@ -89,10 +113,25 @@ func (s *Syncer) ingressAllowed(v *networkingv1.Ingress) (wanted bool, err error
 			errs = append(errs, field.Forbidden(field.NewPath("spec").Child("rules").Key(host), "the host name is in use outside of this space; choose another"))
 		}
 	}
-	return true, forbids(errs)
+	return true, forbids(append(errs, s.wayOut(v)...))
+}
+
+// wayOut refuses backends by which the host's controller would be led out of the
+// space.
+func (s *Syncer) wayOut(v *networkingv1.Ingress) (errs field.ErrorList) {
+	for _, name := range translate.IngressServices(v) {
+		if s.leadsOut(types.NamespacedName{Namespace: v.Namespace, Name: name}) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "rules").Child("http", "paths", "backend", "service").Key(name),
+				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
+		}
+	}
+	return errs
 }
 
 func (s *Syncer) ingressPull(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
+	if len(s.wayOut(v)) > 0 { // since it was allowed
+		return 0, s.withdraw(ctx, host) // its event brings us back, and says why
+	}
 	status := translate.PullIngressStatus(host)
 	if equality.Semantic.DeepEqual(status, v.Status) {
 		return 0, nil

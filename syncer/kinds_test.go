@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -166,6 +167,79 @@ func TestAnIngressOfAShownClassIsServed(t *testing.T) {
 	}
 	awaitedGone(t, "see it gone from the host", theirs.Get, b.hostName("shop"))
 	awaitedGone(t, "see its certificate gone from the host", b.host.CoreV1().Secrets(b.space.HostNamespace()).Get, b.hostName("shop-cert"))
+}
+
+// M4: the host's controller reaches for backends past the space's walls, so that
+// none may lead it out of the space: not by a name, not by endpoints written by
+// hand, not to the space's API, and not later either.
+func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
+	t.Parallel()
+	b := synced(t, "wayout")
+	b.ingressClass(t, "wayout-public", shownToSpaces())
+	awaited(t, "see the class", b.virtual.NetworkingV1().IngressClasses().Get, "wayout-public", nil)
+	services := b.virtual.CoreV1().Services("default")
+	ours, theirs := b.virtual.NetworkingV1().Ingresses("default"), b.host.NetworkingV1().Ingresses(b.space.HostNamespace())
+	service := func(name string, spec corev1.ServiceSpec) {
+		spec.Ports = []corev1.ServicePort{{Port: 80}}
+		must(t, services.Create, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+	}
+	ingress := func(name string) {
+		v := newIngress(name, "wayout-public", name+".wayout.example")
+		v.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = name
+		must(t, ours.Create, v)
+	}
+	elsewhere := corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "metrics-server.kube-system.svc"}
+	service("name", elsewhere)
+	service("hand", corev1.ServiceSpec{})
+	for _, name := range []string{"name", "hand", "kubernetes"} {
+		ingress(name)
+		b.told(t, "Ingress", name, "service["+name+"]", "name a service that selects pods")
+		if err := gone(theirs.Get(t.Context(), b.hostName(name), metav1.GetOptions{})); err != nil {
+			t.Error(err)
+		}
+	}
+
+	ways := map[string]func(*corev1.Service){
+		"becomes-name": func(v *corev1.Service) {
+			v.Spec.Type, v.Spec.ExternalName, v.Spec.ClusterIP, v.Spec.ClusterIPs = elsewhere.Type, elsewhere.ExternalName, "", nil
+		},
+		"becomes-hand": func(v *corev1.Service) { v.Spec.Selector = nil },
+	}
+	change := func(name string, to func(*corev1.Service)) {
+		t.Helper()
+		testhost.Eventually(t, "change "+name, func(ctx context.Context) error {
+			v, err := services.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			to(v)
+			_, err = services.Update(ctx, v, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	for name, way := range ways {
+		ingress(name) // before there is a service, as on any cluster
+		service(name, corev1.ServiceSpec{Selector: map[string]string{"app": "web"}})
+		awaited(t, "see it on the host", theirs.Get, b.hostName(name), nil)
+		change(name, way)
+		awaitedGone(t, "see it gone from the host", theirs.Get, b.hostName(name))
+		b.told(t, "Ingress", name, "service["+name+"]")
+		change(name, func(v *corev1.Service) {
+			v.Spec.Type, v.Spec.ExternalName, v.Spec.Selector = corev1.ServiceTypeClusterIP, "", map[string]string{"app": "web"}
+		})
+		awaited(t, "see it on the host again", theirs.Get, b.hostName(name), nil)
+	}
+
+	// Endpoints go down last: there is no moment at which the door leads to them.
+	change("becomes-hand", ways["becomes-hand"])
+	must(t, b.virtual.DiscoveryV1().EndpointSlices("default").Create, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "hand", Labels: map[string]string{discoveryv1.LabelServiceName: "becomes-hand"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.7"}}},
+	})
+	awaited(t, "see the endpoints on the host", b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).Get, b.hostName("hand"), nil)
+	if err := gone(theirs.Get(t.Context(), b.hostName("becomes-hand"), metav1.GetOptions{})); err != nil {
+		t.Error(err)
+	}
 }
 
 // M4: a host name is its first claimant's, be it a space or the platform.

@@ -22,8 +22,12 @@ func (s *Syncer) syncServices() error {
 		Syncer: s, name: services, limit: translate.LimitLabel,
 		fresh:   func() *corev1.Service { return &corev1.Service{} },
 		virtual: s.informers.Core().V1().Services().Informer(),
-		down: func(_ context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
-			return s.space.Service(v), true, forbids(translate.CheckService(&v.Spec))
+		down: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
+			err := forbids(translate.CheckService(&v.Spec))
+			if err == nil && v.Spec.Type == corev1.ServiceTypeExternalName {
+				err = s.shut(ctx, v)
+			}
+			return s.space.Service(v), true, err
 		},
 		push: translate.PushService,
 		// Both sides show one address, and an address is for life.
@@ -62,12 +66,12 @@ func (s *Syncer) syncEndpointSlices() error {
 		Syncer: s, name: endpointSlices, limit: translate.LimitSubdomain,
 		fresh:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		virtual: s.informers.Discovery().V1().EndpointSlices().Informer(),
-		down: func(_ context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
+		down: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
 			service, err := lister.Services(v.Namespace).Get(v.Labels[discoveryv1.LabelServiceName])
-			if err != nil {
+			if err != nil || !translate.HasOwnEndpoints(service) {
 				return nil, false, client.IgnoreNotFound(err)
 			}
-			return s.space.EndpointSlice(v), translate.HasOwnEndpoints(service), nil
+			return s.space.EndpointSlice(v), true, s.shut(ctx, service)
 		},
 		push: translate.PushEndpointSlice,
 	}, nil)

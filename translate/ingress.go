@@ -188,6 +188,23 @@ func HostClaims(host string) []string {
 	}
 }
 
+// IngressServices are the names of the services that an ingress leads to, each
+// once, sorted.
+func IngressServices(v *networkingv1.Ingress) (names []string) {
+	for i := range v.Spec.Rules {
+		if v.Spec.Rules[i].HTTP == nil {
+			continue
+		}
+		for _, path := range v.Spec.Rules[i].HTTP.Paths {
+			if path.Backend.Service != nil {
+				names = append(names, path.Backend.Service.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // IngressSecrets lists the secrets that an ingress refers to.
 func IngressSecrets(v *networkingv1.Ingress) (refs []types.NamespacedName) {
 	for _, tls := range v.Spec.TLS {

@@ -108,9 +108,18 @@ func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
 
 // HasOwnEndpoints reports whether the tenant writes the service's endpoints,
 // which then go down to the host; otherwise the host's controller makes them.
-// What reaches such an address comes from the space's own pods, and meets their
-// network policy. Those of the space's API are Berth's to say.
+// They may be anybody's, see [LeadsOut]: what reaches them comes from the space's
+// own pods, and meets their network policy. Those of the space's API are Berth's
+// to say.
 func HasOwnEndpoints(v *corev1.Service) bool {
 	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP &&
 		(v.Namespace != metav1.NamespaceDefault || v.Name != "kubernetes")
+}
+
+// LeadsOut reports whether a service may lead to what is not a pod of the
+// space's: by a name or by endpoints that the tenant writes, or to the space's
+// API. For the space's pods their walls stand before that. For whoever else would
+// reach it in the space's stead nothing does: it must not be led there.
+func LeadsOut(v *corev1.Service) bool {
+	return v.Spec.Type == corev1.ServiceTypeExternalName || len(v.Spec.Selector) == 0
 }
