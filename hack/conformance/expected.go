@@ -28,7 +28,7 @@ type reason struct {
 	Why  string `json:"why"`
 	// Specs are their full names.
 	Specs []string `json:"specs"`
-	// Flaky are those that pass in some runs. Each needs a Why of its own kind, and is to become none.
+	// Flaky are those that pass in some runs, or on some machines. Each needs a Why of its own kind, and is to become none.
 	Flaky bool `json:"flaky,omitempty"`
 }
 

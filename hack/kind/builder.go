@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -49,8 +50,8 @@ func (b *builder) compile(ctx context.Context) error {
 	return quietly(exec.CommandContext(ctx, "gcc", "-Os", "-s", "-static", "-DVERSION=v"+pauseVersion, "-o", b.program("pause"), source))
 }
 
-// debootstrap fills root with Debian packages, of this machine's own release and mirror.
-func (b *builder) debootstrap(ctx context.Context) error {
+// debootstrap fills a directory with Debian packages, of this machine's own release and mirror.
+func debootstrap(ctx context.Context, dir string, packages []string) error {
 	targets, err := output(exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(CODENAME) $(SITE)",
 		"Created-By: Packages", "Origin: Debian"))
 	if err != nil {
@@ -63,9 +64,9 @@ func (b *builder) debootstrap(ctx context.Context) error {
 		}
 	}
 	if site == "" {
-		return fmt.Errorf("a node is built of Debian packages, and this machine's apt knows none: set KIND_NODE_IMAGE")
+		return errors.New("this machine's apt knows no Debian packages: use a Debian, or for nodes set KIND_NODE_IMAGE")
 	}
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(nodePackages, ","), codename, b.root, site)
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), codename, dir, site)
 	// What it mounts goes with it, however it ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	return quietly(cmd)

@@ -84,7 +84,7 @@ func install(ctx context.Context, packages map[string][]string) error {
 		}
 		defer func() { _ = os.Remove(policy) }()
 	}
-	os.Setenv("DEBIAN_FRONTEND", "noninteractive") //nolint:errcheck // the name is a good one
+	_ = os.Setenv("DEBIAN_FRONTEND", "noninteractive") // the name is a good one
 	if err := quietly(exec.CommandContext(ctx, "apt-get", "update", "-qq")); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to do: up, load, image, logs or down")
+		return errors.New("say what to do: up, load, image, debian, logs or down")
 	}
 	c := clusterOptions{}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
@@ -56,6 +56,15 @@ func run(ctx context.Context, args []string) error {
 		}
 		return writeImage(flags.Arg(0), flags.Arg(1), "/"+filepath.Base(program), libraries, program, tools...)
 	}
+	if args[0] == "debian" {
+		if flags.NArg() < 2 {
+			return errors.New("debian needs a directory to fill, and packages to fill it with")
+		}
+		if err := install(ctx, builderPackages); err != nil {
+			return err
+		}
+		return debootstrap(ctx, flags.Arg(0), flags.Args()[1:])
+	}
 	d, err := newDocker(ctx)
 	if err != nil {
 		return err
@@ -73,7 +82,7 @@ func run(ctx context.Context, args []string) error {
 	case "down":
 		return d.down(ctx, c)
 	}
-	return fmt.Errorf("there is no command %q: use up, load, image, logs or down", args[0])
+	return fmt.Errorf("there is no command %q: use up, load, image, debian, logs or down", args[0])
 }
 
 // stage runs a step and prints how long it took.

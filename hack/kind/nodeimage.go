@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,19 +18,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
-
-	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 )
 
 // nodeImages is the name of those that are built here.
 const nodeImages = "localhost/berth-node"
 
-// nodeImage returns the name of an image for nodes: the one that the environment names, or kind's own if it can be
-// pulled, or one that is built here once for each state of this directory.
+// nodeImage returns the name of an image for nodes: the one that the environment names, or one that is built here once for
+// each state of this directory. What a cluster has is not to depend on whether a registry answers.
 func (d *docker) nodeImage(ctx context.Context) (string, error) {
-	asked := os.Getenv("KIND_NODE_IMAGE")
-	if asked != "" && asked != "build" {
+	if asked := os.Getenv("KIND_NODE_IMAGE"); asked != "" && asked != "build" {
 		return asked, stage("pull "+asked, func() error { return pull(ctx, asked) })
 	}
 	key, err := cacheKey()
@@ -40,21 +37,11 @@ func (d *docker) nodeImage(ctx context.Context) (string, error) {
 	if exists(ctx, built) {
 		return built, nil
 	}
-	// A registry that can't be reached must not cost more than moments.
-	if asked == "" && (exists(ctx, defaults.Image) || reachable(ctx, defaults.Image)) {
-		return defaults.Image, stage("pull node image", func() error { return pull(ctx, defaults.Image) })
-	}
 	return built, d.build(ctx, key, built)
 }
 
 func exists(ctx context.Context, image string) bool {
 	return exec.CommandContext(ctx, "docker", "image", "inspect", image).Run() == nil
-}
-
-func reachable(ctx context.Context, image string) bool {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	return exec.CommandContext(ctx, "docker", "manifest", "inspect", image).Run() == nil
 }
 
 func pull(ctx context.Context, image string) error {
@@ -93,8 +80,8 @@ func cacheKey() (string, error) {
 // build makes a node image of Go modules and Debian packages.
 func (d *docker) build(ctx context.Context, key, image string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("no node image can be pulled, and only root can build one: " +
-			"set KIND_NODE_IMAGE to one that this machine has, or run this as root once")
+		return errors.New("only root can build a node image: run this as root once, " +
+			"or set KIND_NODE_IMAGE to one that this machine has or can pull")
 	}
 	b := &builder{bin: filepath.Join(d.dir, key, "bin"), images: filepath.Join(d.dir, key, "images"), root: filepath.Join(d.dir, key, "root")}
 	if err := os.RemoveAll(filepath.Join(d.dir, key)); err != nil { // what one that was killed left
@@ -112,7 +99,7 @@ func (d *docker) build(ctx context.Context, key, image string) error {
 	}{
 		{"system packages", func(ctx context.Context) error { return install(ctx, builderPackages) }},
 		{"compile Kubernetes and others", b.compile},
-		{"debootstrap", b.debootstrap},
+		{"debootstrap", func(ctx context.Context) error { return debootstrap(ctx, b.root, nodePackages) }},
 		{"assemble images", b.assembleImages},
 		{"configure node", b.configure},
 		{"preload images", b.preload},
