@@ -4,20 +4,17 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -44,10 +41,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	repository, tag := image[:strings.LastIndex(image, ":")], image[strings.LastIndex(image, ":")+1:]
 	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", "image.repository=" + repository + ",image.tag=" + tag +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].isolation=Dedicated"}
-	for _, name := range []string{release, "berth-chart-a", "berth-chart-b", "berth-chart-c"} {
-		awaitGone(t, "an earlier test's namespace", host.CoreV1().Namespaces().Get, name)
-	}
-	t.Cleanup(func() { removeRelease(t, host) })
+	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 
@@ -180,47 +174,18 @@ func checkKept(t *testing.T, space, host *cluster, made *corev1.ConfigMap, runni
 // is named berth, in a namespace of the given name.
 func forwarded(t *testing.T, host *cluster, release, space string) *cluster {
 	t.Helper()
-	if err := suite().build(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, suite().command("kubectl"), "--kubeconfig", host.kubeconfig, "--namespace", release, "port-forward", "service/berth", ":443")
-	out, err := cmd.StdoutPipe()
+	_, port, err := net.SplitHostPort(forward(t, host, "--namespace", release, "service/berth", ":443").local[0])
 	if err != nil {
 		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	port := regexp.MustCompile(`^Forwarding from 127\.0\.0\.1:(\d+) `).FindStringSubmatch(line)
-	if port == nil {
-		t.Fatalf("kubectl port-forward says %q (%v)", line, err)
 	}
 	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), space+"-kubeconfig", metav1.GetOptions{}))(t)
 	config := must(clientcmd.Load(secret.Data["kubeconfig"]))(t)
 	for _, c := range config.Clusters {
-		c.Server = fmt.Sprintf("https://localhost:%s/spaces/%s", port[1], space)
+		c.Server = fmt.Sprintf("https://localhost:%s/spaces/%s", port, space)
 	}
 	path := filepath.Join(t.TempDir(), space+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
 	return newCluster(t, path)
-}
-
-// removeRelease removes all that docs/install.md says is left by an uninstall.
-func removeRelease(t *testing.T, host *cluster) {
-	ctx := context.WithoutCancel(t.Context())
-	record(ctx, t, host, release, "berth-chart-a")
-	out, err := exec.CommandContext(ctx, "go", "tool", "-modfile=../hack/helm/go.mod", "helm", "uninstall", "berth", "--namespace", release, "--ignore-not-found", "--wait").CombinedOutput()
-	if err != nil {
-		t.Errorf("helm uninstall: %v\n%s", err, out)
-	}
-	for _, name := range []string{release, "berth-chart-a", "berth-chart-b", "berth-chart-c"} {
-		if err := host.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("remove namespace %s: %v", name, err)
-		}
-	}
 }

@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,10 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
-
-// envInCluster is the name of the image of e2e/images/incluster, that the nodes
-// of E2E_KUBECONFIG have.
-const envInCluster = "E2E_INCLUSTER_IMAGE"
 
 // S6: containers find their space's services by name, from their first moment
 // on, and nothing of another space's or of the host's.
@@ -67,10 +62,6 @@ func (k *kindTest) names(t *testing.T) {
 
 // S6: client-go's in-cluster config leads to the API of the pod's own space.
 func (k *kindTest) api(t *testing.T) {
-	image := os.Getenv(envInCluster)
-	if image == "" {
-		t.Skipf("needs %s", envInCluster)
-	}
 	must(k.a.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "view"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
@@ -78,7 +69,7 @@ func (k *kindTest) api(t *testing.T) {
 	}, metav1.CreateOptions{}))(t)
 	for name, args := range map[string][]string{"by-address": nil, "by-name": {"https://kubernetes.default.svc"}} {
 		template := k.runs(name, args...)
-		template.Spec.Containers[0].Image, template.Spec.RestartPolicy = image, corev1.RestartPolicyNever
+		template.Spec.Containers[0].Image, template.Spec.RestartPolicy = k.asks, corev1.RestartPolicyNever
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "incluster-" + name}, Spec: template.Spec}
 		must(k.a.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 		await(t, k.a.CoreV1().Pods("default").Get, pod.Name, func(pod *corev1.Pod) error {

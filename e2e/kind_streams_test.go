@@ -4,14 +4,7 @@
 package e2e
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -44,8 +37,8 @@ func (k *kindTest) streams(t *testing.T) {
 			if out, err := k.a.tryKubectl(t, "", "exec", "streamed", "--", "/tool", "cat", "/none"); err == nil || !strings.Contains(out, "exit code 1") {
 				t.Errorf("a command that fails: %v: %s", err, out)
 			}
-			for _, to := range []string{"pod/streamed", "service/streamed"} {
-				if got := k.forwards(t, to); !strings.HasPrefix(got, "streamed serves ") {
+			for to, port := range map[string]string{"pod/streamed": ":8080", "service/streamed": ":80"} {
+				if got := forward(t, k.a, to, port).reads(t, 0); !strings.HasPrefix(got, "streamed serves ") {
 					t.Errorf("port-forward to %s reads %q", to, got)
 				}
 			}
@@ -104,46 +97,12 @@ func (k *kindTest) readsLogs(t *testing.T) {
 	})
 }
 
-// forwards is what a GET of port 8080 of a pod, or 80 of a service, reads through
-// kubectl port-forward.
-func (k *kindTest) forwards(t *testing.T, to string) string {
-	t.Helper()
-	port := ":8080"
-	if strings.HasPrefix(to, "service/") {
-		port = ":80"
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, suite().command("kubectl"), "port-forward", to, port)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.a.kubeconfig)
-	out := must(cmd.StdoutPipe())(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = cmd.Wait() }()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	found := regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+) `).FindStringSubmatch(line)
-	if found == nil {
-		t.Fatalf("kubectl port-forward %s says %q (%v)", to, line, err)
-	}
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+found[1]+"/", http.NoBody))(t)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	return string(must(io.ReadAll(resp.Body))(t))
-}
-
-// tops tells what pods use, where the host does.
+// tops tells what pods use.
 func (k *kindTest) tops(t *testing.T) {
-	want := "Metrics API not available"
-	if k.hasMetrics() {
-		want = "streamed"
-	}
 	eventually(t, func() error {
 		out, err := k.a.tryKubectl(t, "", "top", "pods", "--containers")
-		if !strings.Contains(out, want) {
-			return fmt.Errorf("top: %w: %s", err, out)
+		if err != nil || !strings.Contains(out, "streamed") {
+			return fmt.Errorf("top: %w: %s; has the host metrics-server?", err, out)
 		}
 		for _, node := range k.nodes {
 			if strings.Contains(out, node.Name) {
@@ -152,10 +111,4 @@ func (k *kindTest) tops(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// hasMetrics says whether the host tells what pods use.
-func (k *kindTest) hasMetrics() bool {
-	_, err := k.host.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1")
-	return err == nil
 }

@@ -4,13 +4,11 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,7 +16,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -28,6 +25,8 @@ import (
 const (
 	// envTool is the name of the image of e2e/images/tool, that the nodes of E2E_KUBECONFIG have.
 	envTool = "E2E_TOOL_IMAGE"
+	// envInCluster is the name of the image of e2e/images/incluster, that they have as well.
+	envInCluster = "E2E_INCLUSTER_IMAGE"
 	// containers is the namespace of the release that tests with real containers share.
 	containers = "berth-containers-test"
 )
@@ -38,9 +37,9 @@ var containerSpaces = []string{"containers-a", "containers-b"}
 // X1, S1: spaces of a Berth that Helm installed run real containers on several
 // nodes, with volumes and a network, and their tenants learn nothing of the nodes.
 func TestSpacesRunRealContainers(t *testing.T) {
-	kubeconfig, image, tool := os.Getenv(envKubeconfig), os.Getenv(envImage), os.Getenv(envTool)
-	if kubeconfig == "" || image == "" || tool == "" {
-		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s, %s and %s", envKubeconfig, envImage, envTool)
+	kubeconfig, image, tool, inCluster := os.Getenv(envKubeconfig), os.Getenv(envImage), os.Getenv(envTool), os.Getenv(envInCluster)
+	if kubeconfig == "" || image == "" || tool == "" || inCluster == "" {
+		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s, %s, %s and %s", envKubeconfig, envImage, envTool, envInCluster)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
 	host := newCluster(t, kubeconfig)
@@ -48,10 +47,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	if len(nodes) < 2 {
 		t.Fatalf("the cluster has %d nodes, want two or more", len(nodes))
 	}
-	for _, name := range []string{containers, "berth-" + containerSpaces[0], "berth-" + containerSpaces[1]} {
-		awaitGone(t, "an earlier test's namespace", host.CoreV1().Namespaces().Get, name)
-	}
-	t.Cleanup(func() { removeContainers(t, host) })
+	ownRelease(t, host, containers, containerSpaces...)
 	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", containers, "--create-namespace", "--wait", "--timeout", "3m",
 		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s",
@@ -59,6 +55,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	k := &kindTest{
 		host:  host,
 		tool:  tool,
+		asks:  inCluster,
 		nodes: nodes,
 		a:     reached(t, host, nodes[0], containers, containerSpaces[0]),
 		b:     reached(t, host, nodes[0], containers, containerSpaces[1]),
@@ -104,7 +101,7 @@ func reached(t *testing.T, host *cluster, node corev1.Node, release, space strin
 
 type kindTest struct {
 	host, a, b *cluster
-	tool       string
+	tool, asks string // images
 	nodes      []corev1.Node
 }
 
@@ -284,21 +281,6 @@ func (k *kindTest) hidden(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-// removeContainers removes the release and all that its spaces left on the host.
-func removeContainers(t *testing.T, host *cluster) {
-	ctx := context.WithoutCancel(t.Context())
-	record(ctx, t, host, containers, "berth-"+containerSpaces[0], "berth-"+containerSpaces[1])
-	out, err := exec.CommandContext(ctx, "go", "tool", "-modfile=../hack/helm/go.mod", "helm", "uninstall", "berth", "--namespace", containers, "--ignore-not-found", "--wait").CombinedOutput()
-	if err != nil {
-		t.Errorf("helm uninstall: %v\n%s", err, out)
-	}
-	for _, name := range append([]string{containers}, "berth-"+containerSpaces[0], "berth-"+containerSpaces[1]) {
-		if err := host.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("remove namespace %s: %v", name, err)
 		}
 	}
 }

@@ -4,17 +4,12 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -100,43 +95,18 @@ func (k *kindTest) attaches(t *testing.T, name string) {
 // forwardsSeveral forwards a port that answers and one that is closed.
 func (k *kindTest) forwardsSeveral(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, suite().command("kubectl"), "port-forward", "pod/carrier", ":8080", ":8081", "--address=127.0.0.1")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.a.kubeconfig)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	from := bufio.NewReader(must(cmd.StdoutPipe())(t))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop := func() { cancel(); _ = cmd.Wait() }
-	defer stop()
-	local := map[string]string{}
-	for len(local) < 2 {
-		line := must(from.ReadString('\n'))(t)
-		if found := regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+) -> (\d+)`).FindStringSubmatch(line); found != nil {
-			local[found[2]] = found[1]
-		}
-	}
+	f := forward(t, k.a, "pod/carrier", ":8080", ":8081")
 	for range 3 {
-		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+local["8080"]+"/", http.NoBody))(t)
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := string(must(io.ReadAll(resp.Body))(t))
-		_ = resp.Body.Close()
-		if !strings.HasPrefix(body, "carrier serves ") {
+		if body := f.reads(t, 0); !strings.HasPrefix(body, "carrier serves ") {
 			t.Errorf("port 8080 says %q", body)
 		}
 	}
-	closed := must((&net.Dialer{}).DialContext(t.Context(), "tcp", local["8081"]))(t)
+	closed := must((&net.Dialer{}).DialContext(t.Context(), "tcp", f.local[1]))(t)
 	_, _ = io.Copy(io.Discard, closed) // kubectl ends over it, and says why
 	_ = closed.Close()
-	_, _ = io.Copy(io.Discard, from)
-	stop()
-	if got := said.String(); !strings.Contains(got, "error forwarding port 8081 to pod carrier: connection refused") {
+	<-f.done
+	if got := f.stderr.String(); !strings.Contains(got, "error forwarding port 8081 to pod carrier: connection refused") {
 		t.Errorf("port-forward to a closed port says %q", got)
 	}
-	k.tellsNothing(t, said.String())
+	k.tellsNothing(t, f.stderr.String())
 }

@@ -115,9 +115,6 @@ func (k *kindTest) controllers(t *testing.T) {
 		})
 	})
 	t.Run("an autoscaler acts on what pods use", func(t *testing.T) {
-		if !k.hasMetrics() {
-			t.Skip("needs metrics-server, as clusters of hack/kind's own node image have it")
-		}
 		await(t, k.a.AutoscalingV2().HorizontalPodAutoscalers("default").Get, "scaling", func(a *autoscalingv2.HorizontalPodAutoscaler) error {
 			if a.Status.CurrentReplicas != 2 {
 				return fmt.Errorf("it has %d replicas: %+v", a.Status.CurrentReplicas, a.Status.Conditions)

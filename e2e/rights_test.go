@@ -4,15 +4,11 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -235,25 +231,4 @@ func (c *cluster) account(t *testing.T, namespace, name string) *cluster {
 		t.Fatal(err)
 	}
 	return newCluster(t, path)
-}
-
-// helm runs the Helm that hack/helm pins, and returns what it printed.
-func helm(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := tryHelm(t, args...)
-	if err != nil {
-		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
-
-func tryHelm(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"tool", "-modfile=../hack/helm/go.mod", "helm"}, args)...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%w: %s", err, stderr.String())
-	}
-	return stdout.String(), nil
 }

@@ -1,0 +1,71 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ownRelease has a release of the chart, named berth in a namespace of the given
+// name, be the test's own: what an earlier run left of it and of its spaces goes
+// first, and what this one leaves goes at its end.
+func ownRelease(t *testing.T, host *cluster, namespace string, spaces ...string) {
+	t.Helper()
+	namespaces := []string{namespace}
+	for _, space := range spaces {
+		namespaces = append(namespaces, "berth-"+space)
+	}
+	removeRelease(t.Context(), t, host, namespaces)
+	for _, name := range namespaces {
+		awaitGone(t, "an earlier test's namespace", host.CoreV1().Namespaces().Get, name)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		record(ctx, t, host, namespaces...)
+		removeRelease(ctx, t, host, namespaces)
+	})
+}
+
+// removeRelease removes all that docs/install.md says is left by an uninstall,
+// too. The release is in the first namespace.
+func removeRelease(ctx context.Context, t *testing.T, host *cluster, namespaces []string) {
+	t.Helper()
+	if _, err := tryHelm(ctx, "uninstall", "berth", "--namespace", namespaces[0], "--ignore-not-found", "--wait"); err != nil {
+		t.Errorf("helm uninstall: %v", err)
+	}
+	for _, name := range namespaces {
+		if err := host.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("remove namespace %s: %v", name, err)
+		}
+	}
+}
+
+// helm runs the Helm that hack/helm pins, and returns what it printed.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryHelm(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func tryHelm(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"tool", "-modfile=../hack/helm/go.mod", "helm"}, args)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%w: %s", err, stderr.String())
+	}
+	return stdout.String(), nil
+}
