@@ -1,6 +1,6 @@
 module github.com/berth-dev/berth
 
-go 1.26.0
+go 1.26.4
 
 // Kubernetes is used as a library: its staging modules must be pinned to the release they were cut for.
 replace (

@@ -1,6 +1,6 @@
 module github.com/berth-dev/berth/hack/helm
 
-go 1.26.0
+go 1.26.4
 
 tool helm.sh/helm/v4/cmd/helm
 

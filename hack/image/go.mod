@@ -1,6 +1,6 @@
 module github.com/berth-dev/berth/hack/image
 
-go 1.26.0
+go 1.26.4
 
 require github.com/google/go-containerregistry v0.22.1
 
