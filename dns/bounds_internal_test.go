@@ -7,12 +7,16 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	miekg "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
@@ -76,7 +80,7 @@ func TestOneQuestionCostsABoundedNumberOfRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, crowd(tc.clusterIP))
 			q := miekg.Question{Name: tc.name, Qtype: tc.qtype, Qclass: miekg.ClassINET}
-			a := s.zone.lookup(t.Context(), "a", q)
+			a := zoneOf(s).lookup(t.Context(), "a", q)
 			if len(a.records) == 0 || len(a.records) > tc.records || len(a.extra) > tc.extra {
 				t.Errorf("%d records and %d beside, want at most %d and %d", len(a.records), len(a.extra), tc.records, tc.extra)
 			}
@@ -89,18 +93,20 @@ func TestOneQuestionCostsABoundedNumberOfRecords(t *testing.T) {
 	t.Run("PTR", func(t *testing.T) {
 		s := server(t, crowd(corev1.ClusterIPNone))
 		q := miekg.Question{Name: "1.0.99.10.in-addr.arpa.", Qtype: miekg.TypePTR, Qclass: miekg.ClassINET}
-		if a, ok := s.zone.pointers(t.Context(), "a", netip.MustParseAddr("10.99.0.1"), q); !ok || len(a.records) > maxPointers {
+		if a, ok := zoneOf(s).pointers(t.Context(), "a", netip.MustParseAddr("10.99.0.1"), q); !ok || len(a.records) > maxPointers {
 			t.Errorf("%d records, %v", len(a.records), ok)
 		}
 	})
 }
+
+func zoneOf(s *Server) zone { return s.zone.askedBy(s.tenants.of("a")) }
 
 // A query that nobody waits for any longer looks through no endpoints.
 func TestALookupEndsWithItsQuery(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := crowd(corev1.ClusterIPNone)
-	for range server(t, c).zone.endpoints(ctx, c.service, c.slices) {
+	for range zoneOf(server(t, c)).endpoints(ctx, c.service, c.slices) {
 		t.Fatal("it looked on")
 	}
 }
@@ -109,10 +115,91 @@ func TestALookupEndsWithItsQuery(t *testing.T) {
 func TestAMissLooksThroughABoundedNumberOfEndpoints(t *testing.T) {
 	c := crowd(corev1.ClusterIPNone)
 	n := 0
-	for range server(t, c).zone.endpoints(t.Context(), c.service, c.slices) {
+	for range zoneOf(server(t, c)).endpoints(t.Context(), c.service, c.slices) {
 		n++
 	}
 	if n != maxScanned {
 		t.Errorf("looked at %d endpoints, want %d", n, maxScanned)
+	}
+}
+
+// costly counts what is looked up, and has no names by which that is spared.
+type costly struct {
+	crowded
+	pods *atomic.Int64
+}
+
+func (c costly) PodAt(string, netip.Addr) *corev1.Pod { c.pods.Add(1); return nil }
+
+func (c costly) ServiceAt(string, netip.Addr) *corev1.Service { return nil }
+
+// N1, L1: who asks for what is not there pays for what is looked through, by the
+// space's own rate; other spaces' questions are answered as before.
+func TestASpacePaysForWhatItsQuestionsLookThrough(t *testing.T) {
+	endpoints := func(c *crowded) {
+		for _, slice := range c.slices {
+			for i := range slice.Endpoints {
+				slice.Endpoints[i].Hostname = nil
+			}
+		}
+	}
+	manySlices := func(c *crowded) { c.slices = slices.Repeat([]*discoveryv1.EndpointSlice{{}}, 20_000) }
+	repeated := func(c *crowded) { // one record, again and again
+		for _, slice := range c.slices {
+			for i := range slice.Endpoints {
+				slice.Endpoints[i] = discoveryv1.Endpoint{Addresses: []string{"10.99.0.1"}, Hostname: ptr.To("same")}
+			}
+			for i := range slice.Ports {
+				slice.Ports[i].Port = ptr.To(int32(80))
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		crowd   func(*crowded)
+		name    string
+		qtype   uint16
+		answers int // at most, of a burst of 2000
+	}{
+		"Endpoints": {"each is looked at", endpoints, "miss.many.shop.svc.cluster.local.", miekg.TypeA, 50},
+		"Slices":    {"they are sorted", manySlices, "miss.many.shop.svc.cluster.local.", miekg.TypeA, 10},
+		"Ports":     {"", manySlices, "_miss._tcp.many.shop.svc.cluster.local.", miekg.TypeA, 40},
+		"Protocols": {"", manySlices, "_miss.many.shop.svc.cluster.local.", miekg.TypeA, 40},
+		"SRV":       {"ports times endpoints", repeated, "many.shop.svc.cluster.local.", miekg.TypeSRV, 1},
+		"PTR":       {"one address in many slices", manySlices, "1.0.99.10.in-addr.arpa.", miekg.TypePTR, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := costly{crowd(corev1.ClusterIPNone), &atomic.Int64{}}
+			tc.crowd(&c.crowded)
+			config, err := Config{Source: c, Clock: clocktesting.NewFakeClock(time.Now())}.complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newServer(config)
+			defer s.end()
+			packet, err := new(miekg.Msg).SetQuestion(tc.name, tc.qtype).Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func(space string) (rcode int) {
+				reply := new(miekg.Msg)
+				if err := reply.Unpack(s.respond(t.Context(), space, packet, true)); err != nil {
+					t.Fatal(err)
+				}
+				return reply.Rcode
+			}
+			answers := 0
+			for range 200 {
+				if ask("a") != miekg.RcodeRefused {
+					answers++
+				}
+			}
+			if answers > tc.answers || c.pods.Load() > 2000*looksPerQuery+200*looksPerQuery {
+				t.Errorf("%s: %d of 200 questions were answered, want at most %d; %d pods were looked up", tc.reason, answers, tc.answers, c.pods.Load())
+			}
+			if tc.answers > 1 && ask("b") == miekg.RcodeRefused {
+				t.Error("another space's question is refused")
+			}
+		})
 	}
 }

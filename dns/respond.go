@@ -106,18 +106,19 @@ func (s *Server) follow(ctx context.Context, space string, q miekg.Question) ans
 
 // resolve answers one question from wherever its answer is.
 func (s *Server) resolve(ctx context.Context, space string, q miekg.Question) answer {
-	name := miekg.CanonicalName(q.Name)
+	name, t := miekg.CanonicalName(q.Name), s.tenants.of(space)
+	zone := s.zone.askedBy(t)
 	if miekg.IsSubDomain(s.zone.domain, name) {
-		return s.zone.lookup(ctx, space, q)
+		return zone.lookup(ctx, space, q)
 	}
 	if reverseZone(name) != "" {
 		if addr, ok := addressIn(name); ok {
-			if a, ok := s.zone.pointers(ctx, space, addr, q); ok {
+			if a, ok := zone.pointers(ctx, space, addr, q); ok {
 				return a
 			}
 		}
 	}
-	return s.forwarder.forward(ctx, s.tenants.of(space), q)
+	return s.forwarder.forward(ctx, t, q)
 }
 
 // pack writes an answer down as large as the client takes it. By UDP it is never

@@ -68,7 +68,11 @@ func (z zone) pointers(ctx context.Context, space string, addr netip.Addr, q mie
 		names = append(names, z.nameOf(s))
 	}
 	headless := map[*corev1.Service][]*discoveryv1.EndpointSlice{}
-	for _, slice := range z.source.SlicesAt(space, addr) {
+	at := z.source.SlicesAt(space, addr)
+	if !z.look(len(at)) {
+		return z.refusedOr(a), true
+	}
+	for _, slice := range at {
 		s := z.source.ServiceOf(slice)
 		if s == nil || s.Spec.ClusterIP != corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName {
 			continue
@@ -90,7 +94,10 @@ func (z zone) pointers(ctx context.Context, space string, addr netip.Addr, q mie
 			}
 		}
 	}
-	if len(names) == 0 {
+	switch {
+	case z.refused:
+		return z.refusedOr(a), true
+	case len(names) == 0:
 		return answer{}, false
 	}
 	if q.Qtype != miekg.TypePTR {

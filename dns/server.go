@@ -65,7 +65,7 @@ func Serve(udp net.PacketConn, tcp net.Listener, c Config) (*Server, error) {
 func newServer(c Config) *Server {
 	s := &Server{
 		config:    c,
-		zone:      zone{domain: c.Domain, source: c.Source},
+		zone:      newZone(c.Domain, c.Source),
 		forwarder: &forwarder{upstreams: c.Upstreams, filter: newFilter(c), asking: make(chan struct{}, maxAsking), clock: c.Clock},
 		tenants:   newTenants(c.Limits, c.Clock),
 		refusals:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(maxRefusals, maxRefusals, c.Clock),

@@ -38,6 +38,26 @@ type answer struct {
 type zone struct {
 	domain string // canonical
 	source Source
+	dashes *strings.Replacer // of what addresses are written with
+	*scan                    // of the question that is being answered
+}
+
+func newZone(domain string, source Source) zone {
+	return zone{domain: domain, source: source, dashes: strings.NewReplacer(".", "-", ":", "-")}
+}
+
+// askedBy is the zone for one question of a space's.
+func (z zone) askedBy(t *tenant) zone {
+	z.scan = &scan{queries: t.queries}
+	return z
+}
+
+// refusedOr is the answer, unless the space has asked for too much to have it.
+func (z zone) refusedOr(a answer) answer {
+	if z.refused {
+		return answer{rcode: miekg.RcodeRefused}
+	}
+	return a
 }
 
 // soa is what negative answers bear, so that resolvers know how long to keep
@@ -78,6 +98,10 @@ func (z zone) emptyIf(exists bool) answer {
 // lookup answers a question whose name is in the zone. Its names are compared
 // in lower case, and given back as they were asked.
 func (z zone) lookup(ctx context.Context, space string, q miekg.Question) answer {
+	return z.refusedOr(z.find(ctx, space, q))
+}
+
+func (z zone) find(ctx context.Context, space string, q miekg.Question) answer {
 	labels := miekg.SplitDomainName(miekg.CanonicalName(q.Name))
 	labels = labels[:len(labels)-miekg.CountLabel(z.domain)]
 	if len(labels) == 0 {
@@ -136,7 +160,7 @@ func (z zone) services(ctx context.Context, space string, labels []string, q mie
 	case len(rest) > 2:
 		return z.unknown()
 	case strings.HasPrefix(rest[0], "_"):
-		return z.emptyIf(slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return z.emptyIf(slices.ContainsFunc(z.portsOf(s), func(p corev1.ServicePort) bool {
 			return p.Name != "" && rest[0] == protocolLabel(p.Protocol)
 		}))
 	default:
@@ -201,7 +225,7 @@ func (z zone) port(ctx context.Context, s *corev1.Service, name string, labels [
 	is := func(name string, protocol corev1.Protocol) bool {
 		return name == port && labels[1] == protocolLabel(protocol)
 	}
-	if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return is(p.Name, p.Protocol) }) {
+	if !slices.ContainsFunc(z.portsOf(s), func(p corev1.ServicePort) bool { return is(p.Name, p.Protocol) }) {
 		return z.unknown()
 	}
 	if q.Qtype != miekg.TypeSRV {
@@ -241,7 +265,7 @@ func (z zone) ports(ctx context.Context, s *corev1.Service, name string, q miekg
 
 func (z zone) servicePorts(ctx context.Context, s *corev1.Service, name string, meant func(string, corev1.Protocol) bool, add func(string, int32, []netip.Addr) bool) {
 	addrs := z.addressesOf(ctx, s)
-	for _, p := range s.Spec.Ports {
+	for _, p := range z.portsOf(s) {
 		if meant(p.Name, p.Protocol) && !add(name, p.Port, addrs) {
 			return
 		}
@@ -260,6 +284,9 @@ func (z zone) endpointPorts(ctx context.Context, s *corev1.Service, name string,
 	for e := range z.endpoints(ctx, s, z.source.Slices(s)) {
 		if e.slice != of {
 			of = e.slice
+			if !z.look(len(of.Ports)) {
+				return
+			}
 			ports = slices.DeleteFunc(slices.Clone(of.Ports), func(p discoveryv1.EndpointPort) bool {
 				return !meant(ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP))
 			})
@@ -267,6 +294,9 @@ func (z zone) endpointPorts(ctx context.Context, s *corev1.Service, name string,
 		host := z.hostOf(s, e)
 		for _, p := range ports {
 			r := record{host, e.addr, ptr.Deref(p.Port, 0)}
+			if !z.look(1) {
+				return
+			}
 			if once[r] {
 				continue
 			}
@@ -287,8 +317,12 @@ type endpoint struct {
 
 // endpoints yields those of a service that are to be shown, of some slices of
 // its, in the order of their names: no more than maxScanned are looked at, and
-// none when nobody waits for the answer any longer.
+// none when nobody waits for the answer any longer, or when the space has asked
+// for too much.
 func (z zone) endpoints(ctx context.Context, s *corev1.Service, of []*discoveryv1.EndpointSlice) iter.Seq[endpoint] {
+	if !z.look(len(of)) {
+		return func(func(endpoint) bool) {}
+	}
 	all := slices.SortedFunc(slices.Values(of), func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	return func(yield func(endpoint) bool) {
 		left := maxScanned
@@ -297,7 +331,7 @@ func (z zone) endpoints(ctx context.Context, s *corev1.Service, of []*discoveryv
 				e := &slice.Endpoints[i]
 				shown := ptr.Deref(e.Conditions.Ready, true) || s.Spec.PublishNotReadyAddresses
 				for _, address := range e.Addresses {
-					if left--; left < 0 || ctx.Err() != nil {
+					if left--; left < 0 || ctx.Err() != nil || !z.look(1) {
 						return
 					}
 					addr, err := netip.ParseAddr(address)
@@ -328,7 +362,15 @@ func (z zone) hostOf(s *corev1.Service, e endpoint) string {
 			return strings.ToLower(pod.Spec.Hostname)
 		}
 	}
-	return strings.NewReplacer(".", "-", ":", "-").Replace(e.addr.String())
+	return z.dashes.Replace(e.addr.String())
+}
+
+// portsOf are a service's ports, to be looked through.
+func (z zone) portsOf(s *corev1.Service) []corev1.ServicePort {
+	if !z.look(len(s.Spec.Ports)) {
+		return nil
+	}
+	return s.Spec.Ports
 }
 
 // pods answers for ADDRESS.NAMESPACE, where the address is written with dashes
