@@ -80,8 +80,8 @@ func shown[T client.Object](s *Syncer, kind, name string) (class T, ok bool) {
 	if !ok || !s.host.sync.Selects(kind).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
-	if _, own := translate.IdentityOf(class); own {
-		return class, false // some tenant's
+	if class.GetLabels()[translate.LabelSpace] != "" {
+		return class, false // some tenant's, whatever else is on it
 	}
 	return class, kind != priorityClasses || translate.ShownPriority(name)
 }

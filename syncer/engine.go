@@ -172,15 +172,25 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if !apierrors.IsAlreadyExists(err) {
 		return born, err
 	}
-	there, err := k.live(ctx, want)
+	return host, k.there(ctx, v, want) // the watch brings it
+}
+
+// there looks at what keeps a wanted host object from being made, past the watch:
+// it must be the space's.
+func (k *kind[T]) there(ctx context.Context, v, want T) error {
+	host, err := k.live(ctx, want)
 	if err != nil {
-		return host, err
+		return err
 	}
-	id, ours := translate.IdentityOf(there)
-	if !ours || id.Space != k.space.Name {
-		return host, fmt.Errorf("%w: the host already has another object under the name that %s would get; ask the platform's admins to remove it", errForeign, v.GetName())
+	return k.ours(v, host)
+}
+
+// ours says that a host object under v's name is another's, if it is.
+func (k *kind[T]) ours(v, host T) error {
+	if id, ours := translate.IdentityOf(host); !ours || id.Space != k.space.Name {
+		return fmt.Errorf("%w: the host already has another object under the name that %s would get; ask the platform's admins to remove it", errForeign, v.GetName())
 	}
-	return host, nil // the watch brings it
+	return nil
 }
 
 // update makes v's host object as wanted, if it is not. A reserved one becomes

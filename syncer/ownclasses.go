@@ -43,16 +43,14 @@ func (c *ownClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, 
 	}
 	there, exists := cached[T](c.host, c.name, "", c.space.HostName("", v.GetName(), translate.LimitSubdomain))
 	if err := forbids(c.check(v)); err != nil {
-		if exists {
-			if id, ours := translate.IdentityOf(there); ours && id.Space == c.space.Name {
-				err = errors.Join(err, c.deleteHost(ctx, there))
-			}
+		if exists && c.ours(v, there) == nil {
+			err = errors.Join(err, c.deleteHost(ctx, there))
 		}
 		return host, false, err
 	}
 	host = c.toHost(v)
 	if exists {
-		return host, true, nil
+		return host, true, c.ours(v, there)
 	}
 	// It is in no namespace, and goes with the space's all the same.
 	ns := &corev1.Namespace{}
@@ -81,8 +79,8 @@ func (c *ownClass[T]) room() error {
 func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
 	host, wanted, err := c.hostClass(ctx, v)
 	if err == nil && wanted {
-		if _, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
-			return host.GetName(), false, nil
+		if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
+			return host.GetName(), false, c.ours(v, there)
 		}
 		err = c.room()
 	}
@@ -92,10 +90,10 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 	if err == nil {
 		err = createOnHost(ctx, c.writer, host)
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", false, err
+	if apierrors.IsAlreadyExists(err) {
+		err = c.there(ctx, v, host)
 	}
-	return host.GetName(), true, nil
+	return host.GetName(), err == nil, err
 }
 
 func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {

@@ -180,6 +180,54 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	}
 }
 
+// M4: a class under the name of a space's own that another space's account has
+// made, with parameters of its choice, is nobody's else: nothing is provisioned by
+// it, no pod gets its priority, and no space is shown it.
+func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
+	t.Parallel()
+	b := withOwnClasses(t, "robbed")
+	other := synced(t, "robbed-other", "storageclasses=on")
+	storages, priorities := b.host.StorageV1().StorageClasses(), b.host.SchedulingV1().PriorityClasses()
+	thiefs := map[string]string{translate.LabelSpace: "thief"}
+	for name, annotations := range map[string]map[string]string{
+		"robbed--fast":   {translate.AnnotationName: "fast", translate.AnnotationUID: "u"},
+		"robbed--simple": nil,
+	} {
+		class := storageClassOf(name, provisioner)
+		class.Labels, class.Annotations, class.Parameters = thiefs, annotations, map[string]string{"server": "the thief's"}
+		must(t, storages.Create, class)
+		t.Cleanup(func() { _ = storages.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	first := priorityClass("robbed--first", 90)
+	first.Labels, first.Annotations = thiefs, map[string]string{translate.AnnotationName: "first"}
+	must(t, priorities.Create, first)
+	t.Cleanup(func() { _ = priorities.Delete(context.Background(), first.Name, metav1.DeleteOptions{}) })
+
+	for _, name := range []string{"fast", "simple"} {
+		must(t, b.virtual.StorageV1().StorageClasses().Create, storageClassOf(name, provisioner))
+		b.told(t, "StorageClass", name, "another object", name)
+		must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
+		b.told(t, "PersistentVolumeClaim", name, "another object", name)
+		if err := gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName(name), metav1.GetOptions{})); err != nil {
+			t.Errorf("claim %s: %v", name, err)
+		}
+	}
+	must(t, b.virtual.SchedulingV1().PriorityClasses().Create, priorityClass("first", 3))
+	pod := newPod("first")
+	pod.Spec.PriorityClassName = "first"
+	must(t, b.virtual.CoreV1().Pods("default").Create, pod)
+	b.told(t, "Pod", "first", "another object", "first")
+
+	must(t, storages.Create, storageClassOf("robbed-hosts", provisioner))
+	t.Cleanup(func() { _ = storages.Delete(context.Background(), "robbed-hosts", metav1.DeleteOptions{}) })
+	awaited(t, "show the host's", other.virtual.StorageV1().StorageClasses().Get, "robbed-hosts", nil)
+	for _, name := range []string{"robbed--fast", "robbed--simple"} {
+		if err := gone(other.virtual.StorageV1().StorageClasses().Get(t.Context(), name, metav1.GetOptions{})); err != nil {
+			t.Errorf("another space is shown %s: %v", name, err)
+		}
+	}
+}
+
 // M4: a class of the host's that is not shown is not for a space's claims.
 func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
 	t.Parallel()
@@ -233,6 +281,7 @@ func TestTheHostGuardsASpacesOwnClasses(t *testing.T) {
 		"preemption":                 create(preempting),
 		"the default of all":         create(usual),
 		"another space's priority":   create(priority("prio--x", 1, "prio")),
+		"another space's name":       create(priority("prio--x", 1, "warden")),
 		"a priority of nobody's":     create(priority("warden--x", 1, "")),
 		"a priority like the host's": create(priority("gold", 1, "warden")),
 		"another provisioner":        provision(storage("host.example/all", nil)),

@@ -46,6 +46,9 @@ func snapshotRule() rbacv1.PolicyRule {
 // for its tenant's own, if these are switched on.
 func ClassRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
 	for _, class := range classes(switches) {
+		if class.allowed == never {
+			continue
+		}
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{class.group}, Resources: []string{class.resource}, Verbs: []string{"get", "create", "update", "delete"},
 		})
@@ -54,13 +57,14 @@ func ClassRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
 }
 
 // ClassPolicy is what the host holds these rights to: a space's own classes,
-// and in them what the admin allows. ok is false if there is nothing to hold.
-func ClassPolicy(switches kinds.Switches) (policy admissionv1.ValidatingAdmissionPolicySpec, ok bool) {
-	policy = admissionv1.ValidatingAdmissionPolicySpec{
+// and in them what the admin allows. A space that sleeps keeps its rights when a
+// switch is turned off, so that the policy is about those that are off, too.
+func ClassPolicy(switches kinds.Switches) admissionv1.ValidatingAdmissionPolicySpec {
+	policy := admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: fromAccounts(),
 		Validations: []admissionv1.Validation{refuse("a space's account may write only classes of the space's own", "[object, oldObject].all(o, o == null || "+
 			"request.userInfo.username == 'system:serviceaccount:"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') + ':"+syncer.ServiceAccount+"' && "+
-			"o.metadata.name.contains('--'))")},
+			"(o.metadata.name.startsWith(o.metadata.labels['"+translate.LabelSpace+"'] + '--') || o.metadata.name.contains('---')))")},
 	}
 	for _, class := range classes(switches) {
 		policy.MatchConstraints.ResourceRules = append(policy.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
@@ -73,29 +77,32 @@ func ClassPolicy(switches kinds.Switches) (policy admissionv1.ValidatingAdmissio
 		})
 		policy.Validations = append(policy.Validations, refuse(class.message,
 			fmt.Sprintf("request.resource.resource != '%s' || object == null || %s", class.resource, class.allowed)))
-		ok = true
 	}
-	return policy, ok
+	return policy
 }
 
 type class struct{ group, resource, allowed, message string }
 
-func classes(switches kinds.Switches) (all []class) {
+// never is what is allowed of a kind that is switched off.
+const never = "false"
+
+func classes(switches kinds.Switches) []class {
+	priorities := class{schedulingv1.GroupName, "priorityclasses", never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
 	if highest, preempt, ok := switches.PriorityBound(); ok {
-		allowed := fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
+		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
 		if !preempt {
-			allowed += " && object.?preemptionPolicy.orValue('') == 'Never'"
+			priorities.allowed += " && object.?preemptionPolicy.orValue('') == 'Never'"
 		}
-		all = append(all, class{schedulingv1.GroupName, "priorityclasses", allowed, "a space's priority classes may be no higher, and preempt no more, than its admin allows"})
 	}
+	storage := class{storagev1.GroupName, "storageclasses", never,
+		"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"}
 	if provisioners := switches.Provisioners(); len(provisioners) > 0 {
-		all = append(all, class{storagev1.GroupName, "storageclasses", "object.provisioner in " + quoted(provisioners...) +
+		storage.allowed = "object.provisioner in " + quoted(provisioners...) +
 			" && object.?parameters.orValue({}).all(k, !k.lowerAscii().contains('secret'))" +
 			" && size(object.?mountOptions.orValue([])) == 0 && size(object.?allowedTopologies.orValue([])) == 0 && object.?reclaimPolicy.orValue('Delete') == 'Delete'" +
-			" && !('storageclass.kubernetes.io/is-default-class' in object.metadata.?annotations.orValue({}))",
-			"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"})
+			" && !('storageclass.kubernetes.io/is-default-class' in object.metadata.?annotations.orValue({}))"
 	}
-	return all
+	return []class{priorities, storage}
 }
 
 // classRights are the objects that give a space's account its rights on classes.

@@ -38,10 +38,7 @@ func Guard(ctx context.Context, host client.Client, switches kinds.Switches) err
 	if err := guard(ctx, host, accountGuard, AccountPolicy()); err != nil {
 		return err
 	}
-	if policy, ok := ClassPolicy(switches); ok {
-		return guard(ctx, host, classGuard, policy)
-	}
-	return nil
+	return guard(ctx, host, classGuard, ClassPolicy(switches))
 }
 
 func guard(ctx context.Context, host client.Client, name string, policy admissionv1.ValidatingAdmissionPolicySpec) error {
