@@ -217,7 +217,13 @@ func (b *bed) PortForward(ctx context.Context, _, _ string, port int32, stream i
 // executors are clients in the protocols that kubectl speaks.
 func (b *bed) executors(t *testing.T, query string) map[string]remotecommand.Executor {
 	t.Helper()
-	u, err := url.Parse(b.url + "/exec?" + query)
+	return dialers(t, b.url+"/exec?"+query)
+}
+
+// dialers are clients of a call at an address.
+func dialers(t *testing.T, at string) map[string]remotecommand.Executor {
+	t.Helper()
+	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
 	}

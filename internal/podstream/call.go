@@ -118,14 +118,16 @@ func protocols(h http.Header, key string) (all []string) {
 }
 
 // Header is that of the request to the host.
-func (c *Call) Header() http.Header {
+func (c *Call) Header() http.Header { return hostHeader(c.hostProtocol()) }
+
+func (c *Call) hostProtocol() string {
 	switch {
 	case c.Forward:
-		return ForwardHeader()
+		return forwardProtocol
 	case c.socket:
-		return hostHeader(remotecommand.StreamProtocolV4Name)
+		return remotecommand.StreamProtocolV4Name
 	}
-	return hostHeader(c.protocol)
+	return c.protocol
 }
 
 // ForwardHeader is that of a request for port forwarding to a host.

@@ -29,9 +29,8 @@ type socketClient struct {
 	base64   bool      // the protocol is of text
 	closes   bool      // the protocol has a message that ends a channel
 
-	mu     sync.Mutex // of what is written
-	failed bool       // or not, the client has been told how it went
-	left   int        // streams that the host has not ended
+	mu   sync.Mutex // of what is written
+	left int        // streams that the host has not ended
 }
 
 func newSocketClient(call *Call, conn *websocket.Conn) *socketClient {
@@ -166,7 +165,6 @@ func (c *socketClient) data(s *stream, p []byte, ends bool) error {
 }
 
 func (c *socketClient) said(s *stream, text []byte) error {
-	c.failed = true
 	if text = c.call.failure(s, text); len(text) == 0 {
 		return nil
 	}
@@ -187,11 +185,8 @@ func (c *socketClient) ping() error {
 	return c.conn.WriteControl(websocket.PingMessage, nil, time.Time{})
 }
 
-// end says how it went, if the host did not, and that nothing follows.
+// end says that nothing follows.
 func (c *socketClient) end() {
-	if !c.call.Forward && !c.failed {
-		_ = c.said(c.channels[remotecommand.StreamErr], []byte("the connection to the container has ended"))
-	}
 	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	_ = c.conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(c.call.linger))
 }

@@ -36,7 +36,7 @@ func (c *Call) failure(s *stream, said []byte) []byte {
 // reason is why a port was not reached. Container runtimes say it with the names
 // of their sandboxes, and how they look for it.
 func reason(said string) string {
-	for _, known := range []string{"connection refused", "timed out"} {
+	for _, known := range []string{"connection refused", "timed out", lost} {
 		if strings.Contains(said, known) {
 			return known
 		}

@@ -17,8 +17,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxSaid bounds what a host may say of one failure, in bytes.
-const maxSaid = 64 << 10
+const (
+	// maxSaid bounds what a host may say of one failure, in bytes.
+	maxSaid = 64 << 10
+	// lost is said for a host that does not say how a call went.
+	lost = "the connection to the container has ended"
+)
 
 // stream is a part of a call that the host knows of.
 type stream struct {
@@ -38,6 +42,7 @@ type host struct {
 	from *bufio.Reader
 
 	headers headers
+	verdict bool   // it says of a success, too, that it was one
 	out     []byte // room for a frame
 	deaf    bool   // what is sent to it is not read any more
 
@@ -179,7 +184,10 @@ func (h *host) run(to sink) {
 	all := slices.Collect(maps.Values(h.streams))
 	h.mu.Unlock()
 	for _, s := range all {
-		_ = h.tell(s, to) // what it had begun to say
+		if !s.hostDone {
+			_ = h.opened(s, to)
+			_ = h.tell(s, to, true)
+		}
 	}
 }
 
@@ -221,13 +229,18 @@ func (h *host) hear(s *stream, part []byte, last bool, to sink) error {
 	if !last {
 		return nil
 	}
-	if err := h.tell(s, to); err != nil {
+	if err := h.tell(s, to, h.verdict); err != nil {
 		return err
 	}
 	return to.data(s, make([]byte, headSize), true)
 }
 
-func (h *host) tell(s *stream, to sink) error {
+// tell gives the client what the host has said, or had begun to say, of a failure,
+// or that it should have said something: clients take silence for a success.
+func (h *host) tell(s *stream, to sink, owed bool) error {
+	if len(s.said) == 0 && owed && s.kind == corev1.StreamTypeError {
+		s.said = []byte(lost)
+	}
 	if len(s.said) == 0 || s.told {
 		return nil
 	}
@@ -273,7 +286,7 @@ func (h *host) ended(s *stream, to sink) error {
 	if err := h.opened(s, to); err != nil {
 		return err
 	}
-	if err := h.tell(s, to); err != nil {
+	if err := h.tell(s, to, h.verdict); err != nil {
 		return err
 	}
 	h.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"k8s.io/apimachinery/pkg/util/remotecommand"
 	"k8s.io/client-go/tools/portforward"
 )
 
@@ -45,6 +46,7 @@ func (c *Call) Serve(w http.ResponseWriter, r *http.Request, to Host) {
 	}
 	defer func() { _ = conn.Close() }()
 	h := newHost(to)
+	h.verdict = c.hostProtocol() == remotecommand.StreamProtocolV4Name
 	if client.begin(h) != nil {
 		return
 	}
