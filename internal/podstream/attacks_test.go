@@ -25,6 +25,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/moby/spdystream/spdy"
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // upgrade asks for a call by SPDY, and returns the connection.
@@ -359,6 +360,62 @@ func TestStreamsThatNobodyWaitsForAreRefused(t *testing.T) {
 	})
 	b.free(t)
 }
+
+// S5: whoever resets what it opens, again and again, would have the host hold a
+// goroutine and a timer for each: container runtimes wait for a stream's other one.
+func TestStreamsThatWereResetCountUntilTheHostHasForgottenThem(t *testing.T) {
+	var sent, said bytes.Buffer
+	var h headers
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
+	host := newHost(struct {
+		io.Reader
+		io.Writer
+	}{strings.NewReader(""), io.Discard})
+	host.clock = now
+	client, err := newSPDYClient(&Call{Options: Options{Forward: true}}, heardBy{to: &said}, bufio.NewReader(&sent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := uint32(1)
+	refused := func() bool {
+		t.Helper()
+		sent.Write(syn(id, &h, [2]string{"streamtype", corev1.StreamTypeError}, [2]string{"port", "80"}, [2]string{"requestid", strconv.Itoa(int(id))}))
+		sent.Write(resetFrame(spdy.StreamId(id), spdy.Cancel))
+		id += 2
+		said.Reset()
+		if err := client.read(host); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		return said.Len() > 0
+	}
+	for i := range maxOpen {
+		if refused() {
+			t.Fatalf("stream %d is refused", i)
+		}
+	}
+	now.SetTime(now.Now().Add(pairing - time.Second))
+	if !refused() {
+		t.Error("one more than there may be is opened")
+	}
+	now.SetTime(now.Now().Add(time.Second))
+	if refused() {
+		t.Error("the host has forgotten them, and another is refused")
+	}
+	host.open(&stream{id: 9999, kind: corev1.StreamTypeData, hostDone: true}, "")
+	before := host.size()
+	host.reset(9999)
+	if after := host.size(); after != before-1 {
+		t.Errorf("%d streams count once one is reset that the host has ended, want %d", after, before-1)
+	}
+}
+
+// heardBy is a connection of which only writes are used.
+type heardBy struct {
+	net.Conn
+	to io.Writer
+}
+
+func (h heardBy) Write(p []byte) (int, error) { return h.to.Write(p) }
 
 // T7, S5: a tenant that speaks nonsense over WebSocket.
 func TestWhoSpeaksNonsenseInMessagesIsLeftOrNotHeard(t *testing.T) {

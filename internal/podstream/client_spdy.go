@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxOpen bounds the streams that are open at once in one port forwarding, of
+	// maxOpen bounds the streams that a host has at once of one port forwarding, of
 	// which each connection takes two.
 	maxOpen = 512
 	// maxRequest bounds what a client calls a connection, in bytes: it is a number.

@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/moby/spdystream/spdy"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -22,6 +24,9 @@ const (
 	maxSaid = 64 << 10
 	// lost is said for a host that does not say how a call went.
 	lost = "the connection to the container has ended"
+	// pairing is how long container runtimes keep a stream of port forwarding whose
+	// other one does not come, and a goroutine for it, reset or not.
+	pairing = 30 * time.Second
 )
 
 // stream is a part of a call that the host knows of.
@@ -48,10 +53,15 @@ type host struct {
 
 	mu      sync.Mutex
 	streams map[spdy.StreamId]*stream
+	clock   clock.PassiveClock
+	resets  []time.Time // of streams that the host may keep yet, first to last
 }
 
 func newHost(conn io.ReadWriter) *host {
-	return &host{to: conn, from: bufio.NewReader(conn), streams: map[spdy.StreamId]*stream{}, out: make([]byte, headSize+maxPart)}
+	return &host{
+		to: conn, from: bufio.NewReader(conn), out: make([]byte, headSize+maxPart),
+		streams: map[spdy.StreamId]*stream{}, clock: clock.RealClock{},
+	}
 }
 
 // write sends a frame. A host that has gone is not an end: it may have said more
@@ -120,8 +130,11 @@ func (h *host) part(id spdy.StreamId, n int, last bool) {
 // reset ends a stream of the client's.
 func (h *host) reset(id spdy.StreamId) {
 	h.mu.Lock()
-	_, open := h.streams[id]
+	s, open := h.streams[id]
 	delete(h.streams, id)
+	if open && !s.hostDone {
+		h.resets = append(h.resets, h.clock.Now())
+	}
 	h.mu.Unlock()
 	if open {
 		h.write(resetFrame(id, spdy.Cancel))
@@ -152,11 +165,19 @@ func (h *host) lookup(id spdy.StreamId, flags byte) *stream {
 	return s
 }
 
-// size is how many streams are open.
+// size is how many streams the host has, as far as can be known: those that are
+// open, and those that were reset of late. Who opens none beyond a bound has no
+// more than that many of both.
 func (h *host) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.streams)
+	past := h.clock.Now().Add(-pairing)
+	kept := slices.IndexFunc(h.resets, past.Before)
+	if kept < 0 {
+		kept = len(h.resets)
+	}
+	h.resets = slices.Delete(h.resets, 0, kept)
+	return len(h.streams) + len(h.resets)
 }
 
 // sink is where what the host says goes: a client, in its protocol. Errors are
