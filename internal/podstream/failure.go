@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,11 @@ func (c *Call) status(said []byte) metav1.Status {
 	if status.Details != nil {
 		out.Details = &metav1.StatusDetails{}
 		for _, cause := range status.Details.Causes {
-			out.Details.Causes = append(out.Details.Causes, metav1.StatusCause{Type: cause.Type, Message: c.Said(cause.Message)})
+			message := cause.Message
+			if _, err := strconv.ParseUint(message, 10, 8); err != nil || cause.Type != remotecommand.ExitCodeCauseType {
+				message = c.Said(message) // which may not know the pod any more; a code needs no words
+			}
+			out.Details.Causes = append(out.Details.Causes, metav1.StatusCause{Type: cause.Type, Message: message})
 		}
 	}
 	return out

@@ -174,6 +174,26 @@ func TestAConnectionThatIsCutDoesNotLookComplete(t *testing.T) {
 	_ = conn.Close()
 }
 
+// S5: that a pod is gone by the time its command ends does not change how it has
+// ended; whatever else may stand where the code does is put into other words.
+func TestTheCodeOfACommandIsToldWhenItsPodIsGone(t *testing.T) {
+	for name, tc := range map[string]struct{ kind, said, want string }{
+		"Code":     {"ExitCode", "137", "137"},
+		"Negative": {"ExitCode", "-1", "gone"},
+		"Large":    {"ExitCode", "10111213141", "gone"},
+		"NoCode":   {"ExitCode", secret, "gone"},
+		"Other":    {"Other", "137", "gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			call := &Call{Options: Options{Said: func(string) string { return "gone" }}}
+			got := call.status([]byte(`{"status":"Failure","reason":"NonZeroExitCode","message":"exit","details":{"causes":[{"reason":"` + tc.kind + `","message":"` + tc.said + `"}]}}`))
+			if got.Message != "gone" || len(got.Details.Causes) != 1 || got.Details.Causes[0].Message != tc.want {
+				t.Errorf("client is told %+v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // N1: a host that talks without an end of a failure takes a bounded part.
 func TestWhatIsSaidOfAFailureIsBounded(t *testing.T) {
 	b := &heard{}
