@@ -109,17 +109,18 @@ func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWit
 // an object of the host's own. No name of these holds two dashes, and all names
 // that are translated do; own are others that Berth makes.
 func whose(own ...string) []admissionv1.Validation {
-	name := "o.metadata.name.contains('--')"
-	if len(own) > 0 {
-		name = "(" + name + " || (request.resource.resource + '/' + o.metadata.name) in " + quoted(own...) + ")"
+	ours := func(o string) string {
+		name := o + ".metadata.name.contains('--')"
+		if len(own) > 0 {
+			name = "(" + name + " || (request.resource.resource + '/' + " + o + ".metadata.name) in " + quoted(own...) + ")"
+		}
+		return "(" + o + " == null || '" + translate.HostNamespacePrefix + "' + " + o + ".metadata.?labels['" + translate.LabelSpace + "'].orValue('') == request.namespace && " + name + ")"
 	}
 	return []admissionv1.Validation{
 		refuse("a space's account may write in the space's namespace only",
 			"request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':"+syncer.ServiceAccount+"'"),
 		refuse("a space's account may write only what is made for the space's objects: nothing without the label "+translate.LabelSpace+
-			", no wall, no account of Berth's",
-			"[object, oldObject].all(o, o == null || "+
-				"'"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') == request.namespace && "+name+")"),
+			", no wall, no account of Berth's", ours("object")+" && "+ours("oldObject")),
 	}
 }
 
@@ -130,6 +131,19 @@ func refuse(message, unless string) admissionv1.Validation {
 // about is an expression that asks something of what is written of one resource.
 func about(resource, expression string) string {
 	return "request.resource.resource != '" + resource + "' || object == null || (" + expression + ")"
+}
+
+// kept is an expression that allows a field only as it is: to whoever else wrote
+// it, if it is there at all.
+func kept(field string) string {
+	return "(!has(object." + field + ") || oldObject != null && has(oldObject." + field + ") && object." + field + " == oldObject." + field + ")"
+}
+
+// annotated is an expression that allows, of annotations k that are not kept,
+// Berth's own and those that others says.
+func annotated(others string) string {
+	return "object.metadata.?annotations.orValue({}).all(k, k.startsWith('" + translate.Domain + "/') || " + others + " || " +
+		"oldObject != null && k in oldObject.metadata.?annotations.orValue({}) && oldObject.metadata.annotations[k] == object.metadata.annotations[k])"
 }
 
 // quoted is a list of strings in CEL.

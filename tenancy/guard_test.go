@@ -16,12 +16,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer"
@@ -88,6 +93,7 @@ func startGuarded(t *testing.T) *guarded {
 	for _, o := range []client.Object{
 		g.pod, policy("mine--default--web", translate.Everyone()...),
 		&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "mine--default--runner", "mine")}, configMap("berth-mine", "mine--default--settings", "mine"),
+		claim("mine--default--data", func(c *corev1.PersistentVolumeClaimSpec) { c.StorageClassName = ptr.To("unbound") }), budget("mine--default--web"),
 	} {
 		if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.account.Create(ctx, o) }); err != nil {
 			t.Fatalf("what syncers make is refused: %v", err)
@@ -117,6 +123,21 @@ func configMap(namespace, name, space string) *corev1.ConfigMap {
 
 func hostPod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+}
+
+func claim(name string, change func(*corev1.PersistentVolumeClaimSpec)) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	change(&c.Spec)
+	return c
+}
+
+func budget(name string) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{ObjectMeta: meta("berth-mine", name, "mine"), Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{}, UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+	}}
 }
 
 // policy lets its peers in and out.
@@ -163,6 +184,46 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		spec.Ports = []corev1.ServicePort{{Port: 80}}
 		return created(&corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--web", "mine"), Spec: spec})
 	}
+	specWith := func(change func(*corev1.PodSpec)) func(context.Context) error {
+		return podWith(func(p *corev1.Pod) { change(&p.Spec) })
+	}
+	mounting := func(source corev1.VolumeSource) func(context.Context) error {
+		return specWith(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} })
+	}
+	token := func(account, audience string) func(context.Context) error {
+		return specWith(func(p *corev1.PodSpec) {
+			p.ServiceAccountName = account
+			p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t", Audience: audience},
+			}}}}}}
+		})
+	}
+	tolerating := func(t corev1.Toleration) func(context.Context) error {
+		return specWith(func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{t} })
+	}
+	near := func(term corev1.PodAffinityTerm) func(context.Context) error {
+		return specWith(func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}}}
+		})
+	}
+	asking := func(name corev1.ResourceName) func(context.Context) error {
+		return specWith(func(p *corev1.PodSpec) {
+			p.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("2Mi"), corev1.ResourceMemory: resource.MustParse("2Mi")}
+		})
+	}
+	claiming := func(change func(*corev1.PersistentVolumeClaimSpec)) func(context.Context) error {
+		return created(claim("mine--default--more", change))
+	}
+	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}
+	annotated := func(o client.Object, key, value string) func(context.Context) error {
+		o.SetAnnotations(map[string]string{key: value})
+		return created(o)
+	}
+	draining := func(change func(*policyv1.PodDisruptionBudgetSpec)) func(context.Context) error {
+		b := budget("mine--default--more")
+		change(&b.Spec)
+		return created(b)
+	}
 	patched := func(how types.PatchType, status string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			return g.account.Status().Patch(ctx, g.pod.DeepCopy(), client.RawPatch(how, []byte(`{"status":`+status+`}`)), client.DryRunAll)
@@ -177,7 +238,10 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 	settings := configMap("berth-mine", "mine--default--settings", "mine")
 	everywhere := &metav1.LabelSelector{}
 	const whose, closed, conditions, gates = "only what is made for the space's objects", "its own pods and public addresses", "only conditions in the status", "readiness gates that are Berth's"
-	const identity, node, outside = "no annotation but Berth's", "neither their node nor", "may not claim addresses"
+	const identity, node, outside, posing = "no annotation but Berth's", "neither their node nor", "may not claim addresses", "nor run as Berth"
+	const mounts, devices, volumes, copies, drains = "may mount only", "for no device", "may not choose a volume", "may copy claims", "hold back a number of pods"
+	const address = "may not choose their load balancer's address"
+	data := claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {})
 	for name, attack := range map[string]struct {
 		try  func(context.Context) error
 		says string
@@ -212,13 +276,66 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		"no such condition":           {condition(`{"type":"PodScheduled","$patch":"delete"}`), gates},
 		"a gate that the pod has not": {condition(`{"type":"` + translate.GatePrefix + `none","status":"True"}`), gates},
 
-		"become nobody":               {deleted(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "default", "mine")}), whose},
-		"become undying":              {deleted(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", syncer.ServiceAccount, "mine")}), whose},
-		"an account like Berth's":     {created(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "berth-other", "mine")}), whose},
-		"a cloud's identity":          {existing(runner, func() { runner.Annotations = map[string]string{"eks.amazonaws.com/role-arn": "admin"} }), identity},
-		"run as Berth":                {podWith(func(p *corev1.Pod) { p.Spec.ServiceAccountName = syncer.ServiceAccount }), node},
-		"a node":                      {podWith(func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), node},
-		"put everybody out":           {podWith(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }), node},
+		"become nobody":           {deleted(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "default", "mine")}), whose},
+		"become undying":          {deleted(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", syncer.ServiceAccount, "mine")}), whose},
+		"an account like Berth's": {created(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "berth-other", "mine")}), whose},
+		"a cloud's identity":      {existing(runner, func() { runner.Annotations = map[string]string{"eks.amazonaws.com/role-arn": "admin"} }), identity},
+		"run as Berth":            {podWith(func(p *corev1.Pod) { p.Spec.ServiceAccountName = syncer.ServiceAccount }), posing},
+		"a node":                  {podWith(func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), node},
+		"put everybody out":       {podWith(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }), posing},
+		"a kind of node":          {specWith(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "databases"} }), node},
+		"a node, by affinity": {specWith(func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpExists}}}},
+			}}}
+		}), node},
+		"a node with a label": {specWith(func(p *corev1.PodSpec) {
+			p.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: "pool", MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: everywhere}}
+		}), node},
+		"a node with pods of others":   {near(corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: everywhere, Namespaces: []string{"kube-system"}}), node},
+		"a node with pods of all":      {near(corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: everywhere, NamespaceSelector: everywhere}), node},
+		"near, by another label":       {near(corev1.PodAffinityTerm{TopologyKey: "pool", LabelSelector: everywhere}), node},
+		"all nodes that are set apart": {tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), node},
+		"the control plane's nodes":    {tolerating(corev1.Toleration{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists}), node},
+		"nodes that are drained":       {tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), node},
+		"such nodes, later": {existing(g.pod, func() {
+			g.pod.Spec.Tolerations = append(g.pod.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+		}), node},
+		"a file server, from the node":   {mounting(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "10.0.0.1", Path: "/"}}), mounts},
+		"a disk, from the node":          {mounting(corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "10.0.0.1", IQN: "iqn.2001-04.com.example:storage.disk1"}}), mounts},
+		"a driver's volume":              {mounting(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets.example.com"}}), mounts},
+		"a claim that the host makes":    {mounting(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim("", func(c *corev1.PersistentVolumeClaimSpec) { c.Selector = everywhere }).Spec}}}), mounts},
+		"a token of the host's API":      {token("mine--default--runner", ""), mounts},
+		"a token of the default account": {token("default", "anything"), mounts},
+		"a token by default":             {specWith(func(p *corev1.PodSpec) { p.AutomountServiceAccountToken = ptr.To(true) }), mounts},
+		"a device":                       {asking("example.com/gpu"), devices},
+		"huge pages":                     {asking("hugepages-2Mi"), devices},
+		"a claim on devices": {specWith(func(p *corev1.PodSpec) {
+			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("devices")}}
+		}), devices},
+
+		"a volume of the host's": {claiming(func(c *corev1.PersistentVolumeClaimSpec) { c.VolumeName = "backups" }), volumes},
+		"a volume by its labels": {claiming(func(c *corev1.PersistentVolumeClaimSpec) {
+			c.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}), volumes},
+		"any volume by hand":     {claiming(func(c *corev1.PersistentVolumeClaimSpec) { c.StorageClassName = ptr.To("") }), volumes},
+		"any such, as of old":    {annotated(claim("mine--default--more", func(*corev1.PersistentVolumeClaimSpec) {}), "volume.beta.kubernetes.io/storage-class", ""), volumes},
+		"a node for a volume":    {annotated(claim("mine--default--more", func(*corev1.PersistentVolumeClaimSpec) {}), "volume.kubernetes.io/selected-node", "host-node-1"), volumes},
+		"attributes of a volume": {claiming(func(c *corev1.PersistentVolumeClaimSpec) { c.VolumeAttributesClassName = ptr.To("fast") }), volumes},
+		"a volume, later":        {existing(data, func() { data.Spec.VolumeName = "backups" }), volumes},
+		"data of anything": {claiming(func(c *corev1.PersistentVolumeClaimSpec) {
+			c.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Backup", Name: "theirs"}
+		}), copies},
+
+		"an address for a balancer":  {service(corev1.ServiceSpec{Type: balancer.Type, Selector: balancer.Selector, LoadBalancerIP: "192.0.2.1"}), address},
+		"such an address, annotated": {annotated(&corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--lb", "mine"), Spec: balancer}, "metallb.io/loadBalancerIPs", "192.0.2.1"), address},
+
+		"a drain without an end": {draining(func(b *policyv1.PodDisruptionBudgetSpec) { b.MinAvailable = ptr.To(intstr.FromString("100%")) }), drains},
+		"a drain that begins nowhere": {draining(func(b *policyv1.PodDisruptionBudgetSpec) {
+			b.MinAvailable, b.MaxUnavailable = nil, ptr.To(intstr.FromInt32(0))
+		}), drains},
+		"a drain of broken pods": {draining(func(b *policyv1.PodDisruptionBudgetSpec) { b.UnhealthyPodEvictionPolicy = nil }), drains},
+
 		"a token of Berth's":          {created(tokenSecret(syncer.ServiceAccount)), "no token of a host's service account"},
 		"others' addresses":           {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
 		"a door to others' endpoints": {service(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}), outside},
@@ -246,6 +363,104 @@ func tokenSecret(account string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: meta("berth-mine", "mine--default--token", "mine"), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: account}
 	return secret
+}
+
+// fullPod asks for all that a pod of a space's may have of its nodes and volumes.
+func fullPod() *corev1.Pod {
+	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "full", UID: "u"}, Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i", Image: "i"}},
+		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
+		}}}},
+		ServiceAccountName: "runner", AutomountServiceAccountToken: ptr.To(true),
+		Tolerations: []corev1.Toleration{
+			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(3))},
+			{Key: "pool", Operator: corev1.TolerationOpExists}, // which stays in the space
+		},
+		Affinity: &corev1.Affinity{
+			PodAffinity:     &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}},
+			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}},
+		},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{}}},
+	}}
+	for name, source := range map[string]corev1.VolumeSource{
+		"config":  {ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}},
+		"secret":  {Secret: &corev1.SecretVolumeSource{SecretName: "a"}},
+		"empty":   {EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}},
+		"claim":   {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}},
+		"image":   {Image: &corev1.ImageVolumeSource{Reference: "i"}},
+		"scratch": {Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}},
+		"pod":     {DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "n", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+		"token": {Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "ns", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+		}}},
+	} {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	}
+	return pod
+}
+
+// M2: what the host's own admission writes of nodes into a pod of Berth's passes,
+// and so does what webhooks give pods that have an account of their own.
+func TestTheGuardLeavesPlacementToTheHost(t *testing.T) {
+	g, ctx := startGuarded(t), t.Context()
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandbox"}, Handler: "sandbox", Scheduling: &nodev1.Scheduling{
+		NodeSelector: map[string]string{"pool": "sandboxes"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
+	}}
+	if err := g.admin.Create(ctx, class); err != nil {
+		t.Fatal(err)
+	}
+	pod := hostPod("mine--default--sandboxed")
+	pod.Spec.RuntimeClassName = &class.Name
+	if err := g.account.Create(ctx, pod); err != nil {
+		t.Errorf("a runtime class with nodes of its own: %v", err)
+	}
+	if pod.Spec.NodeSelector["pool"] != "sandboxes" {
+		t.Errorf("the host wrote %v", pod.Spec.NodeSelector)
+	}
+	identified := hostPod("mine--default--identified")
+	identified.Spec.ServiceAccountName, identified.Spec.AutomountServiceAccountToken = "mine--default--runner", ptr.To(false)
+	identified.Spec.Volumes = []corev1.Volume{{Name: "aws", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "sts.amazonaws.com"},
+	}}}}}}
+	if err := g.account.Create(ctx, identified); err != nil {
+		t.Errorf("a cloud's identity: %v", err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}
+	if err := g.admin.Patch(ctx, ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"scheduler.alpha.kubernetes.io/node-selector":"pool=tenants"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	placed := hostPod("mine--default--placed")
+	placed.Spec.NodeSelector = map[string]string{"pool": "tenants"}
+	var last error
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = g.account.Create(ctx, placed) // admission learns of the annotation from a watch
+		return last == nil, nil
+	}); err != nil {
+		t.Errorf("nodes by the namespace: %v", last)
+	}
+	if err := g.admin.Patch(ctx, ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		other := hostPod("mine--default--other")
+		other.Spec.NodeSelector = placed.Spec.NodeSelector
+		last = g.account.Create(ctx, other, client.DryRunAll)
+		return apierrors.IsForbidden(last), nil
+	}); err != nil {
+		t.Errorf("nodes by nobody: %v", last)
+	}
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := g.admin.Get(ctx, client.ObjectKeyFromObject(placed), placed); err != nil {
+			return err
+		}
+		placed.Labels["changed"] = "yes"
+		return g.account.Update(ctx, placed)
+	}); err != nil {
+		t.Errorf("a change of a pod that has its nodes: %v", err)
+	}
 }
 
 // M4: a host converts an object anew for each policy that it meets, and one that
@@ -329,6 +544,48 @@ func TestTheGuardLetsSyncersWork(t *testing.T) {
 		err := g.account.Status().Patch(ctx, g.pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":`+patch+`}`)))
 		if err != nil {
 			t.Errorf("an answer to a readiness gate, %s: %v", patch, err)
+		}
+	}
+	if err := g.account.Create(ctx, space.Pod(fullPod(), translate.Surroundings{})); err != nil {
+		t.Errorf("a pod that asks for all that it may: %v", err)
+	}
+	// A claim without a class gets the host's default one.
+	plain := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain", UID: "u"}, Spec: claim("", func(c *corev1.PersistentVolumeClaimSpec) {
+		c.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}
+	}).Spec}
+	if err := g.account.Create(ctx, space.Claim(plain)); err != nil {
+		t.Errorf("a claim that copies another: %v", err)
+	}
+	service := space.Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lb", UID: "u"}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}},
+	}})
+	service.Annotations["cloud.google.com/neg"] = `{"ingress":true}` // GKE's own admission puts it there
+	budget := space.Budget(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other", UID: "u"}}, 3)
+	for o, ask := range map[client.Object]func(){
+		// What others wrote stays.
+		service: func() {
+			service.Annotations["metallb.io/ip-allocated-from-pool"], service.Spec.LoadBalancerIP = "outside", "192.0.2.1"
+		},
+		budget: func() { budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(2)) },
+		claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {}): func() {},
+	} {
+		if _, there := o.(*corev1.PersistentVolumeClaim); !there {
+			if err := g.account.Create(ctx, o); err != nil {
+				t.Errorf("%s: %v", o.GetName(), err)
+			}
+		}
+		for _, write := range []func() error{
+			func() error { ask(); return g.admin.Update(ctx, o) },
+			func() error { o.GetLabels()["changed"] = "yes"; return g.account.Update(ctx, o) },
+		} { // controllers write to it, too
+			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				if err := g.admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+					return err
+				}
+				return write()
+			}); err != nil {
+				t.Errorf("a change of %s: %v", o.GetName(), err)
+			}
 		}
 	}
 	// What an admin gives a service account stays, and does not stop the syncer.
