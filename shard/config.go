@@ -30,6 +30,8 @@ type Config struct {
 	// ServingCA returns the PEM bundle that verifies the endpoints. A space that
 	// wakes takes the one of that moment.
 	ServingCA func() []byte
+	// Where, if set, says where a space's pods run. It is asked at each start.
+	Where func(space string) translate.Placement
 	// Pods is where the spaces' pods reach this process. They reach no DNS and no
 	// API of their space while it is not valid.
 	Pods translate.PodsEndpoint
@@ -90,6 +92,9 @@ const (
 func (c Config) complete() Config {
 	if c.StartsMax <= 0 {
 		c.StartsMax = max(2, runtime.GOMAXPROCS(0))
+	}
+	if c.Where == nil {
+		c.Where = func(string) translate.Placement { return translate.Placement{} }
 	}
 	if c.WakeTimeout <= 0 {
 		c.WakeTimeout = defaultWakeTimeout

@@ -101,6 +101,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		}
 	}
 	logger := s.config.Logger.WithValues("space", name)
+	where := s.config.Where(name)
 	streams, err := streams.New(s.host, space, logger)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceIP: net.ParseIP(address),
 		Controllers:         vcluster.SpaceControllers(),
 		HiddenNodes:         true,
-		Admission:           s.admission(space),
+		Admission:           s.admission(space, where),
 		Pods:                streams,
 		Usage:               usage,
 		Logger:              logger,
@@ -128,7 +129,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		return nil, err
 	}
 	syncing, err := syncer.New(syncer.Config{
-		Space: space, Host: s.host, Virtual: plane.Loopback(), Informers: plane.Informers(), Logger: logger,
+		Space: space, Where: where, Host: s.host, Virtual: plane.Loopback(), Informers: plane.Informers(), Logger: logger,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))
@@ -232,7 +233,7 @@ func guard(doing string, do func() error) (err error) {
 	return do()
 }
 
-func (s *Shard) admission(space translate.Space) []vcluster.Admission {
+func (s *Shard) admission(space translate.Space, where translate.Placement) []vcluster.Admission {
 	return []vcluster.Admission{
 		{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) {
 			return berthadmission.NewAddresses(func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
@@ -240,7 +241,7 @@ func (s *Shard) admission(space translate.Space) []vcluster.Admission {
 			}), nil
 		}},
 		{Name: "BerthGuard", New: func() (admission.Interface, error) {
-			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots)), nil
+			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where), nil
 		}},
 	}
 }

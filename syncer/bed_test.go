@@ -95,7 +95,7 @@ func newBed(t *testing.T, name string) *bed {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve), nil }},
-			{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(true), nil }},
+			{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(true, translate.Placement{}), nil }},
 		},
 		Logger: klog.Background(),
 	}

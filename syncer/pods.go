@@ -73,12 +73,13 @@ func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, e
 }
 
 // podNamed names on a host pod that is about to be made those of v's classes that
-// are the host's, and shown, or v's tenant's own there, and v's account. A pod
-// that is there keeps them, whatever becomes of them.
+// are the host's, and shown, or v's tenant's own there, v's account, and the
+// nodes to run on. A pod that is there keeps them, whatever becomes of them.
 func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) {
-	if err := forbids(s.foreignClasses(v)); err != nil {
+	if err := forbids(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
 		return err
 	}
+	s.where.Place(v, host)
 	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
 	if host.Spec.PriorityClassName, err = s.hostPriority(ctx, v); err != nil {
 		return err

@@ -59,6 +59,8 @@ type Key struct {
 // Config says which space to sync.
 type Config struct {
 	Space translate.Space
+	// Where the space's pods run.
+	Where translate.Placement
 	Host  *Host
 	// Virtual reaches the space's API with all rights.
 	Virtual *rest.Config
@@ -71,6 +73,7 @@ type Config struct {
 // Syncer syncs one space with its host namespace.
 type Syncer struct {
 	space      translate.Space
+	where      translate.Placement
 	host       *Host
 	writer     *writer // the host, as the space's account
 	toSpace    *rest.Config
@@ -97,7 +100,7 @@ type Syncer struct {
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
 	s := &Syncer{
-		space: c.Space, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
+		space: c.Space, where: c.Where, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},

@@ -15,11 +15,12 @@ import (
 )
 
 // CheckPod lists what a tenant may not ask of the host with a pod (M2, M4),
-// each with its field, and nothing for a pod that may be translated.
+// each with its field, and nothing for a pod that may be translated. Which nodes
+// it may ask for, [Placement.Check] tells.
 func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := podSecurity(meta, spec)
-	errs = append(errs, placement(path, spec)...)
+	errs = append(errs, scheduling(path, spec)...)
 	errs = append(errs, countTerms(path, spec)...)
 	errs = append(errs, checkShared(path, spec)...)
 	for i := range spec.Volumes {
@@ -51,26 +52,19 @@ func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 // of their limit to Berth and to the host.
 const maxDownward = validation.TotalAnnotationSizeLimitB - 16<<10
 
-// placement refuses what would choose, probe or name host nodes.
-func placement(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
+// scheduling refuses what is the host's scheduler's.
+func scheduling(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(name string, set bool, remedy string) {
 		if set {
 			errs = append(errs, field.Forbidden(path.Child(name), remedy))
 		}
 	}
-	const hidden = "nodes are hidden in a space; remove the field and let the host's scheduler choose"
-	forbid("nodeName", spec.NodeName != "", hidden)
-	forbid("nodeSelector", len(spec.NodeSelector) > 0, hidden)
+	forbid("nodeName", spec.NodeName != "", "nodes are hidden in a space; remove the field and let the host's scheduler choose")
 	forbid("schedulerName", spec.SchedulerName != "" && spec.SchedulerName != corev1.DefaultSchedulerName,
 		"only "+corev1.DefaultSchedulerName+" schedules pods of a space")
 	forbid("schedulingGroup", spec.SchedulingGroup != nil, "groups of pods belong to the host's scheduler; remove the field")
 	forbid("priorityClassName", strings.HasPrefix(spec.PriorityClassName, "system-"), "system priorities belong to the host; use a class of your own")
-	if spec.Affinity != nil {
-		if spec.Affinity.NodeAffinity != nil {
-			errs = append(errs, field.Forbidden(path.Child("affinity", "nodeAffinity"), hidden))
-		}
-	}
 	return errs
 }
 

@@ -50,13 +50,7 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 		"PodGMSA": {"names a cluster-scoped object of the host", func(v *corev1.Pod) {
 			v.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: ptr.To("admin")}}
 		}, "gmsaCredentialSpec"},
-		"NodeName": {"chooses a node, past the scheduler", func(v *corev1.Pod) { v.Spec.NodeName = "node-1" }, "spec.nodeName"},
-		"NodeSelector": {"probes the labels of nodes", func(v *corev1.Pod) {
-			v.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "node-1"}
-		}, "spec.nodeSelector"},
-		"NodeAffinity": {"probes the labels of nodes", func(v *corev1.Pod) {
-			v.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
-		}, "spec.affinity.nodeAffinity"},
+		"NodeName":       {"chooses a node, past the scheduler", func(v *corev1.Pod) { v.Spec.NodeName = "node-1" }, "spec.nodeName"},
 		"SchedulerName":  {"a scheduler of the host's", func(v *corev1.Pod) { v.Spec.SchedulerName = "privileged" }, "spec.schedulerName"},
 		"SystemPriority": {"evicts the pods of others", func(v *corev1.Pod) { v.Spec.PriorityClassName = "system-node-critical" }, "spec.priorityClassName"},
 		"ResourceClaims": {"devices of the host", func(v *corev1.Pod) {

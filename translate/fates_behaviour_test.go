@@ -91,7 +91,7 @@ func checkFate(t *testing.T, s site) {
 	without, with := bareFor(s), bareFor(s)
 	put(reflect.ValueOf(&without.Spec).Elem(), s.path, func(reflect.Value) {})
 	put(reflect.ValueOf(&with.Spec).Elem(), s.path, sampleOf(s))
-	errs := translate.CheckPod(&with.ObjectMeta, &with.Spec)
+	errs := append(translate.CheckPod(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec)...)
 	if s.fate == refused {
 		if !strings.Contains(errs.ToAggregate().Error(), s.name()) {
 			t.Errorf("not refused by its name: %v", errs)

@@ -13,7 +13,7 @@ import (
 
 // affinity translates the terms between pods. All pods of a space share one
 // host namespace, so a term's namespaces become a requirement on the label that
-// tells them apart; terms about nodes are refused and left out.
+// tells them apart. Terms about nodes are for [Placement].
 func (s Space) affinity(v *corev1.Pod, namespaces []*corev1.Namespace) *corev1.Affinity {
 	if v.Spec.Affinity == nil {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,7 @@ type dedicatedOptions struct {
 	idleAfter                         time.Duration
 	pods                              podsOptions // where the process that runs this one serves them
 	sync                              syncOptions
+	nodes                             nodeOptions
 	verbosity                         int
 }
 
@@ -57,6 +59,7 @@ func newDedicated() *cobra.Command {
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 0, "put the space to sleep when it has been idle this long")
 	o.pods.addFlags(cmd)
 	o.sync.add(cmd)
+	o.nodes.add(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
 	return cmd
 }
@@ -70,6 +73,10 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	if err != nil {
 		return err
 	}
+	where, err := o.nodes.options()
+	if err != nil {
+		return err
+	}
 	ca, err := pki.OpenCA(filepath.Join(o.dataDir, "pki"), "berth")
 	if err != nil {
 		return err
@@ -78,6 +85,7 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, Sync: sync, ServingCA: ca.PEM,
 		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
 		Pods:      o.pods.endpoint(),
+		Where:     where.of,
 		IdleAfter: o.idleAfter, Logger: logs.logger,
 	})
 	if err != nil {
@@ -104,9 +112,9 @@ func dedicatedDir(dataDir, space string) string {
 }
 
 func dedicatedArgs(o dedicatedOptions, space string) []string {
-	return append([]string{
+	return slices.Concat([]string{
 		"dedicated", space, "--data-dir", o.dataDir, "--host-kubeconfig", o.hostKubeconfig, "--endpoint", o.endpoint,
 		"--idle-after", o.idleAfter.String(),
 		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
-	}, o.sync.args()...)
+	}, o.sync.args(), o.nodes.args())
 }

@@ -29,6 +29,7 @@ type runOptions struct {
 	pods           podsOptions
 	traces         traceOptions
 	sync           syncOptions
+	nodes          nodeOptions
 	verbosity      int
 }
 
@@ -47,6 +48,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.traces.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
 	cmd.Flags().Int32Var(&o.traces.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
 	o.sync.add(cmd)
+	o.nodes.add(cmd)
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
@@ -79,6 +81,9 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if _, err := o.sync.options(); err != nil {
+		return err
+	}
+	if _, err := o.nodes.options(); err != nil {
 		return err
 	}
 	for flag, names := range map[string][]string{"--space": o.spaces, "--dedicated": o.dedicated} {

@@ -33,6 +33,10 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	where, err := p.options.nodes.options()
+	if err != nil {
+		return err
+	}
 	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole)}
 	if p.options.spaceRole == "" { // who installed the role sees to this, too
 		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {
@@ -50,7 +54,7 @@ func (p *platform) startShard(ctx context.Context) error {
 		return err
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(), Sync: synced,
+		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(), Sync: synced, Where: where.of,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare:   p.prepare,
 		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,

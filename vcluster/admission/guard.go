@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -32,12 +34,13 @@ import (
 type Guard struct {
 	*admission.Handler
 	snapshots bool
+	where     translate.Placement
 }
 
 // NewGuard returns the plugin. Where volume snapshots are synced, claims may be
 // made of them.
-func NewGuard(snapshots bool) *Guard {
-	return &Guard{admission.NewHandler(admission.Create, admission.Update), snapshots}
+func NewGuard(snapshots bool, where translate.Placement) *Guard {
+	return &Guard{admission.NewHandler(admission.Create, admission.Update), snapshots, where}
 }
 
 var _ admission.ValidationInterface = (*Guard)(nil)
@@ -49,6 +52,10 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	}
 	if r := a.GetResource(); r.Group == nodev1.GroupName && r.Resource == "runtimeclasses" && !inside.Is(ctx) {
 		return admission.NewForbidden(a, errors.New("runtime classes belong to the host; 'kubectl get runtimeclasses' lists those for spaces"))
+	}
+	if r := a.GetResource(); r.Group == appsv1.GroupName && r.Resource == "daemonsets" && a.GetOperation() == admission.Create {
+		return admission.NewForbidden(a, errors.New("a DaemonSet runs a pod on each node, and nodes are hidden in a space; "+
+			"use a Deployment, with a topologySpreadConstraint on "+corev1.LabelHostname+" to have its pods on different nodes"))
 	}
 	if r := a.GetResource(); r.Group == discoveryv1.GroupName && r.Resource == "endpointslices" && !inside.Is(ctx) {
 		return guardSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
@@ -62,7 +69,7 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	create := a.GetOperation() == admission.Create
 	switch resource := a.GetResource().Resource + "/" + a.GetSubresource(); {
 	case resource == "pods/", resource == "pods/ephemeralcontainers", resource == "pods/resize":
-		return guardPod(a)
+		return g.guardPod(a)
 	case resource == "pods/binding" && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
 	case resource == "services/":
@@ -110,9 +117,13 @@ func guardNetworking(a admission.Attributes) error {
 	}
 }
 
-func guardPod(a admission.Attributes) error {
+func (g *Guard) checkPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
+	return append(translate.CheckPod(meta, spec), g.where.Check(spec)...)
+}
+
+func (g *Guard) guardPod(a admission.Attributes) error {
 	if a.GetOperation() == admission.Create {
-		return guardSpec(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList { return translate.CheckPod(&v.ObjectMeta, &v.Spec) })
+		return guardSpec(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList { return g.checkPod(&v.ObjectMeta, &v.Spec) })
 	}
 	asks := func(o runtime.Object) (field.ErrorList, error) {
 		pod := &corev1.Pod{}
@@ -120,7 +131,7 @@ func guardPod(a admission.Attributes) error {
 			return nil, err
 		}
 		spec := translate.Asked(pod)
-		return translate.CheckPod(&pod.ObjectMeta, &spec), nil
+		return g.checkPod(&pod.ObjectMeta, &spec), nil
 	}
 	errs, err := asks(a.GetObject())
 	if err != nil || len(errs) == 0 {

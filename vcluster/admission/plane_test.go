@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/admission"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -105,7 +106,7 @@ func startSpace(t *testing.T) *space {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve), nil }},
-			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) { return admission.NewGuard(false), nil }},
+			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) { return admission.NewGuard(false, translate.Placement{}), nil }},
 		},
 	})
 	if err != nil {
