@@ -66,8 +66,8 @@ func TestDaemonSetsAreRefused(t *testing.T) {
 	demo := sharedBerth(t).demo(t)
 	manifest := "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent}, spec: {selector: {matchLabels: {a: b}}, " +
 		"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}"
-	for _, as := range []*cluster{demo, demo.as(t, "system:apiserver", "system:masters")} {
-		out, err := as.tryKubectl(t, manifest, "create", "-f", "-")
+	for _, as := range [][]string{nil, {"--as", "system:apiserver", "--as-group", "system:masters"}} {
+		out, err := demo.tryKubectl(t, manifest, append([]string{"create", "-f", "-"}, as...)...)
 		if err == nil || !strings.Contains(out, "use a Deployment, with a topologySpreadConstraint") {
 			t.Errorf("kubectl create a DaemonSet: %v:\n%s", err, out)
 		}
