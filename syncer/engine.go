@@ -34,6 +34,7 @@ type kind[T client.Object] struct {
 	cluster bool   // it is in no namespace, on either side
 	fresh   func() T
 	virtual cache.SharedIndexInformer // nil: read from the API
+	bound   bound                     // of host objects; the zero value is none
 
 	// used, if set, reports whether what key names should be on the host, before
 	// it is read.
@@ -168,7 +169,7 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if k.born != nil {
 		born = k.born(want)
 	}
-	err = createOnHost(ctx, k.writer, born)
+	err = k.createHost(ctx, born)
 	if !apierrors.IsAlreadyExists(err) {
 		return born, err
 	}

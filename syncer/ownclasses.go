@@ -31,7 +31,6 @@ type ownClass[T client.Object] struct {
 
 func (c *ownClass[T]) add() error {
 	c.cluster, c.limit, c.down = true, translate.LimitSubdomain, c.hostClass
-	c.lost = func(context.Context, T) (bool, error) { return false, c.room() }
 	add(c.kind, nil)
 	return nil
 }
@@ -61,19 +60,6 @@ func (c *ownClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, 
 	return host, true, nil
 }
 
-// room refuses what is more than a space may have.
-func (c *ownClass[T]) room() error {
-	n := 0
-	for range hosted[T](c.Syncer, c.name) {
-		n++
-	}
-	if n < translate.MaxOwnClasses {
-		return nil
-	}
-	return forbids(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
-		fmt.Sprintf("a space may have %d classes of its own on the host; delete some", translate.MaxOwnClasses))})
-}
-
 // ensure returns the name of v's host object, which it makes if it is not there.
 // It is empty if v has none: it is not the tenant's own, or not allowed.
 func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
@@ -82,13 +68,10 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 		if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
 			return host.GetName(), false, c.ours(v, there)
 		}
-		err = c.room()
+		err = c.createHost(ctx, host)
 	}
 	if errors.As(err, &forbidden{}) || err == nil && !wanted {
 		return "", false, nil
-	}
-	if err == nil {
-		err = createOnHost(ctx, c.writer, host)
 	}
 	if apierrors.IsAlreadyExists(err) {
 		err = c.there(ctx, v, host)
@@ -96,11 +79,13 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 	return host.GetName(), err == nil, err
 }
 
+func ownClasses() bound { return bound{translate.MaxOwnClasses, "classes of its own on the host"} }
+
 func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
 	highest, preempt, _ := s.host.sync.PriorityBound()
 	return &ownClass[*schedulingv1.PriorityClass]{
 		kind: &kind[*schedulingv1.PriorityClass]{
-			Syncer: s, name: ownPriorityClasses,
+			Syncer: s, name: ownPriorityClasses, bound: ownClasses(),
 			fresh:   func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 			virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
 			push:    translate.PushPriorityClass,
@@ -116,7 +101,7 @@ func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
 func (s *Syncer) ownStorages() *ownClass[*storagev1.StorageClass] {
 	return &ownClass[*storagev1.StorageClass]{
 		kind: &kind[*storagev1.StorageClass]{
-			Syncer: s, name: ownStorageClasses,
+			Syncer: s, name: ownStorageClasses, bound: ownClasses(),
 			fresh:   func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 			virtual: s.informers.Storage().V1().StorageClasses().Informer(),
 			push:    translate.PushStorageClass,

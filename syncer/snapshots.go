@@ -26,6 +26,7 @@ func (s *Syncer) syncSnapshots() error {
 		Syncer: s, name: volumeSnapshots, limit: translate.LimitSubdomain,
 		fresh:   func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
 		virtual: informer,
+		bound:   bound{translate.MaxSnapshots, "volume snapshots"},
 		down: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := translate.CheckSnapshot(v)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
@@ -36,7 +37,6 @@ func (s *Syncer) syncSnapshots() error {
 			}
 			return s.space.Snapshot(v), true, forbids(errs)
 		},
-		lost: func(context.Context, *snapshotv1.VolumeSnapshot) (bool, error) { return false, s.snapshotRoom() },
 		push: translate.PushSnapshot,
 		pull: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
 			status := translate.PullSnapshotStatus(v, host)
@@ -49,21 +49,6 @@ func (s *Syncer) syncSnapshots() error {
 		},
 	}, nil)
 	return nil
-}
-
-// snapshotRoom refuses what is more than a space may have. A quota by default
-// can't say it: on a host that does not have the kind when its controllers start,
-// it would refuse all.
-func (s *Syncer) snapshotRoom() error {
-	n := 0
-	for range hosted[*snapshotv1.VolumeSnapshot](s, volumeSnapshots) {
-		n++
-	}
-	if n < translate.MaxSnapshots {
-		return nil
-	}
-	return forbids(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
-		fmt.Sprintf("a space may have %d volume snapshots; delete some", translate.MaxSnapshots))})
 }
 
 func (s *Syncer) syncSnapshotClasses() error {

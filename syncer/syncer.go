@@ -86,6 +86,7 @@ type Syncer struct {
 
 	queue *queue
 	tally tally
+	room  room
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
@@ -104,6 +105,7 @@ func New(c Config) (*Syncer, error) {
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
+		room:  room{made: map[object]*making{}},
 		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.queue = newQueue(workers, s.reconcile)

@@ -1,0 +1,135 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// bounded waits until the syncer has done all it can, and expects so many on the host.
+func (b *bed) bounded(t *testing.T, want int, count func(context.Context) (int, error)) {
+	t.Helper()
+	testhost.Eventually(t, fmt.Sprintf("see %d on the host", want), func(ctx context.Context) error {
+		n, err := count(ctx)
+		if err != nil {
+			return err
+		}
+		if n > want {
+			t.Fatalf("%d are on the host, more than the %d that a space may have", n, want)
+		}
+		if n < want || !b.life.syncer.Idle() {
+			return fmt.Errorf("%d are on the host, the syncer is idle: %t", n, b.life.syncer.Idle())
+		}
+		return nil
+	})
+	if n, err := count(t.Context()); err != nil || n != want {
+		t.Errorf("%d are on the host in the end (%v), want %d", n, err, want)
+	}
+}
+
+// M4: a space has no more classes of its own on the host than it may, though all
+// come at once; those that were too many are told so, and come when there is room.
+func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := withOwnClasses(t, "many-classes")
+	ours, theirs := b.virtual.SchedulingV1().PriorityClasses(), b.host.SchedulingV1().PriorityClasses()
+	count := func(ctx context.Context) (int, error) {
+		all, err := theirs.List(ctx, metav1.ListOptions{LabelSelector: translate.LabelSpace + "=" + b.space.Name})
+		if err != nil {
+			return 0, err
+		}
+		return len(all.Items), nil
+	}
+	for i := range translate.MaxOwnClasses {
+		must(t, ours.Create, priorityClass(fmt.Sprintf("c-%d", i), 1))
+		pod := newPod(fmt.Sprintf("p-%d", i)) // makes it as well
+		pod.Spec.PriorityClassName = fmt.Sprintf("c-%d", i)
+		testhost.Eventually(t, "have the space's admission know its class", func(ctx context.Context) error {
+			_, err := b.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		})
+	}
+	b.bounded(t, translate.MaxOwnClasses, count)
+	for round := range 2 { // what is gone takes no room
+		name := fmt.Sprintf("more-%d", round)
+		must(t, ours.Create, priorityClass(name, 1))
+		b.told(t, "PriorityClass", name, "20 classes")
+		if err := ours.Delete(t.Context(), fmt.Sprintf("c-%d", round), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaited(t, "see the other one", theirs.Get, "many-classes--"+name, nil)
+		b.bounded(t, translate.MaxOwnClasses, count)
+	}
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range translate.MaxOwnClasses {
+		must(t, ours.Create, priorityClass(fmt.Sprintf("burst-%d", i), 1))
+		if name := fmt.Sprintf("c-%d", i); i > 1 {
+			if err := ours.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.begin(nil)
+	b.bounded(t, translate.MaxOwnClasses, count)
+}
+
+// M4: so it is with volume snapshots, and those that come in one burst.
+func TestASpaceHasSoManySnapshots(t *testing.T) {
+	t.Parallel()
+	host := extended(t, theHost(t).Config())
+	define(t, host)
+	b := synced(t, "many-snaps", "volumesnapshots=on")
+	if err := tenancy.Build(t.Context(), host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+		t.Fatal(err)
+	}
+	space := extended(t, b.toPlane())
+	testhost.Eventually(t, "have the kind", func(ctx context.Context) error {
+		return space.List(ctx, &snapshotv1.VolumeSnapshotList{})
+	})
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range translate.MaxSnapshots + 20 {
+		v := snapshotOf(fmt.Sprintf("s-%d", i), "data", "")
+		v.Spec.VolumeSnapshotClassName = nil
+		if err := space.Create(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.begin(nil) // which finds all of them at once
+	b.bounded(t, translate.MaxSnapshots, func(ctx context.Context) (int, error) {
+		all := &snapshotv1.VolumeSnapshotList{}
+		err := host.List(ctx, all, client.InNamespace(b.space.HostNamespace()))
+		return len(all.Items), err
+	})
+	testhost.Eventually(t, "hear of those that are too many", func(ctx context.Context) error {
+		events, err := b.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		told := map[string]bool{}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind == "VolumeSnapshot" {
+				told[e.InvolvedObject.Name] = true
+			}
+		}
+		if len(told) != 20 {
+			return errors.New(fmt.Sprint(len(told), " were told"))
+		}
+		return nil
+	})
+}
