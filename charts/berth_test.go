@@ -214,23 +214,33 @@ func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 	}
 }
 
-// M4: so are the rights on kinds that are off by default.
+// M4: so are the rights on kinds that are off by default, of which Berth itself
+// has none either until they are on.
 func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
-	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=on"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := render(t, append(slices.Clone(everything), "sync.volumesnapshots=on", "sync.volumesnapshotclasses=on")...)
-	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
-	if diff := cmp.Diff(append(tenancy.AccountRules(), tenancy.MoreRules(switches)...), role.Rules); diff != "" {
-		t.Errorf("spaces' accounts get other rights: %s", diff)
-	}
-	own := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
-	for _, resource := range []string{"volumesnapshots", "volumesnapshotclasses"} {
-		if !slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
-		}) {
-			t.Errorf("Berth may not watch %s", resource)
+	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on"}
+	for _, sync := range [][]string{nil, all[:1], all[1:2], all} {
+		switches, err := kinds.Parse(sync)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := slices.Clone(everything)
+		for _, s := range sync {
+			values = append(values, "sync."+s)
+		}
+		objects := render(t, values...)
+		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
+		if diff := cmp.Diff(append(tenancy.AccountRules(), tenancy.MoreRules(switches)...), role.Rules); diff != "" {
+			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)
+		}
+		own := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+		for _, s := range all {
+			resource, _, _ := strings.Cut(s, "=")
+			watches := slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
+			})
+			if watches != switches.On(resource) {
+				t.Errorf("%v: Berth may watch %s: %v", sync, resource, watches)
+			}
 		}
 	}
 }

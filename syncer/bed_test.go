@@ -69,15 +69,10 @@ func newBed(t *testing.T, name string) *bed {
 	t.Helper()
 	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}}
 	b.host = testhost.Clientset(t, b.cluster.Config())
-	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 	defer cancel()
-	if err := tenancy.Build(ctx, admin, b.space, nil); err != nil {
-		t.Fatal(err)
-	}
+	b.build(t)
+	var err error
 	if b.reserver, err = syncer.NewHost(b.cluster.Config(), b.options); err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +100,18 @@ func newBed(t *testing.T, name string) *bed {
 	}
 	t.Cleanup(b.close)
 	return b
+}
+
+// build builds the space's walls, for what the bed is to sync.
+func (b *bed) build(t *testing.T) {
+	t.Helper()
+	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // toPlane reaches whatever control plane the space has at the time.

@@ -36,6 +36,7 @@ func synced(t *testing.T, name string, switches ...string) *bed {
 		t.Fatal(err)
 	}
 	b.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
+	b.build(t) // for the rights that the switches take
 	b.begin(nil)
 	return b
 }

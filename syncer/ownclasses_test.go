@@ -42,9 +42,6 @@ func withOwnClasses(t *testing.T, name string) *bed {
 	if err := tenancy.Guard(t.Context(), admin, b.options.Sync); err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
-		t.Fatal(err)
-	}
 	return b
 }
 

@@ -30,7 +30,6 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -98,9 +97,6 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
 	}
 	b := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.Shown)
-	if err := tenancy.Build(ctx, host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
-		t.Fatal(err)
-	}
 	space := extended(t, b.toPlane())
 
 	class := &snapshotv1.VolumeSnapshotClass{}

@@ -95,11 +95,14 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	may := func(t *testing.T, verb, group, resource, namespace string) bool {
+	if err := tenancy.Build(t.Context(), c, translate.Space{Name: "more"}, nil, tenancy.Syncing(everyKind(t))); err != nil {
+		t.Fatal(err)
+	}
+	allowed := func(t *testing.T, whose, verb, group, resource, namespace string) bool {
 		t.Helper()
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:   "system:serviceaccount:berth-mine:" + syncer.ServiceAccount,
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:berth-mine", "system:authenticated"},
+			User:   "system:serviceaccount:" + whose + ":" + syncer.ServiceAccount,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + whose, "system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: "x",
 			},
@@ -109,9 +112,13 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 		}
 		return review.Status.Allowed
 	}
+	may := func(t *testing.T, verb, group, resource, namespace string) bool {
+		t.Helper()
+		return allowed(t, "berth-mine", verb, group, resource, namespace)
+	}
 	// The authorizer learns of roles from a watch.
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return may(t, "create", "", "pods", "berth-mine"), nil
+		return may(t, "create", "", "pods", "berth-mine") && allowed(t, "berth-more", "create", "", "pods", "berth-more"), nil
 	})
 	if err != nil {
 		t.Fatal("the account may not create pods")
@@ -139,9 +146,20 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 			t.Errorf("may %s %s of another space", verb, subresource)
 		}
 	}
-	for resource, group := range map[string]string{"ingresses": "networking.k8s.io", "networkpolicies": "networking.k8s.io", "poddisruptionbudgets": "policy"} {
+	for resource, group := range map[string]string{"ingresses": "networking.k8s.io", "networkpolicies": "networking.k8s.io"} {
 		for _, verb := range work {
 			if !may(t, verb, group, resource, "berth-mine") || may(t, verb, group, resource, "berth-theirs") {
+				t.Errorf("may %s %s elsewhere, or not in its own namespace", verb, resource)
+			}
+		}
+	}
+	// What is off by default takes no right until it is on.
+	for resource, group := range map[string]string{"poddisruptionbudgets": "policy", "serviceaccounts": "", "volumesnapshots": "snapshot.storage.k8s.io"} {
+		for _, verb := range work {
+			if may(t, verb, group, resource, "berth-mine") {
+				t.Errorf("may %s %s, which are not synced", verb, resource)
+			}
+			if !allowed(t, "berth-more", verb, group, resource, "berth-more") || allowed(t, "berth-more", verb, group, resource, "berth-mine") {
 				t.Errorf("may %s %s elsewhere, or not in its own namespace", verb, resource)
 			}
 		}

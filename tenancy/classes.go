@@ -5,6 +5,8 @@ package tenancy
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -30,16 +32,28 @@ func Syncing(switches kinds.Switches) Option {
 // MoreRules are the rights of a space's account in the space's namespace on
 // kinds that are not synced unless they are switched on.
 func MoreRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
-	if switches.On(kinds.VolumeSnapshots) {
-		rules = append(rules, snapshotRule())
+	for _, r := range switchedRules() {
+		if switches.On(r.kind) {
+			rules = append(rules, r.PolicyRule)
+		}
 	}
 	return rules
 }
 
-func snapshotRule() rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{
-		APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshots"}, Verbs: []string{"get", "create", "update", "delete"},
+type switchedRule struct {
+	kind string
+	rbacv1.PolicyRule
+}
+
+// switchedRules are [MoreRules] for all such kinds.
+func switchedRules() (all []switchedRule) {
+	for kind, group := range map[string]string{kinds.Budgets: "policy", kinds.ServiceAccounts: "", kinds.VolumeSnapshots: "snapshot.storage.k8s.io"} {
+		all = append(all, switchedRule{kind, rbacv1.PolicyRule{
+			APIGroups: []string{group}, Resources: []string{kind}, Verbs: []string{"get", "create", "update", "delete"},
+		}})
 	}
+	slices.SortFunc(all, func(a, b switchedRule) int { return strings.Compare(a.kind, b.kind) })
+	return all
 }
 
 // ClassRules are the rights on the host's classes that a space's account needs

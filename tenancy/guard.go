@@ -89,7 +89,11 @@ func accountPolicy(resources func(name string) bool, validations ...[]admissionv
 
 // written are those of the resources that the accounts have a right to write.
 func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWithOperations) {
-	for _, r := range append(AccountRules(), snapshotRule()) {
+	rights := AccountRules()
+	for _, r := range switchedRules() { // whether or not they are switched on: the policy is the same for all
+		rights = append(rights, r.PolicyRule)
+	}
+	for _, r := range rights {
 		names := slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return !resources(name) })
 		writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" })
 		if !writes || len(names) == 0 {

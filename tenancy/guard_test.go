@@ -67,7 +67,7 @@ func startGuarded(t *testing.T) *guarded {
 		}
 	}
 	for _, name := range []string{"mine", "theirs"} {
-		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name}, nil); err != nil {
+		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name}, nil, tenancy.Syncing(everyKind(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,6 +107,16 @@ func startGuarded(t *testing.T) *guarded {
 		t.Fatal("the pod does not run")
 	}
 	return g
+}
+
+// everyKind has those synced, too, that are off by default.
+func everyKind(t *testing.T) kinds.Switches {
+	t.Helper()
+	switches, err := kinds.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return switches
 }
 
 func meta(namespace, name, space string) metav1.ObjectMeta {
@@ -474,11 +484,7 @@ func TestEachResourceThatAccountsWriteMeetsOnePolicy(t *testing.T) {
 			}
 		}
 	}
-	switches, err := kinds.Parse([]string{"volumesnapshots=on"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, right := range append(tenancy.AccountRules(), tenancy.MoreRules(switches)...) {
+	for _, right := range append(tenancy.AccountRules(), tenancy.MoreRules(everyKind(t))...) {
 		if !slices.ContainsFunc(right.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" }) {
 			continue
 		}

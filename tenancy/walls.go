@@ -177,12 +177,12 @@ type Option func(*settings)
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
 
 // AccountRules are the rights of a space's account in the space's namespace:
-// exactly what syncing and streams take. Network policies are among them: it can
+// exactly what syncing, as it is by default, and streams take. Network policies are among them: it can
 // open what its own pods reach. What others reach, and may do, it can't.
 func AccountRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
-			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts"},
+			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
 			Verbs: []string{"get", "create", "update", "delete"},
 		},
 		{
@@ -194,10 +194,6 @@ func AccountRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 		{
 			APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
-		{
-			APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"},
 			Verbs: []string{"get", "create", "update", "delete"},
 		},
 		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
