@@ -128,8 +128,8 @@ func checkHidden(t *testing.T, b *berth, name string) {
 	pages := everyList(t, space)
 	maps.Copy(pages, everyPath(t, space))
 	pages["kubectl cluster-info dump"] = space.kubectl(t, "cluster-info", "dump", "--all-namespaces")
-	pages["kubectl get all"] = space.kubectl(t, "get", "all,pv,pvc,ev", "-A", "-o", "wide")
-	pages["kubectl describe"] = space.kubectl(t, "describe", "pods,pvc,pv,services,endpointslices,events", "-A")
+	pages["kubectl get all"] = space.kubectl(t, "get", "all,pv,pvc,ev,nodes", "-A", "-o", "wide")
+	pages["kubectl describe"] = space.kubectl(t, "describe", "pods,pvc,pv,services,endpointslices,events,nodes", "-A")
 	if len(pages) < 60 {
 		t.Fatalf("looked at %d pages only: %v", len(pages), slices.Sorted(maps.Keys(pages)))
 	}
@@ -192,12 +192,23 @@ func hostSecrets(t *testing.T, b *berth, host *cluster, space string) map[string
 		for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
 			secrets[label+" of "+n.Name] = word(n.Labels[label])
 		}
+		for what, text := range map[string]string{
+			"machine": n.Status.NodeInfo.MachineID, "system": n.Status.NodeInfo.SystemUUID, "boot": n.Status.NodeInfo.BootID,
+			"pod range": n.Spec.PodCIDR, "provider's name": n.Spec.ProviderID, "kernel": n.Status.NodeInfo.KernelVersion,
+		} {
+			if text != "" {
+				secrets[what+" of "+n.Name] = word(text)
+			}
+		}
 	}
 	for _, v := range must(host.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{}))(t).Items {
 		secrets["host volume "+v.Name] = word(v.Name)
 	}
 	if name := must(os.Hostname())(t); name != "localhost" {
 		secrets["this machine's name"] = word(name)
+	}
+	if id, err := os.ReadFile("/etc/machine-id"); err == nil && len(strings.TrimSpace(string(id))) > 0 {
+		secrets["this machine's id"] = word(strings.TrimSpace(string(id)))
 	}
 	for _, a := range must(net.InterfaceAddrs())(t) {
 		if ip, _, err := net.ParseCIDR(a.String()); err == nil && !ip.IsLoopback() {

@@ -61,6 +61,10 @@ func TestNobodyInASpaceWritesWhatIsTheHosts(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "waiting"}, Target: corev1.ObjectReference{Kind: "Node", Name: "host-node-1"},
 			}, metav1.CreateOptions{})
 			refused(t, "binding a pod", err, "scheduled by the host")
+			err = as.CoreV1().RESTClient().Post().Namespace(ns).Resource("bindings").Body(&corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "waiting"}, Target: corev1.ObjectReference{Kind: "Node", Name: "host-node-1"},
+			}).Do(t.Context()).Error()
+			refused(t, "binding a pod as clients of old do", err, "scheduled by the host")
 
 			_, err = as.CoreV1().Pods(ns).Create(t.Context(), newPod("placed", func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), metav1.CreateOptions{})
 			refused(t, "a pod with a node's name", err, "spec.nodeName")

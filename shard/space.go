@@ -129,7 +129,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		return nil, err
 	}
 	syncing, err := syncer.New(syncer.Config{
-		Space: space, Where: where, Host: s.host, Virtual: plane.Loopback(), Informers: plane.Informers(), Logger: logger,
+		Space: space, Where: where, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, Informers: plane.Informers(), Logger: logger,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

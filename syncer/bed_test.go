@@ -200,7 +200,7 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 		return nil, err
 	}
 	s, err := syncer.New(syncer.Config{
-		Space: b.space, Host: l.host, Virtual: virtual, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
+		Space: b.space, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

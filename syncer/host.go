@@ -286,7 +286,7 @@ func newMapper() meta.RESTMapper {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
-	for _, kind := range []string{"PersistentVolume", "Namespace"} {
+	for _, kind := range []string{"PersistentVolume", "Namespace", "Node"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("Ingress"), meta.RESTScopeNamespace)

@@ -26,6 +26,7 @@ import (
 // Names of the synced kinds: their plurals, as in URLs.
 const (
 	pods            = kinds.Pods
+	nodes           = kinds.Nodes
 	services        = kinds.Services
 	configMaps      = kinds.ConfigMaps
 	secrets         = kinds.Secrets
@@ -64,6 +65,9 @@ type Config struct {
 	Host  *Host
 	// Virtual reaches the space's API with all rights.
 	Virtual *rest.Config
+	// Release of Kubernetes that the space's API says it is; stand-ins for nodes
+	// say the same.
+	Release string
 	// Informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
 	Logger    logr.Logger
@@ -74,6 +78,7 @@ type Config struct {
 type Syncer struct {
 	space      translate.Space
 	where      translate.Placement
+	release    string
 	host       *Host
 	writer     *writer // the host, as the space's account
 	toSpace    *rest.Config
@@ -101,7 +106,7 @@ type Syncer struct {
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
 	s := &Syncer{
-		space: c.Space, where: c.Where, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
+		space: c.Space, where: c.Where, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
@@ -130,7 +135,7 @@ func New(c Config) (*Syncer, error) {
 func (s *Syncer) declare() error {
 	for _, k := range kinds.Table() {
 		declare := map[string]func() error{
-			pods: s.syncPods, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
+			pods: s.syncPods, nodes: s.syncNodes, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
 			configMaps: s.syncConfigMaps, secrets: s.syncSecrets, claims: s.syncClaims, volumes: s.syncVolumes,
 			ingresses: s.syncIngresses, networkPolicies: s.syncNetworkPolicies, budgets: s.syncBudgets,
 			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
@@ -142,7 +147,7 @@ func (s *Syncer) declare() error {
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
-		if !s.host.sync.On(k.Name) {
+		if !s.host.sync.On(k.Name) && k.Name != nodes { // of which none may be left
 			continue
 		}
 		if err := declare(); err != nil {

@@ -59,7 +59,7 @@ func newChain(
 	}
 	reachBy(core, dial)
 	admission := newLatch()
-	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission}
+	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}

@@ -15,7 +15,7 @@ import (
 // hiddenNodes is a factory for the controllers of a space whose pods run on
 // nodes that it does not have (N1). Some controllers (endpoint slices) leave a
 // pod out whose node they cannot find: to them, every node that is asked for by
-// name exists, and is bare. Lists stay empty.
+// name exists, and is bare. Lists hold the stand-ins, if there are any.
 type hiddenNodes struct {
 	informers.SharedInformerFactory
 }

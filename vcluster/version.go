@@ -10,9 +10,9 @@ import (
 	"k8s.io/component-base/compatibility"
 )
 
-// kubernetesRelease is the version of k8s.io/kubernetes in go.mod; a test
-// compares. The binary's build information would tell, but not in tests.
-const kubernetesRelease = "v1.36.3"
+// KubernetesRelease is the version of k8s.io/kubernetes in go.mod, which control
+// planes say that they are; a test compares. The binary's build information would tell, but not in tests.
+const KubernetesRelease = "v1.36.3"
 
 // reportedVersion is an effective version that names the Kubernetes release
 // this binary was built from. Upstream gets it from linker flags; without them
@@ -24,7 +24,7 @@ type reportedVersion struct {
 func (v reportedVersion) Info() *version.Info {
 	info := v.EffectiveVersion.Info()
 	if info != nil && strings.HasPrefix(info.GitVersion, "v0.0.0") {
-		info.GitVersion = kubernetesRelease
+		info.GitVersion = KubernetesRelease
 		info.GitCommit, info.GitTreeState, info.BuildDate = "", "", ""
 	}
 	return info

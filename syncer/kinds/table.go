@@ -22,6 +22,8 @@ const (
 	All      = "all"
 	Used     = "used"
 	Selector = "SELECTOR"
+	// StandIns are objects that tell nothing of the host's but that they are there.
+	StandIns = "standins"
 	// Bound is a priority, the highest that tenants may give their pods on the
 	// host; after Preempting, they may put other spaces' pods out with it.
 	Bound           = "PRIORITY"
@@ -40,6 +42,7 @@ const Shown = "berth.dev/show=true"
 // The kinds, by the names of their switches.
 const (
 	Pods            = "pods"
+	Nodes           = "nodes"
 	Services        = "services"
 	EndpointSlices  = "endpointslices"
 	ConfigMaps      = "configmaps"
@@ -86,6 +89,10 @@ func Table() []Kind {
 		{
 			Pods, ToHost, []string{On, Off}, "binding (a pseudonym of the node), status, removal",
 			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
+		},
+		{
+			Nodes, FromHost, []string{Off, StandIns}, "a stand-in for each node that an unfinished pod of the space runs on",
+			"everything: its name is the pods' pseudonym, all else is the same for all",
 		},
 		{
 			Services, ToHost, []string{On, Off}, "cluster IPs, node ports, load balancer's status",

@@ -40,13 +40,19 @@ type Guard struct {
 // NewGuard returns the plugin. Where volume snapshots are synced, claims may be
 // made of them.
 func NewGuard(snapshots bool, where translate.Placement) *Guard {
-	return &Guard{admission.NewHandler(admission.Create, admission.Update), snapshots, where}
+	return &Guard{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where}
 }
 
 var _ admission.ValidationInterface = (*Guard)(nil)
 
 // Validate implements [admission.ValidationInterface].
 func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if r := a.GetResource(); r.Group == "" && r.Resource == "nodes" {
+		return admission.NewForbidden(a, errNode) // whoever asks: what Berth writes does not come here
+	}
+	if op := a.GetOperation(); op != admission.Create && op != admission.Update {
+		return nil
+	}
 	if a.GetResource().Group == apiregistration.GroupName && !inside.Is(ctx) {
 		return guardAPIService(a)
 	}
@@ -70,7 +76,7 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	switch resource := a.GetResource().Resource + "/" + a.GetSubresource(); {
 	case resource == "pods/", resource == "pods/ephemeralcontainers", resource == "pods/resize":
 		return g.guardPod(a)
-	case resource == "pods/binding" && create && !inside.Is(ctx):
+	case (resource == "pods/binding" || resource == "bindings/") && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
 	case resource == "services/":
 		return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
@@ -81,12 +87,13 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 		return g.guardClaim(a)
 	case resource == "persistentvolumes/" && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("volumes belong to the host; create a PersistentVolumeClaim to get one"))
-	case resource == "nodes/" && create:
-		return admission.NewForbidden(a, errors.New("nodes belong to the host and are hidden in a space"))
 	default:
 		return nil
 	}
 }
+
+var errNode = errors.New("nodes belong to the host and are hidden in a space; those that it may see are stand-ins, which follow its pods. " +
+	"To move a pod, delete it: the host finds a place for the next one")
 
 // guardAPIService keeps the built-in APIs the API server's own: handed to a
 // service that does not answer, they would keep the space from starting again,

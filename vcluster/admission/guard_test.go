@@ -228,7 +228,7 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		"a volume for a claim":  {"the syncer binds", patchClaim("bound", `{"spec":{"volumeName":"mine"}}`), ""},
 		"a host path":           {"controllers act for the tenant", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
 		"a claim of a volume":   {"from a tenant's template", createClaim, "spec.volumeName"},
-		"a node object, inside": {"nobody makes nodes", createNode, "hidden in a space"},
+		"a node object, inside": {"in a space, the syncer does", createNode, "hidden in a space"},
 	}
 	run := func(t *testing.T, client kubernetes.Interface, tries map[string]try) {
 		for name, try := range tries {

@@ -1,0 +1,97 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// indexNodes finds the pods of a space that run on a node, by its pseudonym.
+const indexNodes = "berth.dev/nodes"
+
+// syncNodes shows stand-ins for the nodes that the space's own pods run on, and
+// for no others (N1): all that they tell, the pods tell as well. The host is not
+// asked. Where they are switched off, none is left.
+func (s *Syncer) syncNodes() error {
+	if !s.host.sync.On(nodes) {
+		s.clearNodes()
+		return nil
+	}
+	running := s.informers.Core().V1().Pods().Informer()
+	err := running.AddIndexers(cache.Indexers{indexNodes: func(obj any) ([]string, error) {
+		if v, ok := obj.(*corev1.Pod); ok && runsOnNode(v) {
+			return []string{v.Spec.NodeName}, nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return err
+	}
+	shown := s.informers.Core().V1().Nodes().Informer()
+	s.work[nodes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+		found, err := running.GetIndexer().IndexKeys(indexNodes, key.Name)
+		if err != nil {
+			return 0, err
+		}
+		return 0, s.showNode(ctx, shown, key.Name, len(found) > 0)
+	}
+	enqueueNode := func(name string, enqueue func(Key)) {
+		enqueue(Key{Kind: nodes, NamespacedName: types.NamespacedName{Name: name}})
+	}
+	s.fromSpace(running, func(obj client.Object, enqueue func(Key)) {
+		if v, ok := obj.(*corev1.Pod); ok && v.Spec.NodeName != "" {
+			enqueueNode(v.Spec.NodeName, enqueue)
+		}
+	})
+	s.fromSpace(shown, func(obj client.Object, enqueue func(Key)) { enqueueNode(obj.GetName(), enqueue) })
+	return nil
+}
+
+// runsOnNode reports whether a pod is on a node, and has not finished there.
+func runsOnNode(v *corev1.Pod) bool {
+	return v.Spec.NodeName != "" && v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed
+}
+
+func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, wanted bool) error {
+	have, exists := inStore[*corev1.Node](shown, types.NamespacedName{Name: name})
+	switch {
+	case exists && !(wanted && translate.IsStandIn(have, s.release)):
+		// What differs is of another release of Berth's: its event brings us back.
+		return client.IgnoreNotFound(s.virtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
+	case wanted && !exists:
+		err := s.virtualAPI.Create(ctx, translate.StandIn(name, s.release, metav1.NewTime(s.clock.Now())))
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the watch brings it
+		}
+		return err
+	default:
+		return nil
+	}
+}
+
+// clearNodes deletes, as the space wakes, what it was shown before the admin
+// switched that off.
+func (s *Syncer) clearNodes() {
+	s.work[nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
+		if err := s.virtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
+			return 0, fmt.Errorf("delete stand-ins for nodes: %w", err)
+		}
+		return 0, nil
+	}
+	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), cache.DoneChecker, error) {
+		q.add(Key{Kind: nodes})
+		return func() {}, nil, nil
+	})
+}
