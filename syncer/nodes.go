@@ -67,7 +67,7 @@ func runsOnNode(v *corev1.Pod) bool {
 func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, wanted bool) error {
 	have, exists := inStore[*corev1.Node](shown, types.NamespacedName{Name: name})
 	switch {
-	case exists && !(wanted && translate.IsStandIn(have, s.release)):
+	case exists && (!wanted || !translate.IsStandIn(have, s.release)):
 		// What differs is of another release of Berth's: its event brings us back.
 		return client.IgnoreNotFound(s.virtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
 	case wanted && !exists:

@@ -223,12 +223,12 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 	outside["a policy"] = try{"a tenant's", createPolicy(2), ""}
 	outside["a policy without end"] = try{"each peer becomes a list of namespaces", createPolicy(100_000), "spec.ingress: Invalid value: 100000"}
 	inside := map[string]try{
-		"a binding":             {"the syncer says where a pod runs", bind, ""},
-		"a volume":              {"the syncer shows bound volumes", createVolume, ""},
-		"a volume for a claim":  {"the syncer binds", patchClaim("bound", `{"spec":{"volumeName":"mine"}}`), ""},
-		"a host path":           {"controllers act for the tenant", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
-		"a claim of a volume":   {"from a tenant's template", createClaim, "spec.volumeName"},
-		"a node object, inside": {"in a space, the syncer does", createNode, "hidden in a space"},
+		"a binding":            {"the syncer says where a pod runs", bind, ""},
+		"a volume":             {"the syncer shows bound volumes", createVolume, ""},
+		"a volume for a claim": {"the syncer binds", patchClaim("bound", `{"spec":{"volumeName":"mine"}}`), ""},
+		"a host path":          {"controllers act for the tenant", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
+		"a claim of a volume":  {"from a tenant's template", createClaim, "spec.volumeName"},
+		"a node object":        {"the syncer shows stand-ins", createNode, ""},
 	}
 	run := func(t *testing.T, client kubernetes.Interface, tries map[string]try) {
 		for name, try := range tries {
