@@ -6,7 +6,6 @@ package streams
 import (
 	"context"
 	"net"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,22 +18,10 @@ import (
 func (s *Streams) Dial(ctx context.Context, v *corev1.Pod, port uint16) (net.Conn, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)()
-	r, err := http.NewRequestWithContext(life, http.MethodPost, "/", http.NoBody)
+	host, err := s.Stream(life, v, "portforward", podstream.ForwardHeader(), nil)
 	if err != nil {
 		cancel()
 		return nil, err
-	}
-	r.Header = podstream.ForwardHeader()
-	resp, err := s.Call(r, v, "portforward")
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	host, ok := resp.Body.(podstream.Host)
-	if !ok {
-		cancel()
-		_ = resp.Body.Close()
-		return nil, unreachable(v)
 	}
 	return closing{podstream.Dial(host, port), cancel}, nil
 }

@@ -4,7 +4,10 @@
 package streams
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	metricsv1beta1 "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 
+	"github.com/berth-dev/berth/internal/podstream"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 )
@@ -61,28 +65,54 @@ func New(host *syncer.Host, space translate.Space, logger logr.Logger) (*Streams
 // Close ends all streams, and refuses further ones.
 func (s *Streams) Close() { s.open.close() }
 
-// Call sends r to a subresource of v's host pod: log, exec, attach or
-// portforward. Of r's URL only the query counts, which must have been made of
-// checked options, and its headers must have been made here. Errors are for the
-// tenant to see. The answer, if any, has a code below 300, or is 101, and then its
-// body is a [podstream.Host]; it ends with r's context, or with Close.
-func (s *Streams) Call(r *http.Request, v *corev1.Pod, subresource string) (*http.Response, error) {
+// Log reads the log of v's host pod, until it ends, or ctx does. Like all that is
+// asked here, query must have been made of checked options. Errors are for the
+// tenant to see.
+func (s *Streams) Log(ctx context.Context, v *corev1.Pod, query url.Values) (io.ReadCloser, error) {
+	return s.call(ctx, http.MethodGet, v, "log", nil, query)
+}
+
+// Stream has the host begin an exec, attach or portforward, whose connection ends
+// with ctx. Errors are for the tenant to see.
+func (s *Streams) Stream(ctx context.Context, v *corev1.Pod, subresource string, header http.Header, query url.Values) (podstream.Host, error) {
+	body, err := s.call(ctx, http.MethodPost, v, subresource, header, query)
+	if err != nil {
+		return nil, err
+	}
+	host, ok := body.(podstream.Host)
+	if !ok {
+		s.logger.Error(nil, "Host does not switch protocols", "pod", v.Name, "subresource", subresource)
+		_ = body.Close()
+		return nil, unreachable(v)
+	}
+	return host, nil
+}
+
+// call asks a subresource of v's host pod. The body is a [podstream.Host] if the
+// host has switched to SPDY; it ends with ctx, or with Close.
+func (s *Streams) call(
+	ctx context.Context, method string, v *corev1.Pod, subresource string, header http.Header, query url.Values,
+) (io.ReadCloser, error) {
 	host, ok := s.host.Pod(s.space, v)
 	if !ok || host.Spec.NodeName == "" {
 		return nil, notThere(v)
 	}
-	ctx, release, err := s.open.take(r.Context())
+	life, release, err := s.open.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	to := s.base.JoinPath("api/v1/namespaces", s.space.HostNamespace(), "pods", host.Name, subresource)
-	to.RawQuery = r.URL.RawQuery
-	out := r.Clone(ctx)
-	out.URL, out.Host, out.RequestURI = to, "", ""
-	resp, err := s.transport.RoundTrip(out)
+	to.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(life, method, to.String(), http.NoBody)
 	if err != nil {
 		release()
-		if r.Context().Err() == nil {
+		return nil, err
+	}
+	maps.Copy(r.Header, header)
+	resp, err := s.transport.RoundTrip(r)
+	if err != nil {
+		release()
+		if ctx.Err() == nil {
 			s.logger.Error(err, "Host did not answer", "pod", host.Name, "subresource", subresource)
 		}
 		return nil, unreachable(v)
@@ -92,6 +122,5 @@ func (s *Streams) Call(r *http.Request, v *corev1.Pod, subresource string) (*htt
 		defer func() { _ = resp.Body.Close() }()
 		return nil, s.refused(resp, v, host, subresource)
 	}
-	resp.Body = held(ctx, resp.Body, release)
-	return resp, nil
+	return held(life, resp.Body, release), nil
 }

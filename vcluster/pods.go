@@ -6,8 +6,10 @@ package vcluster
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,17 +19,18 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
+
+	"github.com/berth-dev/berth/internal/podstream"
 )
 
 // Pods reaches the pods of a control plane where they run (S5). Errors are in
 // the words of the control plane, as [k8s.io/apimachinery/pkg/api/errors] makes
 // them: clients see them as they are.
 type Pods interface {
-	// Call sends r to a subresource of pod: log, exec, attach or portforward. Of
-	// r's URL only the query counts. The answer has a code below 300, or is 101,
-	// and then its body is the connection, a [podstream.Host]. The call and its
-	// body end with r's context.
-	Call(r *http.Request, pod *corev1.Pod, subresource string) (*http.Response, error)
+	// Log reads pod's log, until ctx ends.
+	Log(ctx context.Context, pod *corev1.Pod, query url.Values) (io.ReadCloser, error)
+	// Stream begins an exec, attach or portforward, which ends with ctx.
+	Stream(ctx context.Context, pod *corev1.Pod, subresource string, header http.Header, query url.Values) (podstream.Host, error)
 	// Said is what the place where pod runs says of it in the middle of a stream,
 	// in the words of the control plane.
 	Said(pod *corev1.Pod, message string) string

@@ -6,8 +6,6 @@ package vcluster
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -18,72 +16,9 @@ import (
 	apiregistry "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
-	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
 
 	"github.com/berth-dev/berth/internal/podstream"
 )
-
-// podLog serves logs.
-type podLog struct {
-	*podrest.LogREST
-	registry podGetter
-	pods     Pods
-}
-
-// Get returns what streams the log.
-func (r podLog) Get(ctx context.Context, name string, opts runtime.Object) (runtime.Object, error) {
-	checked, err := r.LogREST.Get(ctx, name, opts)
-	if err != nil {
-		return nil, err
-	}
-	pod, err := r.registry.get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if pod.Spec.NodeName == "" {
-		return checked, nil // nothing to read from, which upstream's streams
-	}
-	o, ok := opts.(*api.PodLogOptions)
-	if !ok {
-		return nil, fmt.Errorf("invalid options object: %#v", opts)
-	}
-	o = o.DeepCopy()
-	// Whether kubelets prove who they are is the platform's to say.
-	o.InsecureSkipTLSVerifyBackend = false
-	if o.Stream != nil && *o.Stream == api.LogStreamAll {
-		o.Stream = nil // the default, which a server without the feature refuses to be told
-	}
-	query, err := queryOf(o, pod)
-	if err != nil {
-		return nil, err
-	}
-	return &logStream{Pod: pod, pods: r.pods, query: query, follow: o.Follow}, nil
-}
-
-// logStream is a log that is read when it is served.
-type logStream struct {
-	*corev1.Pod // has it be an object, as upstream's own streamer is
-
-	pods   Pods
-	query  url.Values
-	follow bool
-}
-
-var _ apiregistry.ResourceStreamer = &logStream{}
-
-// InputStream implements [apiregistry.ResourceStreamer].
-func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/?"+s.query.Encode(), http.NoBody)
-	if err != nil {
-		return nil, false, "", err
-	}
-	resp, err := s.pods.Call(r, s.Pod, "log")
-	if err != nil {
-		return nil, false, "", err
-	}
-	resp.Body = lateEnd{resp.Body}
-	return resp.Body, s.follow, "text/plain", nil
-}
 
 // podStream serves exec, attach and port forwarding.
 type podStream struct {
@@ -118,7 +53,7 @@ func (r podStream) Connect(ctx context.Context, name string, opts runtime.Object
 			return
 		}
 		// The host is asked first: what it refuses is an answer, not a stream.
-		host, err := r.open(req.Context(), pod, call.Header(), query)
+		host, err := r.pods.Stream(req.Context(), pod, r.subresource, call.Header(), query)
 		if err != nil {
 			responder.Error(err)
 			return
@@ -145,25 +80,6 @@ func (r podStream) options(opts runtime.Object, pod *corev1.Pod) podstream.Optio
 		}
 	}
 	return out
-}
-
-// open has the host begin a stream.
-func (r podStream) open(ctx context.Context, pod *corev1.Pod, header http.Header, query url.Values) (podstream.Host, error) {
-	out, err := http.NewRequestWithContext(ctx, http.MethodPost, "/?"+query.Encode(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	out.Header = header
-	resp, err := r.pods.Call(out, pod, r.subresource)
-	if err != nil {
-		return nil, err
-	}
-	host, ok := resp.Body.(podstream.Host)
-	if !ok || resp.StatusCode != http.StatusSwitchingProtocols {
-		_ = resp.Body.Close()
-		return nil, apierrors.NewInternalError(fmt.Errorf("invalid upgrade response: status code %d", resp.StatusCode))
-	}
-	return host, nil
 }
 
 // queryOf are the options of a call as a client would send them, with the
