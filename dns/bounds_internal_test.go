@@ -62,7 +62,7 @@ func crowd(clusterIP string) crowded {
 	return c
 }
 
-// N1, M7: what one packet makes the process hold does not grow with what its
+// S6: what one packet makes the process hold does not grow with what its
 // sender's space has written: endpoints times ports would be millions of records,
 // made before the answer is cut to what fits.
 func TestOneQuestionCostsABoundedNumberOfRecords(t *testing.T) {

@@ -74,7 +74,8 @@ func (r podStream) options(opts runtime.Object, pod *corev1.Pod) podstream.Optio
 		out.Forward = true
 		for _, port := range o.Ports {
 			if port < 1 || port > math.MaxUint16 {
-				return podstream.Options{Forward: true} // which has no port
+				out.Ports = nil // which is refused
+				return out
 			}
 			out.Ports = append(out.Ports, uint16(port))
 		}

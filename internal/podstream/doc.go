@@ -19,5 +19,6 @@
 // a compressor of 1 MB for headers of 100 bytes. Only its parser of frames is used,
 // within bounds, for the few frames that are parsed.
 //
-// It authorizes nothing, knows no pods, and dials nothing.
+// It authorizes nothing, and opens no network connection: [Dial] speaks over one
+// that it is handed. A pod is a name to it, for the client's words.
 package podstream
