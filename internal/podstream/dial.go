@@ -42,6 +42,9 @@ type dialed struct {
 	work sync.WaitGroup
 
 	writing sync.Mutex
+
+	mu    sync.Mutex
+	alarm *time.Timer // ends the connection, if there is one
 }
 
 func (c *dialed) Read(p []byte) (int, error) { return c.read.Read(p) }
@@ -60,6 +63,7 @@ func (c *dialed) Write(p []byte) (int, error) {
 
 // Close ends the connection, and whatever is under way on it.
 func (c *dialed) Close() error {
+	_ = c.SetWriteDeadline(time.Time{})
 	err := errors.Join(c.to.Close(), c.read.Close())
 	c.work.Wait()
 	return err
@@ -71,14 +75,27 @@ func (c *dialed) LocalAddr() net.Addr { return forwarded{} }
 // RemoteAddr names no address.
 func (c *dialed) RemoteAddr() net.Addr { return forwarded{} }
 
-// SetDeadline is not there: those who read and write bound it by Close.
-func (c *dialed) SetDeadline(time.Time) error { return nil }
+// SetDeadline is SetWriteDeadline: reading has no end of its own.
+func (c *dialed) SetDeadline(t time.Time) error { return c.SetWriteDeadline(t) }
 
-// SetReadDeadline is not there.
+// SetReadDeadline is not there: those who read bound it by Close.
 func (c *dialed) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline is not there.
-func (c *dialed) SetWriteDeadline(time.Time) error { return nil }
+// SetWriteDeadline has the whole connection end at t, unless it is set anew before:
+// a part of a frame is nothing that could be gone on with. TLS says goodbye so, to
+// peers that may not read any more.
+func (c *dialed) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alarm != nil {
+		c.alarm.Stop()
+		c.alarm = nil
+	}
+	if !t.IsZero() {
+		c.alarm = time.AfterFunc(time.Until(t), func() { _ = c.to.Close() })
+	}
+	return nil
+}
 
 // forwarded is the address of what is reached by port forwarding.
 type forwarded struct{}
