@@ -163,7 +163,7 @@ func TestProxiesSayWhatDoesNotAnswer(t *testing.T) {
 
 // tells whether a text has something of the host in it that no tenant may know.
 func tells(s *space, text string) bool {
-	for _, secret := range []string{hostNode, s.hostNamespace(), s.hostPod(""), "berth-syncer", strconv.Itoa(int(s.kubelet.port()))} {
+	for _, secret := range []string{hostNode, s.hostNamespace(), s.hostPod(""), "berth-syncer", fmt.Sprintf("127.0.0.1:%d", s.kubelet.port())} {
 		if strings.Contains(text, secret) {
 			return true
 		}
