@@ -5,14 +5,12 @@ package streams_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,20 +19,20 @@ import (
 
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
-	utilexec "k8s.io/utils/exec"
+
+	"github.com/berth-dev/berth/internal/testruntime"
 )
 
 // kubelet serves what a host's API server asks of a kubelet, with the code of
 // upstream's container runtimes; its containers are processes of this machine,
 // and the ports of its pods are those of this machine's loopback interface.
 type kubelet struct {
+	testruntime.Runtime
 	server *httptest.Server
-	dir    string
 
 	mu      sync.Mutex
 	calls   []*url.URL
 	refusal func(*url.URL) (code int, message string)
-	sizes   []remotecommand.TerminalSize
 	running map[*url.URL]struct{}
 }
 
@@ -42,7 +40,8 @@ type kubelet struct {
 const creation = 2 * time.Second
 
 func startKubelet(dir string) *kubelet {
-	k := &kubelet{dir: dir, running: map[*url.URL]struct{}{}}
+	k := &kubelet{running: map[*url.URL]struct{}{}}
+	k.Dir, k.Says = dir, k.says
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.logs)
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
@@ -147,39 +146,9 @@ func options(w http.ResponseWriter, r *http.Request) (*remotecommand.Options, bo
 	return o, err == nil
 }
 
-// ExecInContainer runs a command of this machine.
-func (k *kubelet) ExecInContainer(
-	ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration,
-) error {
-	go func() {
-		for size := range resize {
-			k.mu.Lock()
-			k.sizes = append(k.sizes, size)
-			k.mu.Unlock()
-		}
-	}()
-	if cmd[0] == "broken" {
-		return k.broken()
-	}
-	c := exec.CommandContext(ctx, cmd[0], cmd[1:]...)
-	c.Dir, c.Stdin = k.dir, in
-	if out != nil {
-		c.Stdout = out
-	}
-	if errOut != nil {
-		c.Stderr = errOut
-	}
-	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
-	}
-	return err
-}
-
-// broken is what a container runtime may say.
-func (k *kubelet) broken() error {
-	return fmt.Errorf("failed to exec: Post \"https://127.0.0.1:%d/exec/berth-x\": dial tcp 10.11.12.13:10250: node %s: no such container", k.port(), hostNode)
+// says what a container runtime may.
+func (k *kubelet) says(failure error) error {
+	return fmt.Errorf("failed to exec: Post \"https://127.0.0.1:%d/exec/berth-x\": dial tcp 10.11.12.13:10250: node %s: %w", k.port(), hostNode, failure)
 }
 
 // AttachContainer is to a container that says what it reads.
@@ -187,17 +156,5 @@ func (k *kubelet) AttachContainer(
 	_ context.Context, _, _, _ string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize,
 ) error {
 	_, err := io.Copy(out, in)
-	return err
-}
-
-// PortForward connects to a port of this machine.
-func (k *kubelet) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
-	if err != nil {
-		return fmt.Errorf("inside node %s: %w", hostNode, err)
-	}
-	defer func() { _ = conn.Close() }()
-	go func() { _, _ = io.Copy(conn, stream) }()
-	_, err = io.Copy(stream, conn)
 	return err
 }

@@ -15,10 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/berth-dev/berth/internal/testhost"
 )
@@ -115,50 +112,5 @@ func (s *space) said(t *testing.T, path, protocol string) string {
 			return all.String()
 		}
 		all.Write(message)
-	}
-}
-
-// N1: what a container runtime says of a port has its sandboxes in it.
-func TestAForwardedPortThatIsClosedTellsNothingOfTheHost(t *testing.T) {
-	s := theBed(t).space(t, "closedport")
-	s.run(t, newPod("web", "app"))
-	u := s.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("web").SubResource("portforward").URL()
-	upgrade, upgrader, err := spdy.RoundTripperFor(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tunneling, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, dialer := range map[string]httpstream.Dialer{
-		"SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: upgrade}, http.MethodPost, u), "WebSocket": tunneling,
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
-			headers := http.Header{}
-			headers.Set(corev1.PortHeader, "1")
-			headers.Set(corev1.PortForwardRequestIDHeader, "0")
-			headers.Set(corev1.StreamType, corev1.StreamTypeError)
-			failed, err := conn.CreateStream(headers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			headers.Set(corev1.StreamType, corev1.StreamTypeData)
-			if _, err := conn.CreateStream(headers); err != nil {
-				t.Fatal(err)
-			}
-			text, err := io.ReadAll(failed)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := string(text); tells(s, got) || got != "error forwarding port 1 to pod web: connection refused" {
-				t.Errorf("client is told %q", got)
-			}
-		})
 	}
 }

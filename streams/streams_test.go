@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,14 +24,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
 	"k8s.io/client-go/util/exec"
-	"k8s.io/streaming/pkg/httpstream"
+	criremotecommand "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/internal/testruntime"
 )
 
 // S5: browsers, and upstream's conformance suite, read logs by WebSocket.
@@ -176,14 +176,11 @@ func TestATerminalHasItsSize(t *testing.T) {
 				})
 			}()
 			testhost.Eventually(t, "the terminal is resized", func(context.Context) error {
-				s.kubelet.mu.Lock()
-				defer s.kubelet.mu.Unlock()
-				for _, size := range s.kubelet.sizes {
-					if size.Width == width && size.Height == 30 {
-						return nil
-					}
+				all := s.kubelet.Sizes()
+				if !slices.Contains(all, criremotecommand.TerminalSize{Width: width, Height: 30}) {
+					return fmt.Errorf("sizes are %v", all)
 				}
-				return fmt.Errorf("sizes are %v", s.kubelet.sizes)
+				return nil
 			})
 			_ = feed.Close()
 			if err := <-done; err != nil {
@@ -221,42 +218,13 @@ func TestPortForwardReachesThePod(t *testing.T) {
 	s.run(t, newPod("web", "app"))
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "you asked for %s", r.URL.Path) })
 	u := s.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("web").SubResource("portforward").URL()
-	upgrade, upgrader, err := spdy.RoundTripperFor(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tunneling, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, dialer := range map[string]httpstream.Dialer{
-		"SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: upgrade}, http.MethodPost, u), "WebSocket": tunneling,
-	} {
+	for name, dialer := range testruntime.Dialers(t, s.config, u) {
 		t.Run(name, func(t *testing.T) {
-			stop, ready := make(chan struct{}), make(chan struct{})
-			f, err := portforward.NewForStreaming(dialer, []string{"0:" + strconv.Itoa(port)}, stop, ready, io.Discard, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- f.ForwardPorts() }()
-			select {
-			case <-ready:
-			case err := <-ended:
-				t.Fatal(err)
-			}
-			ports, err := f.GetPorts()
-			if err != nil {
-				t.Fatal(err)
-			}
+			ports := testruntime.Forward(t, dialer, port)
 			for range 3 {
 				if got := get(t, fmt.Sprintf("http://127.0.0.1:%d/there", ports[0].Local)); got != "you asked for /there" {
 					t.Errorf("pod said %q", got)
 				}
-			}
-			close(stop)
-			if err := <-ended; err != nil {
-				t.Error(err)
 			}
 		})
 	}

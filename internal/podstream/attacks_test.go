@@ -127,7 +127,7 @@ func TestWhoSpeaksNoSPDYIsLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(name, "CutOff") {
-				closeWrite(conn)
+				closeWrite(t, conn)
 			}
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
 			if _, err := io.Copy(io.Discard, from); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -5,16 +5,13 @@ package podstream
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,14 +20,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	criforward "k8s.io/cri-streaming/pkg/streaming/portforward"
 	cri "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
-	utilexec "k8s.io/utils/exec"
+
+	"github.com/berth-dev/berth/internal/testruntime"
 )
 
 // secret is what the host says of itself.
@@ -48,16 +45,18 @@ type bed struct {
 	host  *httptest.Server
 	calls sync.WaitGroup
 
+	runtime testruntime.Runtime
+
 	linger, keepalive time.Duration
 
-	mu    sync.Mutex
-	open  int // calls that hold the host
-	sizes []cri.TerminalSize
+	mu   sync.Mutex
+	open int // calls that hold the host
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{linger: patience, keepalive: keepalive}
+	b.runtime.Says = func(failure error) error { return fmt.Errorf("%w on %s", failure, secret) }
 	b.host = httptest.NewServer(http.HandlerFunc(b.serveHost))
 	server := httptest.NewServer(http.HandlerFunc(b.serve))
 	b.url = server.URL
@@ -158,60 +157,10 @@ func (b *bed) serveHost(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/exec":
 		o := &cri.Options{Stdin: q.Get("stdin") != "", Stdout: q.Get("stdout") != "", Stderr: q.Get("stderr") != "", TTY: q.Get("tty") != ""}
-		cri.ServeExec(w, r, b, "", "", "", q["command"], o, time.Hour, patience, cri.SupportedStreamingProtocols)
+		cri.ServeExec(w, r, &b.runtime, "", "", "", q["command"], o, time.Hour, patience, cri.SupportedStreamingProtocols)
 	case "/portforward":
-		criforward.ServePortForward(w, r, b, "", "", nil, time.Hour, patience, criforward.SupportedProtocols)
+		criforward.ServePortForward(w, r, &b.runtime, "", "", nil, time.Hour, patience, criforward.SupportedProtocols)
 	}
-}
-
-// ExecInContainer runs a command of this machine.
-func (b *bed) ExecInContainer(
-	ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan cri.TerminalSize, _ time.Duration,
-) error {
-	if resize != nil {
-		go b.note(resize)
-	}
-	switch cmd[0] {
-	case "broken":
-		return fmt.Errorf("no such container on %s", secret)
-	case "deaf": // reads nothing, until it has gone
-		<-ctx.Done()
-		return nil
-	}
-	c := exec.CommandContext(ctx, cmd[0], cmd[1:]...)
-	c.Stdin = in
-	if out != nil {
-		c.Stdout = out
-	}
-	if errOut != nil {
-		c.Stderr = errOut
-	}
-	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
-	}
-	return err
-}
-
-func (b *bed) note(resize <-chan cri.TerminalSize) {
-	for size := range resize {
-		b.mu.Lock()
-		b.sizes = append(b.sizes, size)
-		b.mu.Unlock()
-	}
-}
-
-// PortForward connects to a port of this machine.
-func (b *bed) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
-	if err != nil {
-		return fmt.Errorf("in sandbox of %s: %w", secret, err)
-	}
-	defer func() { _ = conn.Close() }()
-	go func() { _, _ = io.Copy(conn, stream); closeWrite(conn) }()
-	_, err = io.Copy(stream, conn)
-	return err
 }
 
 // executors are clients in the protocols that kubectl speaks.
@@ -245,24 +194,14 @@ func dialers(t *testing.T, at string) map[string]remotecommand.Executor {
 	return all
 }
 
-// forwarders are clients of port forwarding in the protocols that kubectl speaks.
+// forwarders are clients of port forwarding.
 func (b *bed) forwarders(t *testing.T) map[string]httpstream.Dialer {
 	t.Helper()
 	u, err := url.Parse(b.url + "/portforward")
 	if err != nil {
 		t.Fatal(err)
 	}
-	upgrade, upgrader, err := spdy.RoundTripperFor(&rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, &rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string]httpstream.Dialer{
-		"SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: upgrade}, http.MethodPost, u), "WebSocket": tunnel,
-	}
+	return testruntime.Dialers(t, &rest.Config{}, u)
 }
 
 const patience = 20 * time.Second
@@ -282,8 +221,13 @@ func eventually(t *testing.T, what string, f func() error) {
 }
 
 // closeWrite tells the other end that no more comes.
-func closeWrite(conn net.Conn) {
-	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
+func closeWrite(t *testing.T, conn net.Conn) {
+	t.Helper()
+	half, ok := conn.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("%T has no halves", conn)
+	}
+	if err := half.CloseWrite(); err != nil {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/berth-dev/berth/internal/testruntime"
 )
 
 // S5: exec in every version that there is, with input that ends, both outputs and
@@ -97,10 +99,8 @@ func TestATerminalIsResized(t *testing.T) {
 				done <- e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: in, Stdout: io.Discard, Tty: true, TerminalSizeQueue: sizes})
 			}()
 			eventually(t, "the terminal is resized", func() error {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				if n := len(b.sizes); n == 0 || b.sizes[n-1].Width != width {
-					return fmt.Errorf("sizes are %v", b.sizes)
+				if sizes := b.runtime.Sizes(); len(sizes) == 0 || sizes[len(sizes)-1].Width != width {
+					return fmt.Errorf("sizes are %v", sizes)
 				}
 				return nil
 			})
@@ -141,31 +141,13 @@ func TestSeveralPortsAreForwarded(t *testing.T) {
 	first, second := serveEcho(t, "first "), serveEcho(t, "second ")
 	for name, dialer := range b.forwarders(t) {
 		t.Run(name, func(t *testing.T) {
-			stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			f, err := portforward.NewForStreaming(dialer, []string{fmt.Sprintf("0:%d", first), fmt.Sprintf("0:%d", second)}, stop, ready, io.Discard, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() { ended <- f.ForwardPorts() }()
-			select {
-			case <-ready:
-			case err := <-ended:
-				t.Fatal(err)
-			}
-			ports, err := f.GetPorts()
-			if err != nil {
-				t.Fatal(err)
-			}
+			ports := testruntime.Forward(t, dialer, first, second)
 			for range 300 { // more than may be open at once
 				for i, greeting := range []string{"first ", "second "} {
 					if got := echo(t, int(ports[i].Local), "hello"); got != greeting+"hello" {
 						t.Fatalf("port %d says %q", ports[i].Remote, got)
 					}
 				}
-			}
-			close(stop)
-			if err := <-ended; err != nil {
-				t.Error(err)
 			}
 		})
 	}
@@ -210,7 +192,7 @@ func echo(t *testing.T, port int, text string) string {
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
-	closeWrite(conn)
+	closeWrite(t, conn)
 	all, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
