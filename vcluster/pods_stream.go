@@ -74,7 +74,7 @@ func (r podStream) options(opts runtime.Object, pod *corev1.Pod) podstream.Optio
 		out.Forward = true
 		for _, port := range o.Ports {
 			if port < 1 || port > math.MaxUint16 {
-				out.Ports = nil // which is refused
+				out.Ports = nil // those who need them there are refused
 				return out
 			}
 			out.Ports = append(out.Ports, uint16(port))

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -163,11 +164,22 @@ func (b *bed) serveHost(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// executors are clients in the protocols that kubectl speaks.
-func (b *bed) executors(t *testing.T, query string) map[string]remotecommand.Executor {
+// executors are clients in those protocols that kubectl speaks which have all that
+// is needed.
+func (b *bed) executors(t *testing.T, query string, needed ...func(protocol string) bool) map[string]remotecommand.Executor {
 	t.Helper()
-	return dialers(t, b.url+"/exec?"+query)
+	all := dialers(t, b.url+"/exec?"+query)
+	for _, has := range needed {
+		maps.DeleteFunc(all, func(protocol string, _ remotecommand.Executor) bool { return !has(protocol) })
+	}
+	return all
 }
+
+// endsInput tells whether a protocol has a way to say that input has ended.
+func endsInput(protocol string) bool { return protocol != "WebSocket v4.channel.k8s.io" }
+
+// resizes tells whether a protocol has sizes of terminals.
+func resizes(protocol string) bool { return protocol != "SPDY v2.channel.k8s.io" }
 
 // dialers are clients of a call at an address.
 func dialers(t *testing.T, at string) map[string]remotecommand.Executor {

@@ -33,15 +33,12 @@ import (
 func TestExecCarriesInputOutputsAndTheCode(t *testing.T) {
 	b := newBed(t)
 	query := "command=sh&command=-c&command=cat%3B+echo+done+%3E%262%3B+exit+7&stdin=1&stdout=1&stderr=1"
-	for name, e := range b.executors(t, query) {
+	for name, e := range b.executors(t, query, endsInput) {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			in := io.Reader(strings.NewReader(strings.Repeat("much of it\n", 100_000)))
-			if name == "WebSocket v4.channel.k8s.io" {
-				t.Skip("has no way to say that input has ended")
-			}
 			err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errOut})
 			var exit exec.CodeExitError
 			if strings.Contains(name, "v4") || strings.Contains(name, "v5") {
@@ -86,11 +83,8 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 func TestATerminalIsResized(t *testing.T) {
 	b := newBed(t)
 	var width uint16 = 100
-	for name, e := range b.executors(t, "command=cat&stdin=1&stdout=1&tty=1") {
+	for name, e := range b.executors(t, "command=cat&stdin=1&stdout=1&tty=1", endsInput, resizes) {
 		t.Run(name, func(t *testing.T) {
-			if strings.Contains(name, "v2") || name == "WebSocket v4.channel.k8s.io" {
-				t.Skip("has no sizes, or no end of input")
-			}
 			width++
 			in, feed := io.Pipe()
 			sizes, done := make(oneSize, 1), make(chan error, 1)
@@ -111,6 +105,7 @@ func TestATerminalIsResized(t *testing.T) {
 			}
 		})
 	}
+	b.free(t)
 }
 
 // S5: much is carried both ways at once, and none of it is lost.
