@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/streams"
@@ -30,22 +31,25 @@ func TestStreamsKeepASpaceAwakeAndEndWithIt(t *testing.T) {
 	const pod = "/api/v1/namespaces/default/pods/web/"
 	follow := s.open(t, t.Context(), pod+"log?follow=true", nil) // wakes it
 	defer func() { _ = follow.Body.Close() }()
-	shell := s.open(t, t.Context(), pod+"exec?command=cat&stdin=true&stdout=true", http.Header{
-		"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io"},
-	})
-	defer func() { _ = shell.Body.Close() }()
-	if follow.StatusCode != http.StatusOK || shell.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("streams answer %d and %d", follow.StatusCode, shell.StatusCode)
+	if follow.StatusCode != http.StatusOK {
+		t.Fatalf("log answers %d", follow.StatusCode)
 	}
-	if status, _ := s.shard.Status("life"); status.Requests != 2 {
-		t.Errorf("%d requests count as under way, want 2", status.Requests)
+	ends := map[string]<-chan error{}
+	for name, e := range s.executors(t, "web", "exec", &corev1.PodExecOptions{Command: []string{"cat"}, Stdin: true, Stdout: true}) {
+		ends[name] = begun(t, e)
+	}
+	if status, _ := s.shard.Status("life"); status.Requests != 3 {
+		t.Errorf("%d requests count as under way, want 3", status.Requests)
 	}
 	if err := s.shard.Sleep(t.Context(), "life"); err != nil { // forced: whoever uses it
 		t.Fatal(err)
 	}
-	for name, body := range map[string]io.Reader{"log": follow.Body, "exec": shell.Body} {
-		if _, err := io.Copy(io.Discard, body); err != nil {
-			t.Logf("%s ended with %v", name, err)
+	if _, err := copyTo(io.Discard, follow); err != nil {
+		t.Logf("log ended with %v", err)
+	}
+	for name, end := range ends {
+		if err := <-end; err == nil || !strings.Contains(err.Error(), "the connection to the container has ended") {
+			t.Errorf("by %s, a command that was cut has ended with %v", name, err)
 		}
 	}
 	testhost.Eventually(t, "streams end at the kubelet", func(context.Context) error {
@@ -54,6 +58,27 @@ func TestStreamsKeepASpaceAwakeAndEndWithIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// begun returns once the command of e, which says what it reads, has said so.
+func begun(t *testing.T, e remotecommand.Executor) (ended <-chan error) {
+	t.Helper()
+	in, feed := io.Pipe()
+	back, out := io.Pipe()
+	t.Cleanup(func() { _, _ = feed.Close(), back.Close() })
+	end := make(chan error, 1)
+	go func() {
+		err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: in, Stdout: out})
+		_ = out.CloseWithError(err)
+		end <- err
+	}()
+	if _, err := io.WriteString(feed, "hi"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(back, make([]byte, len("hi"))); err != nil {
+		t.Fatal(err)
+	}
+	return end
 }
 
 // S5: a tenant that holds streams holds no more than its share, and gets it back.
