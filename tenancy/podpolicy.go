@@ -40,6 +40,8 @@ func status() []admissionv1.Validation {
 // choices keeps an account's pods from nodes, as translate's checks of placement
 // and of volumes have it, and from running as more than pods of the space.
 //
+// [translate.Placement] says which nodes they may choose, and which they must.
+//
 // Some of it others may write for Berth, and who it was can't be told: a runtime
 // class of the host's adds its node selector and tolerations, and so do admission
 // plugins in namespaces with their annotations, see docs/install.md.
@@ -47,8 +49,15 @@ func choices() []admissionv1.Validation {
 	const created = "oldObject != null || "
 	nodes := quoted(corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion)
 	failing := quoted(corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure)
-	selected := "(has(object.spec.runtimeClassName) || !has(object.spec.nodeSelector) && object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failing + ")) && " +
-		"!object.spec.?affinity.?nodeAffinity.hasValue()"
+	said := "namespaceObject.metadata.?annotations['" + translate.AnnotationPlacement + "'].orValue('').split(',')"
+	const selector = "object.spec.?nodeSelector.orValue({})"
+	selected := "(has(object.spec.runtimeClassName) || " +
+		selector + ".all(k, k in " + said + " || k + '=' + object.spec.nodeSelector[k] in " + said + ") && " +
+		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failing + ")) && " +
+		"(!object.spec.?affinity.?nodeAffinity.hasValue() || " +
+		"(object.spec.affinity.nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]) + " +
+		"object.spec.affinity.nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.preference))" +
+		".all(t, !has(t.matchFields) && t.?matchExpressions.orValue([]).all(e, e.key in " + said + ")))"
 	same := "oldObject != null && ['nodeSelector', 'tolerations', 'affinity'].all(f, dyn(object.spec)[?f] == dyn(oldObject.spec)[?f])"
 	admins := quoted("scheduler.alpha.kubernetes.io/node-selector", "scheduler.alpha.kubernetes.io/defaultTolerations", "scheduler.alpha.kubernetes.io/tolerationsWhitelist")
 	near := "!has(object.spec.affinity) || [object.spec.affinity.?podAffinity, object.spec.affinity.?podAntiAffinity].all(a, " +
@@ -63,6 +72,8 @@ func choices() []admissionv1.Validation {
 			"has(request.subResource) || object == null || "+
 				"("+selected+" || "+same+" || namespaceObject.metadata.?annotations.orValue({}).exists(k, k in "+admins+")) && "+
 				"("+created+"!has(object.spec.nodeName) && "+spread+" && ("+near+"))"),
+		refuse("a space's pods run on the nodes of the space only: those of the annotation "+translate.AnnotationPlacement+" of its namespace",
+			"has(request.subResource) || "+created+said+".all(l, !l.contains('=') || l in "+selector+".map(k, k + '=' + object.spec.nodeSelector[k]))"),
 		refuse("a space's pods may not have a priority of the system's, nor run as Berth",
 			created+"!object.spec.?priorityClassName.orValue('').startsWith('system-') && "+
 				"(object.spec.?serviceAccountName.orValue('default') == 'default' || object.spec.serviceAccountName.contains('--'))"),

@@ -60,7 +60,7 @@ func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) 
 		quota = DefaultQuota()
 	}
 	return slices.Concat([]client.Object{
-		namespace(space),
+		namespace(space, o.where),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
 	}, isolation(space), account(space, o))
@@ -79,11 +79,15 @@ func meta(space translate.Space, name string) metav1.ObjectMeta {
 	}
 }
 
-func namespace(space translate.Space) *corev1.Namespace {
+func namespace(space translate.Space, where translate.Placement) *corev1.Namespace {
 	ns := &corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: meta(space, space.HostNamespace())}
 	ns.Namespace = ""
+	ns.Annotations = map[string]string{}
 	if space.Store != "" {
-		ns.Annotations = map[string]string{translate.AnnotationStore: space.Store}
+		ns.Annotations[translate.AnnotationStore] = space.Store
+	}
+	if said := where.String(); said != "" {
+		ns.Annotations[translate.AnnotationPlacement] = said
 	}
 	ns.Labels[podsecurity.EnforceLevelLabel] = string(translate.PodSecurityLevel)
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
@@ -158,6 +162,7 @@ type settings struct {
 	clusterRole string
 	// more and classes are rights beyond AccountRules, see Syncing.
 	more, classes []rbacv1.PolicyRule
+	where         translate.Placement
 }
 
 func set(options []Option) (s settings) {
@@ -175,6 +180,9 @@ type Option func(*settings)
 // needs the right to bind that one role, and none to write roles. The ClusterRole
 // is to have [AccountRules]. Nothing changes if it is empty.
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
+
+// PlacedBy has the host hold the space's account to a placement of pods.
+func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.where = where } }
 
 // AccountRules are the rights of a space's account in the space's namespace:
 // exactly what syncing, as it is by default, and streams take. Network policies are among them: it can

@@ -29,6 +29,9 @@ const (
 	// AnnotationStore is on a space's host namespace: which store the objects in
 	// it are synced from. Another one's syncer would take them for garbage.
 	AnnotationStore = Domain + "/store"
+
+	// AnnotationPlacement on a space's host namespace is [Placement.String].
+	AnnotationPlacement = Domain + "/placement"
 )
 
 // ManagedBy is the value of [LabelManagedBy] on host objects that carry no

@@ -22,6 +22,17 @@ type Placement struct {
 	Labels []string
 }
 
+// String is what the host's admission reads of it: the labels of the selector,
+// as key=value, and the keys for tenants, with commas between.
+func (p Placement) String() string {
+	all := slices.Clone(p.Labels)
+	for key, value := range p.Selector {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
 // Check lists by which labels that are not for tenants a pod would choose, probe
 // or name nodes, each with its field.
 func (p Placement) Check(spec *corev1.PodSpec) (errs field.ErrorList) {

@@ -45,7 +45,7 @@ func (p *platform) startShard(ctx context.Context) error {
 		walls = append(walls, tenancy.Syncing(synced.Sync))
 	}
 	p.prepare = func(ctx context.Context, space string) error {
-		if err := p.buildWalls(ctx, host, space, walls); err != nil {
+		if err := p.buildWalls(ctx, host, space, append(slices.Clone(walls), tenancy.PlacedBy(where.of(space)))); err != nil {
 			return err
 		}
 		return p.writeKubeconfig(ctx, space)

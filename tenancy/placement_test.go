@@ -1,0 +1,100 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// M2: whoever holds a space's account puts pods on the space's nodes only, and
+// chooses among them by the labels that are for its tenant only.
+func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
+	g, ctx := startGuarded(t), t.Context()
+	place := func(where translate.Placement) {
+		t.Helper()
+		if err := tenancy.Build(ctx, g.admin, g.space, nil, tenancy.PlacedBy(where)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on := func(labels map[string]string, change func(*corev1.PodSpec)) *corev1.Pod {
+		pod := hostPod("mine--default--placed")
+		pod.Spec.NodeSelector = labels
+		if change != nil {
+			change(&pod.Spec)
+		}
+		return pod
+	}
+	try := func(pod *corev1.Pod) error { return g.account.Create(ctx, pod.DeepCopy(), client.DryRunAll) }
+	// Admission learns of the annotation from a watch.
+	await := func(what string, pod *corev1.Pod, done func(error) bool) {
+		t.Helper()
+		var last error
+		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			last = try(pod)
+			return done(last), nil
+		}); err != nil {
+			t.Fatalf("%s: %v", what, last)
+		}
+	}
+	selecting := func(term corev1.NodeSelectorTerm) func(*corev1.PodSpec) {
+		return func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+			}}
+		}
+	}
+	preferring := func(term corev1.NodeSelectorTerm) func(*corev1.PodSpec) {
+		return func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term}},
+			}}
+		}
+	}
+	has := func(key string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}
+	}
+	byName := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"host-node-1"}}}}
+	pool := map[string]string{"pool": "tenants"}
+
+	place(translate.Placement{Selector: pool, Labels: []string{"disk"}})
+	await("a pod on the nodes of the space", on(pool, nil), func(err error) bool { return err == nil })
+	await("a pod without them", on(nil, nil), apierrors.IsForbidden)
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		refused string
+	}{
+		"a label for tenants":            {on(map[string]string{"pool": "tenants", "disk": "ssd"}, nil), ""},
+		"a term for tenants":             {on(pool, selecting(has("disk"))), ""},
+		"a preference for tenants":       {on(pool, preferring(has("disk"))), ""},
+		"nodes of others":                {on(map[string]string{"pool": "system"}, nil), "neither their node nor"},
+		"nothing":                        {on(nil, nil), "run on the nodes of the space only"},
+		"only what is for tenants":       {on(map[string]string{"disk": "ssd"}, nil), "run on the nodes of the space only"},
+		"another label":                  {on(map[string]string{"pool": "tenants", "rack": "1"}, nil), "neither their node nor"},
+		"another label, as the key":      {on(map[string]string{"pool": "tenants", "tenants": ""}, nil), "neither their node nor"},
+		"a term of another label":        {on(pool, selecting(has("rack"))), "neither their node nor"},
+		"a preference of another":        {on(pool, preferring(has("rack"))), "neither their node nor"},
+		"a node by its name":             {on(pool, selecting(byName)), "neither their node nor"},
+		"a preferred node, by its name":  {on(pool, preferring(byName)), "neither their node nor"},
+		"the admin's label for a choice": {on(pool, selecting(has("pool"))), "neither their node nor"},
+	} {
+		err := try(tc.pod)
+		if tc.refused == "" && err != nil || tc.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused)) {
+			t.Errorf("%s: got %v, want %q", name, err, tc.refused)
+		}
+	}
+	place(translate.Placement{})
+	await("a pod where nothing is said any more", on(nil, nil), func(err error) bool { return err == nil })
+	await("a selector then", on(pool, nil), apierrors.IsForbidden)
+}
