@@ -34,6 +34,7 @@ var everything = []string{
 	"networkPolicy.enabled=true", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
 	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
 	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
+	"nodes.selector.pool=tenants", "nodes.labels={kubernetes.io/arch}", "spaces[1].nodes.selector.pool=b", "spaces[1].nodes.labels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
 	"serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
@@ -52,6 +53,12 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*policyv1.PodDisruptionBudget](t, all, nil)
 	find[*networkingv1.NetworkPolicy](t, all, nil)
 	find[*corev1.Pod](t, all, nil)
+	args := find[*appsv1.StatefulSet](t, all, nil).Spec.Template.Spec.Containers[0].Args
+	for _, flag := range []string{"--node-selector=pool=tenants", "--node-labels=kubernetes.io/arch", "--node-selector=team-b:pool=b", "--node-labels=team-b:disk"} {
+		if !slices.Contains(args, flag) {
+			t.Errorf("berth serve gets %v, without %s", args, flag)
+		}
+	}
 	find(t, all, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth" })
 }
 
@@ -268,6 +275,8 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"a port":         {[]string{"service.port=70000"}, "/service/port", "out of range"},
 		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
+		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
+		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
 		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
 	} {
 		t.Run(name, func(t *testing.T) {
