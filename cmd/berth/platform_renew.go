@@ -6,13 +6,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -56,6 +59,7 @@ type publisher struct {
 	}
 	port      func() []byte
 	published []byte
+	left      []string // that have still to publish it
 	logger    klog.Logger
 }
 
@@ -63,20 +67,22 @@ type publisher struct {
 const sleepTimeout = time.Minute
 
 func (p *publisher) publish(ctx context.Context) {
-	current := p.port()
-	if bytes.Equal(current, p.published) {
-		return
+	if current := p.port(); !bytes.Equal(current, p.published) {
+		p.published, p.left = current, p.spaces.Names()
 	}
-	p.published = current
-	for _, name := range p.spaces.Names() {
+	p.left = slices.DeleteFunc(p.left, func(name string) (published bool) {
 		sleep, cancel := context.WithTimeout(ctx, sleepTimeout)
-		if err := p.spaces.Sleep(sleep, name); err != nil && ctx.Err() == nil {
-			p.logger.Error(err, "publish the port's authority; will try all spaces again", "space", name)
-			p.published = nil
+		defer cancel()
+		err := p.spaces.Sleep(sleep, name)
+		if errors.Is(err, shard.ErrUnknown) {
+			return true // it is gone
 		}
-		cancel()
+		if err != nil && ctx.Err() == nil {
+			p.logger.Error(err, "publish the port's authority; will try again", "space", name)
+		}
 		p.spaces.Visit(name)
-	}
+		return err == nil
+	})
 }
 
 func (p *platform) renewKubeconfigs(ctx context.Context) {
