@@ -50,6 +50,17 @@ func TestASpaceMayHaveAProcessOfItsOwn(t *testing.T) {
 		t.Errorf("the space is %s: %s", state, message)
 	}
 
+	t.Run("is among the metrics", func(t *testing.T) {
+		_, text := fetch(t, b.socket(), "http://berth/metrics")
+		for _, want := range []string{
+			`berth_spaces{state="awake"} 2`, `berth_space_ready{space="own"} 1`, `berth_space_store_limit_bytes{space="own"}`,
+			`berth_space_host_objects{kind="pods",space="own"} 2`, `berth_space_sync_queued{space="own"}`,
+		} {
+			if !strings.Contains(text, "\n"+want) {
+				t.Errorf("there is no %s", want)
+			}
+		}
+	})
 	t.Run("knows its own by their certificates alone", func(t *testing.T) {
 		// The admin's certificate is no secret; its key is.
 		certificate, _ := pem.Decode(own.config.CertData)

@@ -44,6 +44,13 @@ func fetch(t *testing.T, client *http.Client, url string) (code int, body string
 	return resp.StatusCode, string(data)
 }
 
+// socket is a client of the control socket.
+func (b *berth) socket() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(b.dir, "control.sock"))
+	}}}
+}
+
 // X4: the platform's admins see health and metrics, on the socket and on a port
 // of their own; tenants see neither.
 func TestHealthAndMetricsAreThePlatformsOwn(t *testing.T) {
@@ -53,9 +60,7 @@ func TestHealthAndMetricsAreThePlatformsOwn(t *testing.T) {
 	if found == nil {
 		t.Fatalf("berth does not say where its metrics are:\n%s", b.output())
 	}
-	socket := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(b.dir, "control.sock"))
-	}}}
+	socket := b.socket()
 	demo := b.demo(t)
 	demo.kubectl(t, "get", "pods", "-A")
 	for base, client := range map[string]*http.Client{found[1]: http.DefaultClient, "http://berth": socket} {

@@ -74,7 +74,7 @@ type descs struct {
 
 func newDescs() descs {
 	return descs{
-		spaces:       gauge("berth_spaces", "Spaces in this process, by state.", "state"),
+		spaces:       gauge("berth_spaces", "Spaces of this berth, by state.", "state"),
 		ready:        gauge("berth_space_ready", "Whether a request to the space would be answered, which a sleeping space does by waking.", "space"),
 		awake:        gauge("berth_space_awake", "Whether the space's control plane runs.", "space"),
 		wakes:        counter("berth_space_wakes_total", "Starts of the space, by result.", "space", "result"),

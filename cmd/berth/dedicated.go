@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
@@ -27,6 +28,7 @@ type dedicatedOptions struct {
 	pods                              podsOptions // where the process that runs this one serves them
 	sync                              syncOptions
 	nodes                             nodeOptions
+	traces                            traceOptions
 	verbosity                         int
 }
 
@@ -53,6 +55,11 @@ func newDedicated() *cobra.Command {
 			return o.run(ctx, args[0], logs)
 		},
 	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *dedicatedOptions) addFlags(cmd *cobra.Command) {
 	addDataDir(cmd, &o.dataDir)
 	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which it is a pod of if empty")
 	cmd.Flags().StringVar(&o.endpoint, "endpoint", "", "URL of the gateway")
@@ -60,8 +67,8 @@ func newDedicated() *cobra.Command {
 	o.pods.addFlags(cmd)
 	o.sync.add(cmd)
 	o.nodes.add(cmd)
+	o.traces.add(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
-	return cmd
 }
 
 func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) error {
@@ -81,12 +88,21 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	if err != nil {
 		return err
 	}
+	traces, sendTraces, err := o.traces.start(ctx, logs.logger)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		sendTraces(stop)
+	}()
 	spaces, err := shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, Sync: sync, ServingCA: ca.PEM,
 		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
 		Pods:      o.pods.endpoint(),
 		Where:     where.of,
-		IdleAfter: o.idleAfter, Logger: logs.logger,
+		IdleAfter: o.idleAfter, Traces: traces, Logger: logs.logger,
 	})
 	if err != nil {
 		return err
@@ -104,6 +120,10 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	spaces.Visit(name)
 	commands := http.NewServeMux()
 	serveSpaces(commands, spaces)
+	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
+		status, _ := spaces.Status(name)
+		return spaceMetric(spaces.Space(name), filepath.Join(o.dataDir, "spaces", name), status, spaces.HostObjects()[name]), nil
+	}))
 	return dedicated.Serve(ctx, dedicatedDir(o.dataDir, name), spaces.Handler(name), commands, logs.logger)
 }
 
@@ -116,5 +136,6 @@ func dedicatedArgs(o dedicatedOptions, space string) []string {
 		"dedicated", space, "--data-dir", o.dataDir, "--host-kubeconfig", o.hostKubeconfig, "--endpoint", o.endpoint,
 		"--idle-after", o.idleAfter.String(),
 		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
-	}, o.sync.args(), o.nodes.args())
+		"--verbosity", strconv.Itoa(o.verbosity),
+	}, o.traces.args(), o.sync.args(), o.nodes.args())
 }

@@ -28,6 +28,7 @@ func (p *platform) newProcesses() error {
 	options := dedicatedOptions{
 		dataDir: p.options.dataDir, hostKubeconfig: p.hostKubeconfig, idleAfter: p.options.idleAfter, sync: p.options.sync, nodes: p.options.nodes,
 		endpoint: strings.TrimSuffix(p.endpoint(""), gateway.Path("")), pods: p.options.pods,
+		traces: p.options.traces, verbosity: p.options.verbosity,
 	}
 	p.processes = map[string]*dedicated.Process{}
 	for _, name := range p.options.dedicated {

@@ -5,12 +5,16 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
@@ -20,7 +24,7 @@ func (p *platform) newMetrics() *metrics.Metrics {
 	version := readVersion()
 	return metrics.New(metrics.Config{
 		Version: version.Berth, Kubernetes: version.Kubernetes,
-		Names:  func() []string { return p.shard.Names() },
+		Names:  p.spaceNames,
 		Spaces: p.spaceMetrics,
 		Certificates: func() map[string]time.Time {
 			return map[string]time.Time{"authority": p.ca.NotAfter(), "serving": p.certificate.NotAfter()}
@@ -28,19 +32,50 @@ func (p *platform) newMetrics() *metrics.Metrics {
 	})
 }
 
-// spaceMetrics is what is known of the spaces without waking or waiting for any.
+func (p *platform) spaceNames() []string {
+	return slices.AppendSeq(p.shard.Names(), maps.Keys(p.processes))
+}
+
+// metricsTimeout bounds what metrics wait for the processes of spaces: less than
+// whoever reads them waits.
+const metricsTimeout = 2 * time.Second
+
+// spaceMetrics is what is known of the spaces without waking any.
 func (p *platform) spaceMetrics() []metrics.Space {
-	list := p.shard.List()
 	counts := p.shard.HostObjects()
-	spaces := make([]metrics.Space, 0, len(list))
-	for _, status := range list {
-		spaces = append(spaces, p.spaceMetric(status, counts[status.Name]))
+	spaces := p.dedicatedMetrics(counts)
+	for _, status := range p.shard.List() {
+		spaces = append(spaces, spaceMetric(p.shard.Space(status.Name), p.spaceDir(status.Name), status, counts[status.Name]))
 	}
 	return spaces
 }
 
-func (p *platform) spaceMetric(status shard.Status, hostObjects map[string]int) metrics.Space {
-	ready := meta.FindStatusCondition(status.Conditions, shard.ConditionReady)
+// dedicatedMetrics are what the processes say of their spaces. Of one that does
+// not answer it is known why.
+func (p *platform) dedicatedMetrics(hostObjects map[string]map[string]int) []metrics.Space {
+	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
+	defer cancel()
+	names := slices.Sorted(maps.Keys(p.processes))
+	spaces := make([]metrics.Space, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			if err := p.processes[name].Get(ctx, metricPath, &spaces[i]); err != nil {
+				spaces[i] = spaceMetric(nil, p.spaceDir(name), p.processes[name].Status(ctx), hostObjects[name])
+			}
+			spaces[i].Name = name
+		})
+	}
+	wg.Wait()
+	return spaces
+}
+
+// metricPath is where a space's own process tells of it.
+const metricPath = "/metric"
+
+// spaceMetric is of a space in this process; running is nil if it does not run.
+func spaceMetric(running *shard.Space, dir string, status shard.Status, hostObjects map[string]int) metrics.Space {
+	ready := ptr.Deref(meta.FindStatusCondition(status.Conditions, shard.ConditionReady), metav1.Condition{Status: metav1.ConditionFalse})
 	m := metrics.Space{
 		Name: status.Name, Ready: ready.Status != metav1.ConditionFalse, HostObjects: hostObjects,
 		State: map[string]string{
@@ -48,7 +83,7 @@ func (p *platform) spaceMetric(status shard.Status, hostObjects map[string]int) 
 			shard.ReasonRunning: metrics.Awake, shard.ReasonStopping: metrics.Stopping, shard.ReasonFailed: metrics.Failed,
 		}[ready.Reason],
 	}
-	if running := p.shard.Space(status.Name); running != nil {
+	if running != nil {
 		if stats, err := running.StoreStats(context.Background()); err == nil {
 			m.Store = &metrics.Store{File: stats.FileBytes, Log: stats.WALBytes, Live: stats.UsedBytes, Limit: stats.MaxBytes, Revision: stats.Revision}
 		}
@@ -56,7 +91,7 @@ func (p *platform) spaceMetric(status shard.Status, hostObjects map[string]int) 
 		m.Sync = &metrics.Sync{Done: done.Done, Conflicts: done.Conflicts, Refused: done.Refused, Failed: done.Failed, Queued: done.Queued}
 		return m
 	}
-	if info, err := os.Stat(filepath.Join(p.options.dataDir, "spaces", status.Name, "store.db")); err == nil {
+	if info, err := os.Stat(filepath.Join(dir, "store.db")); err == nil {
 		m.Store = &metrics.Store{File: info.Size()}
 	}
 	return m

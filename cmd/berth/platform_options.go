@@ -45,8 +45,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&o.snapshots.keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")
 	o.pods.addFlags(cmd)
 	cmd.Flags().StringVar(&o.metricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
-	cmd.Flags().StringVar(&o.traces.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
-	cmd.Flags().Int32Var(&o.traces.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
+	o.traces.add(cmd)
 	o.sync.add(cmd)
 	o.nodes.add(cmd)
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {

@@ -7,11 +7,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 
+	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"k8s.io/component-base/tracing"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
+	"k8s.io/klog/v2"
 )
 
 // traceOptions are the flags about traces.
@@ -33,24 +36,43 @@ func (o *traceOptions) check() error {
 	return nil
 }
 
-// startTracing has requests traced, if that was asked for.
-func (p *platform) startTracing(ctx context.Context) (err error) {
-	o := p.options.traces
+// add declares the flags.
+func (o *traceOptions) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
+	cmd.Flags().Int32Var(&o.perMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
+}
+
+func (o *traceOptions) args() []string {
+	return []string{"--trace-endpoint", o.endpoint, "--trace-per-million", strconv.Itoa(int(o.perMillion))}
+}
+
+// start has requests traced, if that was asked for: traces is nil if it was not.
+// stop sends what is left.
+func (o *traceOptions) start(ctx context.Context, logger klog.Logger) (traces tracing.TracerProvider, stop func(context.Context), err error) {
 	if o.endpoint == "" {
-		return nil
+		return nil, func(context.Context) {}, nil
 	}
-	p.traces, err = tracing.NewProvider(context.WithoutCancel(ctx), &tracingapi.TracingConfiguration{
+	traces, err = tracing.NewProvider(context.WithoutCancel(ctx), &tracingapi.TracingConfiguration{
 		Endpoint: &o.endpoint, SamplingRatePerMillion: &o.perMillion,
 	}, nil, []resource.Option{resource.WithAttributes(
 		attribute.String("service.name", "berth"), attribute.String("service.version", readVersion().Berth),
 	)})
 	if err != nil {
-		return fmt.Errorf("--trace-endpoint=%s: %w", o.endpoint, err)
+		return nil, nil, fmt.Errorf("--trace-endpoint=%s: %w", o.endpoint, err)
 	}
-	p.onStop(func(ctx context.Context) {
-		if err := p.traces.Shutdown(ctx); err != nil {
-			p.logger.Error(err, "send the last traces")
+	return traces, func(ctx context.Context) {
+		if err := traces.Shutdown(ctx); err != nil {
+			logger.Error(err, "send the last traces")
 		}
-	})
+	}, nil
+}
+
+func (p *platform) startTracing(ctx context.Context) error {
+	traces, stop, err := p.options.traces.start(ctx, p.logger)
+	if err != nil {
+		return err
+	}
+	p.traces = traces
+	p.onStop(stop)
 	return nil
 }

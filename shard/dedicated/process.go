@@ -179,6 +179,11 @@ func (p *Process) Await(ctx context.Context) error {
 	}
 }
 
+// Get asks the process for what its commands serve at path, and decodes it into out.
+func (p *Process) Get(ctx context.Context, path string, out any) error {
+	return p.client.Do(ctx, http.MethodGet, path, out)
+}
+
 // Wake wakes the space in its process; see [shard.Shard.Wake].
 func (p *Process) Wake(ctx context.Context) error { return p.act(ctx, "wake") }
 

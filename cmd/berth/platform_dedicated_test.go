@@ -1,0 +1,95 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"os/exec"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/metrics"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
+)
+
+// X4, T9: whoever is to be woken by berth_spaces{state="failed"} is so for spaces
+// in processes of their own as well, whether these answer or not.
+func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
+	p := &platform{shard: &shard.Shard{}, processes: map[string]*dedicated.Process{}, options: runOptions{dataDir: t.TempDir()}}
+	dirs := map[string]string{}
+	for _, name := range []string{"broken", "fine"} {
+		dirs[name] = t.TempDir()
+		p.processes[name] = dedicated.New(name, dirs[name], func() *exec.Cmd { return exec.Command("false") }, klog.Background())
+	}
+
+	serve, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	commands := http.NewServeMux()
+	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
+		return metrics.Space{Name: "another's", State: metrics.Awake, Ready: true, Store: &metrics.Store{File: 4096, Limit: 8192, Revision: 7}}, nil
+	}))
+	go func() {
+		served <- dedicated.Serve(serve, dirs["fine"], http.NotFoundHandler(), commands, klog.Background())
+	}()
+	if err := p.processes["broken"].Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.processes["broken"].Stop(context.Background())
+
+	hostObjects := map[string]map[string]int{"broken": {"pods": 3}}
+	var got []metrics.Space
+	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		got = p.dedicatedMetrics(hostObjects)
+		return got[0].State == metrics.Failed && got[1].Ready, nil
+	})
+	want := []metrics.Space{
+		{Name: "broken", State: metrics.Failed, HostObjects: hostObjects["broken"]},
+		{Name: "fine", State: metrics.Awake, Ready: true, Store: &metrics.Store{File: 4096, Limit: 8192, Revision: 7}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the processes' spaces are %+v, want %+v", got, want)
+	}
+	if names := slices.Sorted(slices.Values(p.spaceNames())); !slices.Equal(names, []string{"broken", "fine"}) {
+		t.Errorf("there are the spaces %q", names)
+	}
+}
+
+// T9, X4: a space's own process gets all that this one was told.
+func TestASpacesOwnProcessIsToldTheSame(t *testing.T) {
+	told := dedicatedOptions{
+		dataDir: "/data", hostKubeconfig: "/host", endpoint: "https://berth.example", idleAfter: time.Minute,
+		pods: podsOptions{address: "192.0.2.1", apiPort: 1, dnsPort: 2}, sync: syncOptions{switches: []string{"ingresses=off", "priorityclasses=tier in (a,b)"}, annotations: []string{"example.com/a"}},
+		nodes:  nodeOptions{selectors: []string{"pool=shared"}, labels: []string{"own:disk"}},
+		traces: traceOptions{endpoint: "127.0.0.1:4317", perMillion: 7}, verbosity: 3,
+	}
+	var heard dedicatedOptions
+	cmd := &cobra.Command{}
+	heard.addFlags(cmd)
+	args := dedicatedArgs(told, "own")
+	if args[0] != "dedicated" || args[1] != "own" {
+		t.Fatalf("the command is %q", args)
+	}
+	if err := cmd.ParseFlags(args[2:]); err != nil {
+		t.Fatal(err)
+	}
+	heard.pods.hostDomain = "" // of the DNS, which this process serves
+	if !reflect.DeepEqual(heard, told) {
+		t.Errorf("it hears %+v, was told %+v", heard, told)
+	}
+}
