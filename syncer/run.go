@@ -33,6 +33,8 @@ func (s *Syncer) Run(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	var extended sync.WaitGroup
 	defer extended.Wait()
+	ctx, cancel := context.WithCancel(ctx) // what was installed ends with the syncer, whyever it does
+	defer cancel()
 	s.install(ctx, &extended)
 	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended

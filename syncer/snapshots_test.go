@@ -22,13 +22,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
@@ -305,5 +308,37 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 	})
 	if err := space.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil || crd.Generation != generation {
 		t.Errorf("what needs no mending is at generation %d, was at %d (%v)", crd.Generation, generation, err)
+	}
+}
+
+// A syncer that can't go on says so at once, also when it runs informers of
+// extensions: a space whose syncer hung would take in pods that never run.
+func TestASyncerThatCannotGoOnReturns(t *testing.T) {
+	t.Parallel()
+	define(t, extended(t, theHost(t).Config()))
+	b := synced(t, "snap-twice", "volumesnapshots=on")
+	testhost.Eventually(t, "have the first at rest", func(context.Context) error {
+		if !b.life.syncer.Idle() {
+			return errors.New("it is at work")
+		}
+		return nil
+	})
+	factory := informers.NewSharedInformerFactory(b.virtual, 0)
+	second, err := syncer.New(syncer.Config{Space: b.space, Host: b.life.host, Virtual: b.toPlane(), Informers: factory, Logger: klog.Background()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- second.Run(ctx) }()
+	select {
+	case err = <-ended:
+	case <-time.After(testhost.Patience):
+		t.Error("it goes on, and does nothing")
+	}
+	cancel()
+	factory.Shutdown()
+	if err == nil || !strings.Contains(err.Error(), "synced twice") {
+		t.Errorf("it returned %v", err)
 	}
 }
