@@ -84,6 +84,12 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 			t.Errorf("class %s is owned by %v, so that it outlives the space", name, h.OwnerReferences)
 		}
 	}
+	testhost.Eventually(t, "have each counted once, as what it is", func(context.Context) error {
+		if have := b.life.host.Objects()["prio"]; have["ownpriorityclasses"] != 2 || have["priorityclasses"] != 0 {
+			return fmt.Errorf("counted are %v", have)
+		}
+		return nil
+	})
 	for name, want := range map[string]int32{"high": 100, "low": -7} {
 		pod := newPod(name)
 		pod.Spec.PriorityClassName = name

@@ -51,16 +51,23 @@ func (q *queue) length() int {
 	return len(q.first) + len(q.rest)
 }
 
-// Objects counts the host objects of all spaces, by space and kind.
+// Objects counts the host objects of all spaces, by space and kind. Of classes
+// there are only spaces' own, which are of kinds of their own.
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
 	for kind, f := range h.fanouts {
+		if isClass(kind) {
+			continue
+		}
 		for _, item := range f.all() {
 			o, ok := item.(client.Object)
-			if !ok || f.spaceOf(o) == "" || f.spaceOf(o) == everySpace {
+			if !ok {
 				continue
 			}
 			space := f.spaceOf(o)
+			if space == "" || space == everySpace {
+				continue
+			}
 			if count[space] == nil {
 				count[space] = map[string]int{}
 			}
