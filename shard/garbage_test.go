@@ -4,9 +4,12 @@
 package shard_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,10 +24,19 @@ func TestAChangeOnTheHostWakesASpaceWhoseMemoryWasGivenBack(t *testing.T) {
 	s := startSleepy(t)
 	startSpace(t, s.Shard, "given-back")
 	s.falls(t, "given-back")
-	for range 3 {
-		s.clock.Step(30 * time.Second)
-		s.is(t, "given-back", shard.ReasonAsleep, metav1.ConditionTrue)
-	}
+	held := func() *corev1.Service { return s.Host().Service("given-back", "default", "kubernetes") }
+	before := held()
+	testhost.Eventually(t, "see what is held of it made anew", func(context.Context) error {
+		s.clock.Step(time.Second)
+		switch is := held(); {
+		case is == nil || is.ResourceVersion != before.ResourceVersion:
+			t.Fatalf("it was %v, and is %v", before, is)
+		case is == before:
+			return errors.New("it is where it was")
+		}
+		return nil
+	})
+	s.is(t, "given-back", shard.ReasonAsleep, metav1.ConditionTrue)
 	of := translate.Space{Name: "given-back"}
 	services := testhost.Clientset(t, theHost(t).Config()).CoreV1().Services(of.HostNamespace())
 	_, err := services.Patch(t.Context(), of.HostName("default", "kubernetes", translate.LimitLabel), types.MergePatchType,
