@@ -32,6 +32,7 @@ type kind[T client.Object] struct {
 	name    string // plural, as in URLs
 	limit   int    // of names on the host, in bytes
 	cluster bool   // it is in no namespace, on either side
+	strict  bool   // what the space's rules forbid (by now) must not go on
 	fresh   func() T
 	virtual cache.SharedIndexInformer // nil: read from the API
 	bound   bound                     // of host objects; the zero value is none
@@ -108,6 +109,11 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 		if hosted && k.pull != nil { // what runs already is reported all the same
 			_, pullErr := k.pull(ctx, v, host)
 			err = errors.Join(err, pullErr)
+		}
+		if hosted && k.strict && errors.As(err, &forbidden{}) {
+			if err := k.deleteHost(ctx, host); err != nil {
+				return 0, err
+			}
 		}
 		return k.settle(ctx, key, v, err)
 	}

@@ -43,31 +43,22 @@ func (s *Syncer) syncIngresses() error {
 	if err != nil {
 		return err
 	}
-	k := &kind[*networkingv1.Ingress]{
-		Syncer: s, name: ingresses, limit: translate.LimitSubdomain,
+	add(&kind[*networkingv1.Ingress]{
+		Syncer: s, name: ingresses, limit: translate.LimitSubdomain, strict: true,
 		fresh:   func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
 		virtual: informer,
+		down: func(_ context.Context, v *networkingv1.Ingress) (*networkingv1.Ingress, bool, error) {
+			wanted, err := s.ingressAllowed(v)
+			if err != nil {
+				return nil, false, err
+			}
+			return s.space.Ingress(v, s.host.annotations), wanted, nil
+		},
 		push: func(want, have *networkingv1.Ingress) bool {
 			return translate.PushIngress(want, have, s.host.annotations)
 		},
 		pull: s.ingressPull,
-	}
-	k.down = func(ctx context.Context, v *networkingv1.Ingress) (*networkingv1.Ingress, bool, error) {
-		wanted, err := s.ingressAllowed(v)
-		if err == nil {
-			return s.space.Ingress(v, s.host.annotations), wanted, nil
-		}
-		// What is not allowed (any more) must not go on either.
-		if host, ok := cached[*networkingv1.Ingress](s.host, ingresses, s.space.HostNamespace(), s.space.HostName(v.Namespace, v.Name, k.limit)); ok {
-			if id, ours := translate.IdentityOf(host); ours && id.Space == s.space.Name {
-				if deleteErr := k.deleteHost(ctx, host); deleteErr != nil {
-					return nil, false, deleteErr
-				}
-			}
-		}
-		return nil, false, err
-	}
-	add(k, func(v *networkingv1.Ingress, enqueue func(Key)) {
+	}, func(v *networkingv1.Ingress, enqueue func(Key)) {
 		s.refer(secrets, translate.IngressSecrets(v), enqueue)
 	})
 	// Whether an ingress may be depends on its services.

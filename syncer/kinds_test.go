@@ -158,7 +158,18 @@ func TestAnIngressOfAShownClassIsServed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What is taken back is taken from the host.
+	// What is not allowed any more is taken from the host, and what is taken back.
+	classed := func(class string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"spec":{"ingressClassName":%q}}`, class)
+		if _, err := ours.Patch(t.Context(), "shop", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	classed("ingress-internal")
+	awaitedGone(t, "see it gone from the host, as its class is not for spaces", theirs.Get, b.hostName("shop"))
+	classed("ingress-public")
+	awaited(t, "see it on the host again", theirs.Get, b.hostName("shop"), nil)
 	if err := b.host.NetworkingV1().IngressClasses().Delete(t.Context(), "ingress-public", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

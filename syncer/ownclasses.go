@@ -30,25 +30,21 @@ type ownClass[T client.Object] struct {
 }
 
 func (c *ownClass[T]) add() error {
-	c.cluster, c.limit, c.down = true, translate.LimitSubdomain, c.hostClass
+	c.cluster, c.strict, c.limit, c.down = true, true, translate.LimitSubdomain, c.hostClass
 	add(c.kind, nil)
 	return nil
 }
 
-// hostClass is v's host object. What is not allowed (any more) must not go on.
+// hostClass is v's host object.
 func (c *ownClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, err error) {
 	if !translate.IsOwnClass(v) {
 		return host, false, nil
 	}
-	there, exists := cached[T](c.host, c.name, "", c.space.HostName("", v.GetName(), translate.LimitSubdomain))
 	if err := forbids(c.check(v)); err != nil {
-		if exists && c.ours(v, there) == nil {
-			err = errors.Join(err, c.deleteHost(ctx, there))
-		}
 		return host, false, err
 	}
 	host = c.toHost(v)
-	if exists {
+	if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
 		return host, true, c.ours(v, there)
 	}
 	// It is in no namespace, and goes with the space's all the same.
