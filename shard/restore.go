@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-dev/berth/kine"
-	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -34,21 +32,6 @@ func (s *Shard) ReserveService(ctx context.Context, name string, v *corev1.Servi
 	return s.host.ReserveService(ctx, translate.Space{Name: name}, v)
 }
 
-// HostObjects counts what each space has on the host, by kind, whether it is
-// awake or not.
-func (s *Shard) HostObjects() map[string]map[string]int { return s.host.Objects() }
-
 // Snapshot writes a copy of the space's store, as it is at one moment, to path,
 // where nothing is.
 func (s *Space) Snapshot(ctx context.Context, path string) error { return s.plane.Snapshot(ctx, path) }
-
-// StoreStats are figures of the space's store.
-func (s *Space) StoreStats(ctx context.Context) (kine.Stats, error) { return s.plane.StoreStats(ctx) }
-
-// SyncStats count what the space's syncer has done since it woke.
-func (s *Space) SyncStats() syncer.Stats {
-	if q, ok := s.syncer.(interface{ Stats() syncer.Stats }); ok {
-		return q.Stats()
-	}
-	return syncer.Stats{}
-}

@@ -145,6 +145,7 @@ type syncing interface {
 	Run(context.Context) error
 	Idle() bool
 	NextTimer() (at time.Time, ok bool)
+	Stats() syncer.Stats
 }
 
 func newSpace(plane *vcluster.ControlPlane, syncer syncing) *Space {

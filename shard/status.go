@@ -5,10 +5,14 @@ package shard
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/syncer"
 )
 
 // ConditionReady is the type of the condition that every space has. It is true
@@ -119,3 +123,13 @@ func (p *place) reason() (reason, message string) {
 		return ReasonAsleep, "a request, a change on the host or the space's next timer wakes it"
 	}
 }
+
+// HostObjects counts what each space has on the host, by kind, whether it is
+// awake or not.
+func (s *Shard) HostObjects() map[string]map[string]int { return s.host.Objects() }
+
+// StoreStats are figures of the space's store.
+func (s *Space) StoreStats(ctx context.Context) (kine.Stats, error) { return s.plane.StoreStats(ctx) }
+
+// SyncStats count what the space's syncer has done since it woke.
+func (s *Space) SyncStats() syncer.Stats { return s.syncer.Stats() }

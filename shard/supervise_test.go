@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -84,3 +85,6 @@ func (syncFunc) Idle() bool { return true }
 
 // NextTimer implements syncing.
 func (syncFunc) NextTimer() (time.Time, bool) { return time.Time{}, false }
+
+// Stats implements syncing.
+func (syncFunc) Stats() syncer.Stats { return syncer.Stats{} }
