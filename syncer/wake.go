@@ -19,10 +19,11 @@ type sleeper struct{ wake func() }
 
 // OnChange calls wake, once, when a host object of the space is created,
 // changed or deleted from now on: a pod, service, endpoint slice, config map,
-// secret, ingress, network policy, service account, volume claim, or a volume
-// bound to one. Events do not count (they come by the dozen, and with a change of
-// what they are about), nor do disruption budgets (the host counts pods in their
-// status), nor classes, which all spaces share; a space sees them when it has woken.
+// secret, ingress, network policy, service account, volume snapshot, volume claim
+// or a volume bound to one, or a class of the tenant's own. Events do not count
+// (they come by the dozen, and with a change of what they are about), nor do
+// disruption budgets (the host counts pods in their status), nor the host's own
+// classes, which all spaces share; a space sees them when it has woken.
 //
 // It is for spaces that sleep, in which no [Syncer] runs. So that no change is
 // missed in between, register first, then ask the syncer whether it is still
