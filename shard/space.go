@@ -117,13 +117,15 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		ServingCA:           s.config.ServingCA(),
 		ServiceCIDR:         s.serviceRange,
 		KubernetesServiceIP: net.ParseIP(address),
-		Controllers:         vcluster.SpaceControllers(),
-		HiddenNodes:         true,
-		Admission:           s.admission(space, where),
-		Pods:                streams,
-		Usage:               usage,
-		Logger:              logger,
-		Traces:              s.config.Traces,
+
+		KubernetesServiceServed: space.Pods.Valid(),
+		Controllers:             vcluster.SpaceControllers(),
+		HiddenNodes:             true,
+		Admission:               s.admission(space, where),
+		Pods:                    streams,
+		Usage:                   usage,
+		Logger:                  logger,
+		Traces:                  s.config.Traces,
 	})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -99,7 +100,7 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("build shared APIs: %w", err)
 	}
-	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c)
+	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c, store.store.Quiet)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
@@ -142,14 +143,14 @@ func (c *chain) handler() http.Handler {
 // shared, and with an eye on CRDs.
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
-	shared *sharedAPI, config Config,
+	shared *sharedAPI, config Config, quiet func() time.Duration,
 ) (*chain, error) {
 	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, err
 	}
-	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer, config.Pods)
+	coreServer, own, err := newCore(core, extensionsServer.GenericAPIServer, config, quiet)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ type Config struct {
 	// KubernetesServiceIP is the ClusterIP of the Service default/kubernetes.
 	// It must be inside ServiceCIDR. Default: the first address of the range.
 	KubernetesServiceIP net.IP
+	// KubernetesServiceServed says that pods reach the API at that address. The
+	// service then has endpoints, which say so.
+	KubernetesServiceServed bool
 	// Controllers names the upstream controllers to run, as in
 	// k8s.io/kubernetes/cmd/kube-controller-manager/names. See
 	// [SpaceControllers] and [HostControllers]. None if empty.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,7 +30,7 @@ const kubernetesServicePort = 443
 // newCore is upstream's New of c without the built-in APIs' handlers, which are
 // shared. Of the registries it makes only those that must be the space's own.
 func newCore(
-	c controlplane.CompletedConfig, next genericapiserver.DelegationTarget, pods Pods,
+	c controlplane.CompletedConfig, next genericapiserver.DelegationTarget, config Config, quiet func() time.Duration,
 ) (*genericapiserver.GenericAPIServer, *registries, error) {
 	control, err := c.ControlPlane.New(controlplaneapiserver.KubeAPIServer, next)
 	if err != nil {
@@ -44,7 +45,7 @@ func newCore(
 	if err != nil {
 		return nil, nil, err
 	}
-	own := newRegistries(providers, c.ControlPlane.APIResourceConfigSource, c.ControlPlane.Generic.RESTOptionsGetter, pods)
+	own := newRegistries(providers, c.ControlPlane.APIResourceConfigSource, c.ControlPlane.Generic.RESTOptionsGetter, config.Pods)
 	server.RegisterDestroyFunc(own.destroy)
 	for _, p := range providers {
 		if hooked, ok := p.(genericapiserver.PostStartHookProvider); ok {
@@ -59,7 +60,7 @@ func newCore(
 	}
 	service := kubernetesservice.New(kubernetesservice.Config{
 		PublicIP:           c.ControlPlane.Generic.PublicAddress,
-		EndpointReconciler: c.EndpointReconcilerConfig.Reconciler,
+		EndpointReconciler: newAPIEndpoints(client, c.APIServerServiceIP, config.KubernetesServiceServed, quiet),
 		EndpointInterval:   c.EndpointReconcilerConfig.Interval,
 		ServiceIP:          c.APIServerServiceIP,
 		ServicePort:        c.APIServerServicePort,
