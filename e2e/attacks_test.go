@@ -214,6 +214,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 		"create rolebindings.rbac.authorization.k8s.io berth-demo", "bind clusterroles.rbac.authorization.k8s.io",
 		"update resourcequotas berth-demo", "delete resourcequotas berth-demo", "update limitranges berth-demo",
 		"update networkpolicies.networking.k8s.io default", "delete networkpolicies.networking.k8s.io default", "create serviceaccounts default",
+		"create serviceaccounts berth-demo", "update serviceaccounts berth-demo", "delete serviceaccounts berth-demo", "create poddisruptionbudgets.policy berth-demo",
 		"update namespaces berth-demo", "patch namespaces berth-demo", "delete namespaces berth-demo", "create namespaces",
 		"create serviceaccounts/token berth-demo", "impersonate users", "impersonate serviceaccounts kube-system",
 	} {
@@ -232,7 +233,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 	t.Helper()
 	const says = "ValidatingAdmissionPolicy" // that of berth up, or the chart's
-	policies, accounts := syncer.NetworkingV1().NetworkPolicies(hostNamespace), syncer.CoreV1().ServiceAccounts(hostNamespace)
+	policies := syncer.NetworkingV1().NetworkPolicies(hostNamespace)
 	ours := map[string]string{labelSpace: "demo"}
 	walls := must(host.NetworkingV1().NetworkPolicies(hostNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: labelSpace + ",!berth.dev/namespace"}))(t).Items
 	if len(walls) != 3 {
@@ -250,15 +251,11 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 		}, metav1.CreateOptions{})
 		refused(t, "a door, "+name, err, says)
 	}
-	for _, name := range []string{"default", "berth-syncer"} {
-		account := must(accounts.Get(t.Context(), name, metav1.GetOptions{}))(t)
-		account.Annotations = map[string]string{"a": "b"}
-		_, err := accounts.Update(t.Context(), account, metav1.UpdateOptions{})
-		refused(t, "a change of account "+name, err, says)
-		refused(t, "the end of account "+name, accounts.Delete(t.Context(), name, metav1.DeleteOptions{}), says)
-	}
-	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "berth-other", Labels: ours}}, metav1.CreateOptions{})
-	refused(t, "an account like Berth's", err, says)
+	choosy := newPod(hostName("default", "choosy"), func(p *corev1.Pod) {
+		p.Labels, p.Spec.NodeSelector = ours, map[string]string{corev1.LabelArchStable: "any"}
+	})
+	_, err := syncer.CoreV1().Pods(hostNamespace).Create(t.Context(), choosy, metav1.CreateOptions{})
+	refused(t, "a node", err, says)
 	status := []byte(`{"status":{"podIP":"10.244.9.9","podIPs":[{"ip":"10.244.9.9"}]}}`)
 	_, err = syncer.CoreV1().Pods(hostNamespace).Patch(t.Context(), hostName("default", "inmate"), types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	refused(t, "another's address", err, says)
