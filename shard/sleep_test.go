@@ -5,11 +5,8 @@ package shard_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,103 +14,14 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 )
-
-// idle is after how long without requests the spaces of these tests sleep.
-const idle = 15 * time.Minute
-
-// sleepy is a shard whose spaces sleep, and whose clock stands until it is moved.
-type sleepy struct {
-	*shard.Shard
-	clock  *clocktesting.FakeClock
-	server *httptest.Server
-	config shard.Config
-}
-
-func startSleepy(t *testing.T, change ...func(*shard.Config)) *sleepy {
-	t.Helper()
-	c := config(t)
-	s := &sleepy{clock: clocktesting.NewFakeClock(time.Now())}
-	c.Clock, c.IdleAfter = s.clock, idle
-	for _, f := range change {
-		f(&c)
-	}
-	s.config = c
-	s.Shard = start(t, c)
-	t.Cleanup(func() { stop(t, s.Shard) })
-	// Like the gateway.
-	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		http.StripPrefix("/"+name, s.Handler(name)).ServeHTTP(w, r)
-	}))
-	s.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
-	s.server.EnableHTTP2 = true
-	s.server.StartTLS()
-	t.Cleanup(s.server.Close)
-	return s
-}
-
-// admin is what the space's admin has, at the test's server.
-func (s *sleepy) admin(t *testing.T, space *shard.Space, name string) *rest.Config {
-	t.Helper()
-	kubeconfig, err := space.Kubeconfig("admin", []string{"system:masters"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.at(c, name)
-}
-
-func (s *sleepy) at(c *rest.Config, name string) *rest.Config {
-	c = rest.CopyConfig(c)
-	c.Host = s.server.URL + "/" + name
-	c.CAData, c.Insecure = nil, true
-	return c
-}
-
-func (s *sleepy) is(t *testing.T, name, reason string, status metav1.ConditionStatus) {
-	t.Helper()
-	testhost.Eventually(t, name+" is "+reason, func(context.Context) error {
-		got, ok := s.Status(name)
-		if !ok {
-			return errors.New("has no place")
-		}
-		if ready := meta.FindStatusCondition(got.Conditions, shard.ConditionReady); ready.Reason != reason || ready.Status != status {
-			return fmt.Errorf("is %s, Ready=%s: %s", ready.Reason, ready.Status, ready.Message)
-		}
-		return nil
-	})
-}
-
-// falls moves the clock until the space sleeps.
-func (s *sleepy) falls(t *testing.T, name string) {
-	t.Helper()
-	s.clock.Step(idle)
-	testhost.Eventually(t, name+" falls asleep", func(context.Context) error {
-		got, _ := s.Status(name)
-		if reason := got.Conditions[0].Reason; reason != shard.ReasonAsleep {
-			s.clock.Step(5 * time.Second) // it may be busy for now
-			return fmt.Errorf("is %s", reason)
-		}
-		return nil
-	})
-}
 
 // T8: asleep, nothing of it runs; a request wakes it, and is held, not refused.
 func TestASpaceSleepsWhenIdleAndWakesForARequest(t *testing.T) {
@@ -227,12 +135,6 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 	}
 }
 
-// readOnce reads a space, without what a client would try again.
-func readOnce(t *testing.T, c *rest.Config) error {
-	t.Helper()
-	return testhost.Clientset(t, c).CoreV1().RESTClient().Get().Resource("pods").Namespace("default").MaxRetries(0).Do(t.Context()).Error()
-}
-
 // T7, D1: a space that cannot run says why, costs little, and comes back by
 // itself once it can; the others serve.
 func TestABrokenSpaceSaysWhyAndIsTriedAgain(t *testing.T) {
@@ -277,122 +179,9 @@ func TestABrokenSpaceSaysWhyAndIsTriedAgain(t *testing.T) {
 	s.is(t, "broken", shard.ReasonRunning, metav1.ConditionTrue)
 }
 
-// At the bound the space that was idle longest makes room; one in use never does.
-func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
-	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.WakeTimeout = 2, 30*time.Second })
-	clients := map[string]kubernetes.Interface{}
-	for _, name := range []string{"first", "second"} {
-		clients[name] = testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, name), name))
-		s.clock.Step(time.Second)
-	}
-	build(t, "third")
-	if err := s.Add("third"); err != nil {
-		t.Fatal(err)
-	}
-	woken := make(chan error, 1)
-	go func() { woken <- s.Wake(t.Context(), "third") }()
-	s.is(t, "third", shard.ReasonStarting, metav1.ConditionFalse)
-	for _, name := range []string{"first", "second"} {
-		s.is(t, name, shard.ReasonRunning, metav1.ConditionTrue) // in use until some moments ago
-	}
-	testhost.Eventually(t, "third wakes", func(context.Context) error {
-		select {
-		case err := <-woken:
-			return err
-		default:
-			s.clock.Step(5 * time.Second)
-			return errors.New("not yet")
-		}
-	})
-	s.is(t, "first", shard.ReasonAsleep, metav1.ConditionTrue)
-	s.is(t, "second", shard.ReasonRunning, metav1.ConditionTrue)
-
-	// All in use: the next waits, and is told so.
-	for _, space := range []kubernetes.Interface{clients["second"], testhost.Clientset(t, s.admin(t, s.Space("third"), "third"))} {
-		watch, err := space.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer watch.Stop()
-	}
-	refused := make(chan error, 1)
-	go func() {
-		refused <- clients["first"].CoreV1().RESTClient().Get().Resource("pods").MaxRetries(0).Do(t.Context()).Error()
-	}()
-	testhost.Eventually(t, "refusal", func(context.Context) error {
-		select {
-		case err := <-refused:
-			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "has to wait") {
-				t.Errorf("with all places in use the answer is %v", err)
-			}
-			return nil
-		default:
-			s.clock.Step(time.Second)
-			return errors.New("held")
-		}
-	})
-}
-
 // rowAllowed is what a space that sleeps may cost in memory, in bytes (T8: 32 KiB
 // with all that the process keeps for it).
 const rowAllowed = 4 << 10
-
-// A tenant that knocks at many doors waits for its own spaces; it does not keep
-// others' waiting, nor spaces starting and stopping.
-func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
-	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.StartsMax = 2, 1 })
-	victim := testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, "victim"), "victim"))
-	greedy := []string{"greedy-0", "greedy-1", "greedy-2", "greedy-3"}
-	for _, name := range greedy {
-		build(t, name)
-		if err := s.Add(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, name := range greedy {
-		wg.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-				if s.Space(name) == nil { // as soon as it sleeps
-					_ = s.Wake(ctx, name)
-				}
-			}
-		})
-	}
-	defer wg.Wait()
-	defer cancel()
-	// In use, the victim's space is never the one that makes room.
-	for range 20 {
-		if _, err := victim.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if s.Space("victim") == nil {
-			t.Fatal("a space in use was put to sleep")
-		}
-		s.clock.Step(5 * time.Second)
-	}
-	// Out of use it sleeps, and comes back in its turn.
-	testhost.Eventually(t, "the victim sleeps", func(context.Context) error {
-		s.clock.Step(5 * time.Second)
-		if s.Space("victim") != nil {
-			return errors.New("it is awake")
-		}
-		return nil
-	})
-	woken := make(chan error, 1)
-	go func() { woken <- s.Wake(t.Context(), "victim") }()
-	testhost.Eventually(t, "the victim wakes", func(context.Context) error {
-		select {
-		case err := <-woken:
-			return err
-		default:
-			s.clock.Step(2 * time.Second)
-			return errors.New("it waits")
-		}
-	})
-}
 
 // A space that was registered costs next to nothing until it is wanted.
 func TestAnAddedSpaceSleeps(t *testing.T) {
@@ -440,17 +229,4 @@ func TestAnAddedSpaceSleeps(t *testing.T) {
 	if _, ok := s.Status("added-7"); ok {
 		t.Error("a stopped space has a place")
 	}
-}
-
-func tokenOf(t *testing.T, client kubernetes.Interface) string {
-	t.Helper()
-	var token string
-	testhost.Eventually(t, "token", func(ctx context.Context) error {
-		request, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200)}}, metav1.CreateOptions{})
-		if err == nil {
-			token = request.Status.Token
-		}
-		return err
-	})
-	return token
 }

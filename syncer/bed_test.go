@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
@@ -27,6 +30,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -291,5 +295,72 @@ func (b *bed) supervise(next func(*life) rule, whole func() bool) {
 		if err := <-stopped; err != nil {
 			b.t.Error(err)
 		}
+	})
+}
+
+// synced begins a syncer of a new space with these switches.
+func synced(t *testing.T, name string, switches ...string) *bed {
+	t.Helper()
+	b := newBed(t, name)
+	parsed, err := kinds.Parse(switches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
+	b.build(t) // for the rights that the switches take
+	b.begin(nil)
+	return b
+}
+
+// must creates an object, and is for what no test is about.
+func must[T metav1.Object](t *testing.T, create func(context.Context, T, metav1.CreateOptions) (T, error), o T) T {
+	t.Helper()
+	made, err := create(t.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// awaited waits until an object is there and check, if any, finds nothing wrong.
+func awaited[T metav1.Object](t *testing.T, what string, get func(context.Context, string, metav1.GetOptions) (T, error), name string, check func(T) error) (o T) {
+	t.Helper()
+	testhost.Eventually(t, what, func(ctx context.Context) (err error) {
+		if o, err = get(ctx, name, metav1.GetOptions{}); err == nil && check != nil {
+			err = check(o)
+		}
+		return err
+	})
+	return o
+}
+
+func awaitedGone[T metav1.Object](t *testing.T, what string, get func(context.Context, string, metav1.GetOptions) (T, error), name string) {
+	t.Helper()
+	testhost.Eventually(t, what, func(ctx context.Context) error { return gone(get(ctx, name, metav1.GetOptions{})) })
+}
+
+func (b *bed) hostName(name string) string {
+	return b.space.HostName("default", name, translate.LimitSubdomain)
+}
+
+// told waits for a warning about an object of the space that holds all words.
+func (b *bed) told(t *testing.T, kind, name string, words ...string) {
+	t.Helper()
+	testhost.Eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
+		events, err := b.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var messages []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind != kind || e.InvolvedObject.Name != name || e.Type != corev1.EventTypeWarning {
+				continue
+			}
+			messages = append(messages, e.Message)
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Message, w) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("events are %q, want one with %q", messages, words)
 	})
 }
