@@ -5,7 +5,10 @@ package charts
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -190,6 +193,82 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 	}
 }
 
+// X1: the schema knows each kind that is synced, and the values of its switch, as
+// the code has them.
+func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
+	const file = "berth/values.schema.json"
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kindsOf []string
+	for _, k := range kinds.Table() {
+		kindsOf = append(kindsOf, fmt.Sprintf("        %q: %s", k.Name, switchSchema(t, k.Values)))
+	}
+	want := "    \"sync\": {\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \"properties\": {\n" +
+		strings.Join(kindsOf, ",\n") + "\n      }\n    },\n"
+	text := regexp.MustCompile(`(?ms)^    "sync": \{\n.*?^    \},\n`).ReplaceAllLiteralString(string(have), want)
+	if os.Getenv(envUpdate) != "" {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(text, string(have)); diff != "" || !strings.Contains(text, want) {
+		t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
+	}
+}
+
+// switchSchema is the schema of a switch that takes these values, a number or a
+// string. Berth itself looks more closely at selectors and names.
+func switchSchema(t *testing.T, values []string) string {
+	t.Helper()
+	var words []string
+	var others []map[string]any
+	pattern := func(p string) { others = append(others, map[string]any{"type": "string", "pattern": p}) }
+	for _, v := range values {
+		switch v {
+		case kinds.Selector:
+			pattern("=")
+		case kinds.Bound:
+			pattern("^-?[0-9]+$")
+			others = append(others, map[string]any{"type": "integer", "minimum": math.MinInt32, "maximum": 1_000_000_000})
+		case kinds.PreemptingBound:
+			pattern("^" + kinds.Preempting + "-?[0-9]+$")
+		case kinds.Provisioners:
+			pattern(`^[^+,=\s]*[./][^+,=\s]*(\+[^+,=\s]*[./][^+,=\s]*)*$`)
+		default:
+			words = append(words, v)
+		}
+	}
+	var schema any = map[string]any{"enum": words}
+	if len(others) > 0 {
+		schema = map[string]any{"anyOf": append([]map[string]any{{"enum": words}}, others...)}
+	}
+	text, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// X1: what Berth takes for a switch, the schema takes, too.
+func TestTheSchemaTakesWhatSwitchesTake(t *testing.T) {
+	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs"}}
+	for _, k := range kinds.Table() {
+		for i, v := range k.Values {
+			if _, err := kinds.Parse([]string{k.Name + "=" + v}); err != nil {
+				continue // it stands for others
+			}
+			if i+1 == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			rounds[i+1] = append(rounds[i+1], "sync."+k.Name+"="+v)
+		}
+	}
+	for _, values := range rounds {
+		render(t, append(values, "spaces[0].name=a")...)
+	}
+}
+
 // M4: so are the rights and the bounds of tenants' own classes, where they are
 // switched on.
 func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
@@ -277,6 +356,10 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
 		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
 		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
+		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
+		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
+		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
+		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
 		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
 	} {
 		t.Run(name, func(t *testing.T) {

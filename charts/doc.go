@@ -4,8 +4,8 @@
 // Package charts holds Berth's Helm charts, a directory each, and the tests that
 // what they render is what the API server and Berth take.
 //
-// Nothing calls it: it has no code but these tests. One of them also writes the
-// files that a chart takes from the code.
+// Nothing calls it: it has no code but these tests. Some of them also write
+// what a chart takes from the code.
 package charts
 
-//go:generate env BERTH_UPDATE_CHARTS=1 go test . -count=1 -run ^TestTheChartTakesFromTheCodeWhatSpacesAccountsMay$
+//go:generate env BERTH_UPDATE_CHARTS=1 go test . -count=1 -run ^TestTheChartTakesFromTheCode
