@@ -352,6 +352,9 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"with a path":    {[]string{"advertise=https://berth/x"}, "/advertise", "spaces are told by the path"},
 		"no duration":    {[]string{"idleAfter=soon"}, "/idleAfter", "want 15m"},
 		"a port":         {[]string{"service.port=70000"}, "/service/port", "out of range"},
+		"no node's port": {[]string{"service.nodePort=30443"}, "service.nodePort", "a ClusterIP has none"},
+		"none and some":  {[]string{"pods.dnsUpstreams[0]=none", "pods.dnsUpstreams[1]=192.0.2.53"}, "/pods/dnsUpstreams", "none is none"},
+		"no resolver":    {[]string{"pods.dnsUpstreams[0]=nowhere"}, "/pods/dnsUpstreams", "want an address"},
 		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
 		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
@@ -410,6 +413,19 @@ func TestAllValuesAreShown(t *testing.T) {
 	}
 }
 
+// X1: what the flags offer, the values do, too: no names outside of the spaces, and
+// a port of the nodes that kubeconfigs can lead to from the first.
+func TestValuesReachTheService(t *testing.T) {
+	objects := render(t, "spaces[0].name=a", "pods.dnsUpstreams[0]=none", "service.type=NodePort", "service.nodePort=30443")
+	service := find(t, objects, func(s *corev1.Service) bool { return s.Name == "berth" })
+	if port := service.Spec.Ports[0].NodePort; port != 30443 {
+		t.Errorf("the nodes' port is %d", port)
+	}
+	if args := find[*appsv1.StatefulSet](t, objects, nil).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--dns-upstream=none") {
+		t.Errorf("Berth asks others for names: %v", args)
+	}
+}
+
 // X1: who installs it is told what to type next.
 func TestNotesTellWhatComesNext(t *testing.T) {
 	out, stderr, err := helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a")
@@ -420,5 +436,12 @@ func TestNotesTellWhatComesNext(t *testing.T) {
 		if _, notes, _ := strings.Cut(out, "NOTES:"); !strings.Contains(notes, says) {
 			t.Errorf("the notes don't say %q:\n%s", says, notes)
 		}
+	}
+	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a,kubeconfigSecrets=false")
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	if _, notes, _ := strings.Cut(out, "NOTES:"); strings.Contains(notes, "helm test") || !strings.Contains(notes, "berth kubeconfig team-a") {
+		t.Errorf("the notes tell of a test that there is not, or not of the kubeconfig:\n%s", notes)
 	}
 }

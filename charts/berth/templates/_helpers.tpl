@@ -67,6 +67,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- $_ := set $ports $port (index . 0) }}
 {{- end }}
+{{- if and .Values.service.nodePort (eq .Values.service.type "ClusterIP") }}
+{{- fail "service.nodePort: a Service of type ClusterIP has none; set service.type to NodePort or LoadBalancer" }}
+{{- end }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
 {{- end }}
