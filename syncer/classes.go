@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -84,6 +85,23 @@ func shown[T client.Object](s *Syncer, kind, name string) (class T, ok bool) {
 		return class, false // some tenant's, whatever else is on it
 	}
 	return class, kind != priorityClasses || translate.ShownPriority(name)
+}
+
+// hostClasses are those of the host's of a kind that are shown to spaces.
+func hostClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		f := s.host.fanouts[kind]
+		if f == nil {
+			return // it is switched off
+		}
+		for _, item := range f.all() {
+			if o, ok := item.(client.Object); ok {
+				if class, ok := shown[T](s, kind, o.GetName()); ok && !yield(class) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (s *Syncer) syncStorageClasses() error {

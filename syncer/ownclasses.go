@@ -135,11 +135,12 @@ func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error
 }
 
 // hostStorage is the class of the host's that a claim of v's has there: one that
-// is shown, or the tenant's own.
+// is shown, or the tenant's own. A claim that names none gets the default one of
+// those that are shown: the host would give it its own, shown or not.
 func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
 	name := v.Spec.StorageClassName
 	if name == nil {
-		return nil, nil
+		return s.defaultStorage()
 	}
 	if _, ok := shown[*storagev1.StorageClass](s, storageClasses, *name); ok {
 		return name, nil

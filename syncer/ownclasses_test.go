@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -244,6 +245,60 @@ func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
 	if err := gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName("data"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}
+}
+
+// M4, N1: nor does a claim get one without naming it: neither the class nor its
+// name is for spaces, be it the host's default.
+func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
+	t.Parallel()
+	b := synced(t, "classless", "storageclasses=berth.dev/classless=true")
+	claims, theirs := b.virtual.CoreV1().PersistentVolumeClaims("default"), b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace())
+	// There is no default class in the space, but on the host.
+	must(t, claims.Create, newClaim("data"))
+	b.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default class for spaces")
+	if err := gone(theirs.Get(t.Context(), b.hostName("data"), metav1.GetOptions{})); err != nil {
+		t.Error(err)
+	}
+
+	// One that has it from before is not told its name.
+	old := must(t, claims.Create, newClaim("old"))
+	host := must(t, theirs.Create, b.space.Claim(old))
+	if ptr.Deref(host.Spec.StorageClassName, "") != "standard" {
+		t.Fatalf("the host gives it the class %v", host.Spec.StorageClassName)
+	}
+	host.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue}}
+	host.ResourceVersion = "" // others write to it, too
+	if _, err := theirs.UpdateStatus(t.Context(), host, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaited(t, "see its status", claims.Get, "old", func(c *corev1.PersistentVolumeClaim) error {
+		if c.Spec.StorageClassName != nil {
+			t.Fatalf("the space is told of the class %s", *c.Spec.StorageClassName)
+		}
+		if len(c.Status.Conditions) == 0 {
+			return errors.New("it has no condition yet")
+		}
+		return nil
+	})
+
+	// Once it is shown, to this space alone, the claim is of it, on both sides.
+	label := func(value string) error {
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"berth.dev/classless":%s}}}`, value)
+		_, err := b.host.StorageV1().StorageClasses().Patch(context.Background(), "standard", types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	if err := label(`"true"`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = label("null") })
+	standard := func(c *corev1.PersistentVolumeClaim) error {
+		if class := ptr.Deref(c.Spec.StorageClassName, ""); class != "standard" {
+			return fmt.Errorf("it is of class %q", class)
+		}
+		return nil
+	}
+	awaited(t, "see it on the host", theirs.Get, b.hostName("data"), standard)
+	awaited(t, "be told its class", claims.Get, "data", standard)
 }
 
 // M4, Q3: who holds a space's account gets no further by the host's classes.

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
@@ -42,14 +44,33 @@ func (s *Syncer) syncClaims() error {
 	return nil
 }
 
+// defaultStorage is the default one of the host's classes that are shown; of
+// several, as anywhere, the latest.
+func (s *Syncer) defaultStorage() (*string, error) {
+	var latest *storagev1.StorageClass
+	for class := range hostClasses[*storagev1.StorageClass](s, storageClasses) {
+		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerStorage(class, latest)) {
+			latest = class
+		}
+	}
+	if latest == nil {
+		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+			"there is no default class for spaces; name a class, see 'kubectl get storageclasses'")})
+	}
+	return &latest.Name, nil
+}
+
 func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	want := translate.PullClaim(v, host)
 	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
 		// The claim came before the space knew a default class: as on any
-		// cluster, it gets it later.
-		want.Spec = *v.Spec.DeepCopy()
-		want.Spec.StorageClassName = host.Spec.StorageClassName
-		return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
+		// cluster, it gets it later. The name of one that is not shown (any more)
+		// stays on the host.
+		if _, ok := shown[*storagev1.StorageClass](s, storageClasses, *host.Spec.StorageClassName); ok {
+			want.Spec = *v.Spec.DeepCopy()
+			want.Spec.StorageClassName = host.Spec.StorageClassName
+			return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
+		}
 	}
 	if want.Spec.VolumeName != "" {
 		if err := s.ensureVolume(ctx, v, host.Spec.VolumeName); err != nil {

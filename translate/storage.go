@@ -184,6 +184,19 @@ func StorageClass(host *storagev1.StorageClass) *storagev1.StorageClass {
 	return out
 }
 
+// IsDefaultStorage reports whether a class is for claims that name none.
+func IsDefaultStorage(class *storagev1.StorageClass) bool {
+	return class.Annotations[annotationDefaultClass] == "true"
+}
+
+// NewerStorage reports whether, of two default classes, a is the one that counts.
+func NewerStorage(a, b *storagev1.StorageClass) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
 // PullStorageClass copies onto have what the host says of a class, and reports
 // whether it differed, and whether in fields that can only change by recreation.
 func PullStorageClass(want, have *storagev1.StorageClass) (changed, recreate bool) {

@@ -370,3 +370,25 @@ func TestPullStorageClassTellsChangesFromRecreation(t *testing.T) {
 		t.Error("a second pull reports a change")
 	}
 }
+
+// As upstream's admission has it: of several default classes the latest counts.
+func TestTheLatestDefaultStorageClassCounts(t *testing.T) {
+	class := func(name string, made int64) *storagev1.StorageClass {
+		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(made, 0)}}
+	}
+	for name, tc := range map[string]struct {
+		a, b *storagev1.StorageClass
+		want bool
+	}{
+		"Later":   {class("b", 2), class("a", 1), true},
+		"Earlier": {class("a", 1), class("b", 2), false},
+		"Equal":   {class("a", 1), class("b", 1), true},
+		"Name":    {class("b", 1), class("a", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := translate.NewerStorage(tc.a, tc.b); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
