@@ -148,6 +148,31 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	}
 }
 
+// M4: who installs it is told of each right by name, and of each kind that is
+// seen whole.
+func TestTheDocumentationTellsOfEachRight(t *testing.T) {
+	text, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(text), "## What Berth may do on the host")
+	rights, _, _ = strings.Cut(rights, "\n## ")
+	objects := render(t, append(slices.Clone(everything), "sync.volumesnapshots=on", "sync.volumesnapshotclasses=on")...)
+	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+	for _, rule := range role.Rules {
+		for _, name := range rule.ResourceNames {
+			if !strings.HasPrefix(name, "berth-team-") && !strings.Contains(rights, "`"+strings.Replace(name, "platform-berth", "NAMESPACE-RELEASE", 1)+"`") {
+				t.Errorf("%v %v %s is not told of", rule.Verbs, rule.Resources, name)
+			}
+		}
+	}
+	for _, whole := range []string{"events, which", "ingresses, as", "volumes and classes it sees all"} { // of syncer's watches
+		if !strings.Contains(rights, whole) {
+			t.Errorf("it is not told that all of these are seen: %s", whole)
+		}
+	}
+}
+
 // M4: the role that the chart makes for spaces' accounts, and what the host holds
 // them to, is what the code says, no more and no less.
 func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
