@@ -25,7 +25,7 @@ func TestTheEndpointsOfASpacesAPIAreItsClusterIP(t *testing.T) {
 	in := startInside(t)
 	c := virtual(t, startSpace(t, in.Shard, "api-endpoints"))
 	whole := func(ctx context.Context) error {
-		endpoints, err := c.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // what clients of old read
+		endpoints, err := c.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
