@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,25 +45,33 @@ func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
 		})
 }
 
-// shut takes away the ingresses that lead to a service, which is about to lead
+// shut takes away the doors that lead to a service, which is about to lead
 // out of the space.
 func (s *Syncer) shut(ctx context.Context, v *corev1.Service) error {
-	if !s.host.sync.On(ingresses) || s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
+	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
-	// Past the watch: it may not know yet of the latest.
-	all := &networkingv1.IngressList{}
-	if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
-		return fmt.Errorf("list the space's ingresses on the host: %w", err)
-	}
 	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	for i := range all.Items {
-		door := &all.Items[i]
-		id, ours := translate.IdentityOf(door)
-		if !ours || id.Space != s.space.Name || !slices.Contains(translate.IngressServices(door), name) {
+	for kind, all := range map[string]client.ObjectList{ingresses: &networkingv1.IngressList{}} {
+		if !s.host.sync.On(kind) {
 			continue
 		}
-		if err := s.withdraw(ctx, door); err != nil {
+		// Past the watch: it may not know yet of the latest.
+		if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
+			return fmt.Errorf("list the space's %s on the host: %w", kind, err)
+		}
+		err := meta.EachListItem(all, func(item runtime.Object) error {
+			door, ok := item.(client.Object)
+			if !ok {
+				return nil
+			}
+			id, ours := translate.IdentityOf(door)
+			if !ours || id.Space != s.space.Name || !slices.Contains(servicesOf(door), name) {
+				return nil
+			}
+			return s.withdraw(ctx, door)
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,6 +104,19 @@ func hostClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 			}
 		}
 	}
+}
+
+// served reports whether what names a class is for the host: of a class that the
+// tenant made itself, it is for whatever the tenant runs.
+func served[T client.Object](s *Syncer, kind string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
+	if _, ok := shown[T](s, kind, name); ok {
+		return true, nil
+	}
+	own, exists := inStore[T](virtual, types.NamespacedName{Name: name})
+	if exists && own.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy {
+		return false, nil
+	}
+	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, kind))}
 }
 
 func (s *Syncer) syncStorageClasses() error {

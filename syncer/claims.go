@@ -1,0 +1,107 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"fmt"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// indexHosts finds the host's doors, spaces' or not, by the host names that they
+// claim.
+const indexHosts = "berth.dev/hosts"
+
+// hostsOf are the host names that a door claims, sorted.
+func hostsOf(door any) []string {
+	switch d := door.(type) {
+	case *networkingv1.Ingress:
+		return translate.IngressHosts(d)
+	default:
+		return nil
+	}
+}
+
+func indexClaims(obj any) ([]string, error) {
+	hosts := hostsOf(obj)
+	if o, ok := obj.(client.Object); ok && spaceIn(o.GetNamespace()) != "" {
+		// Whoever wrote it: this runs under the index's lock, which all spaces wait
+		// for. The host's admins' own claims all count.
+		hosts = hosts[:min(len(hosts), translate.MaxIngressHosts)]
+	}
+	return hosts, nil
+}
+
+// ownHosts are the host names that a door has on the host.
+type ownHosts struct {
+	hosts []string // sorted
+	since *metav1.Time
+}
+
+// of is since when a host name is claimed, nil if it is not.
+func (c ownHosts) of(name string) *metav1.Time {
+	if _, has := slices.BinarySearch(c.hosts, name); !has {
+		return nil
+	}
+	return c.since
+}
+
+// unclaimed refuses the host names of v that are in use outside of its space.
+func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.ErrorList) {
+	own := ownHosts{}
+	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)); ok {
+		since := host.GetCreationTimestamp()
+		own = ownHosts{hostsOf(host), &since}
+	}
+	for _, name := range hostsOf(v) {
+		if k.host.claimed(name, k.space, own) {
+			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
+		}
+	}
+	return errs
+}
+
+// claimed reports whether a door that is not the space's has a host name: who was
+// first keeps it. Of two that came in one moment, neither looks like the first;
+// both give way, and try again at their own time.
+func (h *Host) claimed(name string, space translate.Space, own ownHosts) bool {
+	since := own.of(name)
+	for _, claim := range translate.HostClaims(name) {
+		for _, kind := range doors() {
+			for _, other := range found[client.Object](h, kind, indexHosts, claim) {
+				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {
+					continue
+				}
+				if theirs := other.GetCreationTimestamp(); since == nil || !since.Before(&theirs) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// claimsOnly is what syncers must know of an ingress that is no space's.
+func claimsOnly(i *networkingv1.Ingress) *networkingv1.Ingress {
+	out := &networkingv1.Ingress{ObjectMeta: claimant(i)}
+	for _, host := range translate.IngressHosts(i) {
+		if host != "" {
+			out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host})
+		}
+	}
+	return out
+}
+
+func claimant(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		CreationTimestamp: o.GetCreationTimestamp(), DeletionTimestamp: o.GetDeletionTimestamp(),
+	}
+}

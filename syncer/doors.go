@@ -1,0 +1,131 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// doors are the kinds by which what all spaces share on the host leads from
+// outside to their services, under host names that each may claim.
+func doors() []string { return []string{ingresses} }
+
+// door is a kind of them.
+type door[T client.Object] struct {
+	kind *kind[T]
+	// allowed reports whether the host is to serve v at all, and what stands
+	// against it.
+	allowed func(v T) (wanted bool, errs field.ErrorList)
+	down    func(v T) T
+	// backends is where it names the services that it leads to.
+	backends *field.Path
+}
+
+// indexServices finds a space's doors by the services that they lead to, as
+// namespace/name.
+const indexServices = "berth.dev/services"
+
+// servicesOf are the names of the services that a door leads to, in its own
+// namespace.
+func servicesOf(door any) []string {
+	switch d := door.(type) {
+	case *networkingv1.Ingress:
+		return translate.IngressServices(d)
+	default:
+		return nil
+	}
+}
+
+// secretsOf are the secrets that a door needs.
+func secretsOf(door any) []types.NamespacedName {
+	switch d := door.(type) {
+	case *networkingv1.Ingress:
+		return translate.IngressSecrets(d)
+	default:
+		return nil
+	}
+}
+
+// addDoor declares a kind of doors.
+func addDoor[T client.Object](d *door[T]) error {
+	k := d.kind
+	err := k.virtual.AddIndexers(cache.Indexers{
+		indexSecrets: func(obj any) (names []string, _ error) {
+			for _, ref := range secretsOf(obj) {
+				names = append(names, ref.String())
+			}
+			return names, nil
+		},
+		indexServices: func(obj any) (names []string, _ error) {
+			if v, ok := obj.(client.Object); ok {
+				for _, name := range servicesOf(v) {
+					names = append(names, v.GetNamespace()+"/"+name)
+				}
+			}
+			return names, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	k.strict = true
+	k.down = func(_ context.Context, v T) (want T, wanted bool, err error) {
+		wanted, errs := d.allowed(v)
+		if len(errs) == 0 && wanted {
+			errs = d.wayOut(v)
+		}
+		if len(errs) > 0 {
+			return want, false, forbids(errs)
+		}
+		return d.down(v), wanted, nil
+	}
+	pull := k.pull
+	k.pull = func(ctx context.Context, v, host T) (time.Duration, error) {
+		if len(d.wayOut(v)) > 0 { // since it was allowed
+			return 0, k.withdraw(ctx, host) // its event brings us back, and says why
+		}
+		return pull(ctx, v, host)
+	}
+	add(k, func(v T, enqueue func(Key)) { k.refer(secrets, secretsOf(v), enqueue) })
+	// Whether a door may be depends on its services.
+	leadsFrom(k, k.informers.Core().V1().Services().Informer(), indexServices)
+	return nil
+}
+
+// leadsFrom looks again at those of a kind that an index finds by an object of
+// another kind in the space that came, changed or went.
+func leadsFrom[T client.Object](k *kind[T], informer cache.SharedIndexInformer, index string) {
+	k.fromSpace(informer, func(v client.Object, enqueue func(Key)) {
+		keys, err := k.virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
+		if err != nil {
+			return // there is no such index: who calls this knows them
+		}
+		for _, key := range keys {
+			if name, err := cache.ParseObjectName(key); err == nil {
+				enqueue(Key{Kind: k.name, NamespacedName: types.NamespacedName(name)})
+			}
+		}
+	})
+}
+
+// wayOut refuses backends by which the host's controller would be led out of the
+// space.
+func (d *door[T]) wayOut(v T) (errs field.ErrorList) {
+	for _, name := range servicesOf(v) {
+		if d.kind.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+			errs = append(errs, field.Forbidden(d.backends.Key(name),
+				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
+		}
+	}
+	return errs
+}
