@@ -328,7 +328,7 @@ func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 // M4: so are the rights on kinds that are off by default, of which Berth itself
 // has none either until they are on.
 func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
-	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on"}
+	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "gateways=on", "httproutes=on", "gatewayclasses=on"}
 	for _, sync := range [][]string{nil, all[:1], all[1:2], all} {
 		switches, err := kinds.Parse(sync)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -52,7 +53,7 @@ func (s *Syncer) shut(ctx context.Context, v *corev1.Service) error {
 		return nil
 	}
 	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	for kind, all := range map[string]client.ObjectList{ingresses: &networkingv1.IngressList{}} {
+	for kind, all := range map[string]client.ObjectList{ingresses: &networkingv1.IngressList{}, httpRoutes: &gatewayv1.HTTPRouteList{}} {
 		if !s.host.sync.On(kind) {
 			continue
 		}

@@ -10,7 +10,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -24,6 +26,10 @@ func hostsOf(door any) []string {
 	switch d := door.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressHosts(d)
+	case *gatewayv1.Gateway:
+		return translate.GatewayHosts(d)
+	case *gatewayv1.HTTPRoute:
+		return translate.HTTPRouteHosts(d)
 	default:
 		return nil
 	}
@@ -88,15 +94,29 @@ func (h *Host) claimed(name string, space translate.Space, own ownHosts) bool {
 	return false
 }
 
-// claimsOnly is what syncers must know of an ingress that is no space's.
-func claimsOnly(i *networkingv1.Ingress) *networkingv1.Ingress {
-	out := &networkingv1.Ingress{ObjectMeta: claimant(i)}
-	for _, host := range translate.IngressHosts(i) {
-		if host != "" {
+// claimsOnly is what syncers must know of a door that is no space's.
+func claimsOnly(door client.Object) client.Object {
+	hosts := slices.DeleteFunc(hostsOf(door), func(host string) bool { return host == "" })
+	switch door.(type) {
+	case *networkingv1.Ingress:
+		out := &networkingv1.Ingress{ObjectMeta: claimant(door)}
+		for _, host := range hosts {
 			out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host})
 		}
+		return out
+	case *gatewayv1.Gateway:
+		out := &gatewayv1.Gateway{ObjectMeta: claimant(door)}
+		for _, host := range hosts {
+			out.Spec.Listeners = append(out.Spec.Listeners, gatewayv1.Listener{Hostname: ptr.To(gatewayv1.Hostname(host))})
+		}
+		return out
+	default:
+		out := &gatewayv1.HTTPRoute{ObjectMeta: claimant(door)}
+		for _, host := range hosts {
+			out.Spec.Hostnames = append(out.Spec.Hostnames, gatewayv1.Hostname(host))
+		}
+		return out
 	}
-	return out
 }
 
 func claimant(o metav1.Object) metav1.ObjectMeta {

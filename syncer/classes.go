@@ -30,6 +30,9 @@ type class[T client.Object] struct {
 	virtual cache.SharedIndexInformer
 	up      func(host T) T
 	pull    func(want, have T) (changed, recreate bool)
+	// status, if set, copies onto have what the host says of its class, and
+	// reports a difference.
+	status func(host, have T) bool
 }
 
 // show shows the host's classes in the space, those that the admin chose. A
@@ -67,6 +70,8 @@ func (c *class[T]) reconcile(ctx context.Context, key types.NamespacedName) (tim
 		return 0, c.remove(ctx, v)
 	case changed:
 		return 0, c.virtualAPI.Update(ctx, have)
+	case c.status != nil && c.status(host, have):
+		return 0, c.virtualAPI.Status().Update(ctx, have)
 	default:
 		return 0, nil
 	}

@@ -38,7 +38,15 @@ func (s *Syncer) syncSecrets() error {
 	if s.host.sync.On(ingresses) {
 		also = append(also, s.informers.Networking().V1().Ingresses().Informer())
 	}
+	if s.host.sync.On(gateways) {
+		informer, err := s.fromExtension(gateways)
+		if err != nil {
+			return err
+		}
+		also = append(also, informer)
+	}
 	used := s.usedBy(secrets, indexSecrets, also...)
+	used.settled = func() bool { return s.settled(gateways) }
 	addToHost(&kind[*corev1.Secret]{
 		Syncer: s, name: secrets, limit: translate.LimitSubdomain,
 		fresh: func() *corev1.Secret { return &corev1.Secret{} },

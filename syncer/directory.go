@@ -195,7 +195,11 @@ func (h *Host) HasNamespace(space, namespace string) bool {
 
 // found reads from the shared watches by an index.
 func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
-	for _, item := range h.fanouts[kind].by(index, value) {
+	f := h.fanouts[kind]
+	if f == nil {
+		return nil // it is switched off
+	}
+	for _, item := range f.by(index, value) {
 		if o, ok := item.(T); ok {
 			objects = append(objects, o)
 		}

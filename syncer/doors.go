@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
 
 // doors are the kinds by which what all spaces share on the host leads from
 // outside to their services, under host names that each may claim.
-func doors() []string { return []string{ingresses} }
+func doors() []string { return []string{ingresses, gateways, httpRoutes} }
 
 // door is a kind of them.
 type door[T client.Object] struct {
@@ -26,7 +27,9 @@ type door[T client.Object] struct {
 	// allowed reports whether the host is to serve v at all, and what stands
 	// against it.
 	allowed func(v T) (wanted bool, errs field.ErrorList)
-	down    func(v T) T
+	// ready, if set, reports whether that can be told yet.
+	ready func() bool
+	down  func(v T) T
 	// backends is where it names the services that it leads to.
 	backends *field.Path
 }
@@ -41,6 +44,8 @@ func servicesOf(door any) []string {
 	switch d := door.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressServices(d)
+	case *gatewayv1.HTTPRoute:
+		return translate.HTTPRouteServices(d)
 	default:
 		return nil
 	}
@@ -51,6 +56,8 @@ func secretsOf(door any) []types.NamespacedName {
 	switch d := door.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressSecrets(d)
+	case *gatewayv1.Gateway:
+		return translate.GatewaySecrets(d)
 	default:
 		return nil
 	}
@@ -80,6 +87,9 @@ func addDoor[T client.Object](d *door[T]) error {
 	}
 	k.strict = true
 	k.down = func(_ context.Context, v T) (want T, wanted bool, err error) {
+		if d.ready != nil && !d.ready() {
+			return want, false, errUnsettled
+		}
 		wanted, errs := d.allowed(v)
 		if len(errs) == 0 && wanted {
 			errs = d.wayOut(v)

@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -41,6 +43,9 @@ func extensions() map[string]extension {
 	return map[string]extension{
 		volumeSnapshots: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshot{}},
 		snapshotClasses: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshotClass{}},
+		gateways:        {gatewayv1.SchemeGroupVersion, &gatewayv1.Gateway{}},
+		httpRoutes:      {gatewayv1.SchemeGroupVersion, &gatewayv1.HTTPRoute{}},
+		gatewayClasses:  {gatewayv1.SchemeGroupVersion, &gatewayv1.GatewayClass{}},
 	}
 }
 
@@ -50,7 +55,7 @@ func (e extension) crd(kind string) string { return kind + "." + e.gv.Group }
 // known are all types that are synced.
 var known = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("two types of one name: %v", err))
 		}
@@ -111,21 +116,25 @@ func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition, version str
 // fromExtension is an informer of the space's objects of a kind. It runs once
 // [Syncer.install] has seen to the kind.
 func (s *Syncer) fromExtension(kind string) (cache.SharedIndexInformer, error) {
+	if a := s.added[kind]; a != nil {
+		return a.informer, nil
+	}
 	e := extensions()[kind]
 	api, err := e.api(s.toSpace)
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", kind, err)
 	}
 	informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(api, kind, metav1.NamespaceAll, fields.Everything()), e.of, 0, cache.Indexers{})
-	a := &added{kind: kind}
+	a := &added{kind: kind, informer: informer}
 	s.extended[informer], s.added[kind] = a, a
 	return informer, nil
 }
 
 // added is an extension in one space.
 type added struct {
-	kind  string
-	state atomic.Int32
+	kind     string
+	informer cache.SharedIndexInformer
+	state    atomic.Int32
 }
 
 // What became of the definition of an extension, as far as is known.
@@ -159,6 +168,20 @@ func (s *Syncer) defined(kind string) (now, later bool) {
 	}
 	state := a.state.Load()
 	return state == ours, state != foreign
+}
+
+// errUnsettled says that it is not known yet what the space has of a kind.
+var errUnsettled = errors.New("the space's objects are not known yet")
+
+// settled reports whether it is known what the space has of a kind: before, none
+// of it must be taken for gone.
+func (s *Syncer) settled(kind string) bool {
+	a := s.added[kind]
+	if a == nil {
+		return true
+	}
+	state := a.state.Load()
+	return state == foreign || state == ours && a.informer.HasSynced()
 }
 
 const (

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
@@ -93,7 +94,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	for name, from := range watches {
-		if !o.Sync.On(name) && !watchedAlways(name) {
+		if !o.Sync.On(name) && !watchedAlways(name) && (name != ingresses || !o.Sync.On(gateways)) {
 			continue
 		}
 		changed := h.sleepers.changed
@@ -115,7 +116,7 @@ func indexes(kind string) cache.Indexers {
 		return cache.Indexers{indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])}
 	case endpointSlices:
 		return cache.Indexers{indexAddress: indexBy(sliceAddresses), indexService: indexBy(sliceService)}
-	case ingresses:
+	case ingresses, gateways, httpRoutes:
 		return cache.Indexers{indexHosts: indexClaims}
 	default:
 		return nil
@@ -128,7 +129,7 @@ func watchedAlways(name string) bool {
 }
 
 func isClass(name string) bool {
-	return name == storageClasses || name == ingressClasses || name == runtimeClasses || name == priorityClasses || name == snapshotClasses
+	return name == storageClasses || name == ingressClasses || name == runtimeClasses || name == priorityClasses || name == snapshotClasses || name == gatewayClasses
 }
 
 // Start begins the watches and returns when they have caught up, or with an
@@ -222,7 +223,7 @@ func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 // spaceOf finds the space that a host object concerns, "" if none.
 func spaceOf(obj client.Object) string {
 	switch o := obj.(type) {
-	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *snapshotv1.VolumeSnapshotClass:
+	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *snapshotv1.VolumeSnapshotClass, *gatewayv1.GatewayClass:
 		if own, ok := translate.IdentityOf(obj); ok {
 			return own.Space
 		}
@@ -253,7 +254,7 @@ func spaceIn(namespace string) string {
 }
 
 // trim drops what no reader needs, to save memory: field managers, the data of
-// config maps and secrets, and the bodies of events, volumes and ingresses that
+// config maps and secrets, and the bodies of events, volumes and doors that
 // are no space's.
 func trim(o client.Object) client.Object {
 	o.SetManagedFields(nil)
@@ -264,7 +265,7 @@ func trim(o client.Object) client.Object {
 			o = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: it.Namespace, Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
 		case *corev1.PersistentVolume:
 			o = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
-		case *networkingv1.Ingress:
+		case *networkingv1.Ingress, *gatewayv1.Gateway, *gatewayv1.HTTPRoute:
 			o = claimsOnly(it)
 		}
 	}
@@ -300,5 +301,9 @@ func newMapper() meta.RESTMapper {
 	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshot"), meta.RESTScopeNamespace)
 	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshotClass"), meta.RESTScopeRoot)
+	at := gatewayv1.SchemeGroupVersion // its plural is not what upstream's rule makes of it
+	m.AddSpecific(at.WithKind("Gateway"), at.WithResource("gateways"), at.WithResource("gateway"), meta.RESTScopeNamespace)
+	m.Add(gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), meta.RESTScopeNamespace)
+	m.Add(gatewayv1.SchemeGroupVersion.WithKind("GatewayClass"), meta.RESTScopeRoot)
 	return m
 }

@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -71,7 +72,7 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
 		selector := ofSpaces
-		if isClass(kind) {
+		if isClass(kind) || slices.Contains(doors(), kind) { // others' claims count as well
 			selector = ""
 		}
 		watches[kind] = hostWatch{api, kind, e.of, selector}

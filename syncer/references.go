@@ -51,6 +51,8 @@ type usage struct {
 	// hosted, if set, names what is on the host: all that there is in the space
 	// is to be there, whether it is referred to or not.
 	hosted func() []string
+	// settled, if set, reports whether all of those informers have what there is.
+	settled func() bool
 }
 
 // usedBy is the usage of what the pods of the space refer to or, if the switch
@@ -72,6 +74,9 @@ func (u usage) contains(key types.NamespacedName) (bool, error) {
 		if err != nil || len(keys) > 0 {
 			return err == nil, err
 		}
+	}
+	if u.settled != nil && !u.settled() {
+		return false, errUnsettled
 	}
 	return false, nil
 }

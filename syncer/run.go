@@ -64,6 +64,9 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		return next{}
 	}
 	after, err := s.try(ctx, key)
+	if errors.Is(err, errUnsettled) {
+		return next{after: s.soon.When(key), idle: true}
+	}
 	s.tally.count(err)
 	switch {
 	case err == nil:

@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/testhost"
@@ -36,11 +37,11 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// extended is a client that knows snapshots and definitions, too.
+// extended is a client that knows extensions and definitions, too.
 func extended(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -57,12 +58,18 @@ func extended(t *testing.T, config *rest.Config) client.Client {
 // define installs the definitions of snapshots as upstream publishes them.
 func define(t *testing.T, c client.Client) {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
+	defineFrom(t, c, "github.com/kubernetes-csi/external-snapshotter/client/v8", "config/crd/snapshot.storage.k8s.io_", "volumesnapshots", "volumesnapshotclasses")
+}
+
+// defineFrom installs the definitions that a module holds in files of this prefix.
+func defineFrom(t *testing.T, c client.Client, module, prefix string, plurals ...string) {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, plural := range []string{"volumesnapshots", "volumesnapshotclasses"} {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "snapshot.storage.k8s.io_"+plural+".yaml"))
+	for _, plural := range plurals {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), prefix+plural+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,6 +48,10 @@ const (
 
 	volumeSnapshots = kinds.VolumeSnapshots
 	snapshotClasses = kinds.SnapshotClasses
+
+	gateways       = kinds.Gateways
+	httpRoutes     = kinds.HTTPRoutes
+	gatewayClasses = kinds.GatewayClasses
 )
 
 // Key is one unit of work: the kind's plural, and the virtual object's
@@ -143,6 +147,7 @@ func (s *Syncer) declare() error {
 			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
 			ownPriorityClasses: s.syncOwnPriorityClasses, ownStorageClasses: s.syncOwnStorageClasses,
 			volumeSnapshots: s.syncSnapshots, snapshotClasses: s.syncSnapshotClasses,
+			gateways: s.syncGateways, httpRoutes: s.syncHTTPRoutes, gatewayClasses: s.syncGatewayClasses,
 		}[k.Name]
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)

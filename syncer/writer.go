@@ -18,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // writer writes to the host as a space's account, and remembers of its writes
@@ -154,6 +155,10 @@ func kindOf(obj client.Object) string {
 		return serviceAccounts
 	case *snapshotv1.VolumeSnapshot:
 		return volumeSnapshots
+	case *gatewayv1.Gateway:
+		return gateways
+	case *gatewayv1.HTTPRoute:
+		return httpRoutes
 	case *schedulingv1.PriorityClass:
 		return ownPriorityClasses
 	case *storagev1.StorageClass:

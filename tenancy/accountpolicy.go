@@ -16,7 +16,7 @@ import (
 func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
 	return accountPolicy(func(resource string) bool { return !ofPods(resource) },
 		whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
-		openings(), identities(), volumes(), drains())
+		openings(), gateways(), identities(), volumes(), drains())
 }
 
 // openings keeps network policies, which add up, to what the walls let through

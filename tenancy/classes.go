@@ -47,7 +47,10 @@ type switchedRule struct {
 
 // switchedRules are [MoreRules] for all such kinds.
 func switchedRules() (all []switchedRule) {
-	for kind, group := range map[string]string{kinds.Budgets: "policy", kinds.ServiceAccounts: "", kinds.VolumeSnapshots: "snapshot.storage.k8s.io"} {
+	for kind, group := range map[string]string{
+		kinds.Budgets: "policy", kinds.ServiceAccounts: "", kinds.VolumeSnapshots: "snapshot.storage.k8s.io",
+		kinds.Gateways: gatewayGroup, kinds.HTTPRoutes: gatewayGroup,
+	} {
 		all = append(all, switchedRule{kind, rbacv1.PolicyRule{
 			APIGroups: []string{group}, Resources: []string{kind}, Verbs: []string{"get", "create", "update", "delete"},
 		}})

@@ -64,6 +64,10 @@ const (
 
 	VolumeSnapshots = "volumesnapshots"
 	SnapshotClasses = "volumesnapshotclasses"
+
+	Gateways       = "gateways"
+	HTTPRoutes     = "httproutes"
+	GatewayClasses = "gatewayclasses"
 )
 
 // Kind is one row of the table.
@@ -108,7 +112,7 @@ func Table() []Kind {
 		},
 		{
 			Secrets, ToHost, []string{Used, All, Off}, "",
-			"`used`: only those that a pod or an ingress refers to; service account tokens become Opaque",
+			"`used`: only those that a pod, an ingress or a gateway refers to; service account tokens become Opaque",
 		},
 		{
 			Claims, ToHost, []string{On, Off}, "binding, size, conditions without messages",
@@ -172,6 +176,19 @@ func Table() []Kind {
 		{
 			SnapshotClasses, FromHost, []string{Off, Shown, On, Selector}, "name, deletion policy, default",
 			"driver; no parameters",
+		},
+		{
+			Gateways, ToHost, []string{Off, On}, "addresses; conditions without their words; attached routes",
+			"names of TLS secrets; ports 80 and 443; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
+				"no options; a class that is shown",
+		},
+		{
+			HTTPRoutes, ToHost, []string{Off, On}, "conditions of its gateways without their words",
+			"names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors",
+		},
+		{
+			GatewayClasses, FromHost, []string{Off, Shown, On, Selector}, "name, conditions without their words, features",
+			"controller; no parameters, no description",
 		},
 	}
 }

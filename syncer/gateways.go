@@ -1,0 +1,160 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// syncGateways takes gateways down that are of a class of the host's. Those of
+// another class, and their routes, are for a controller that the tenant runs.
+func (s *Syncer) syncGateways() error {
+	informer, err := s.fromExtension(gateways)
+	if err != nil {
+		return err
+	}
+	k := &kind[*gatewayv1.Gateway]{
+		Syncer: s, name: gateways, limit: translate.LimitLabel, // controllers make a label of it
+		fresh:   func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
+		virtual: informer,
+		push:    translate.PushGateway,
+		bound:   bound{translate.MaxGateways, "gateways"},
+		pull: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
+			status := translate.PullGatewayStatus(v, host)
+			if equality.Semantic.DeepEqual(status, v.Status) {
+				return 0, nil
+			}
+			out := v.DeepCopy()
+			out.Status = status
+			return 0, s.virtualAPI.Status().Update(ctx, out)
+		},
+	}
+	return addDoor(&door[*gatewayv1.Gateway]{
+		kind: k, down: s.space.Gateway,
+		allowed: func(v *gatewayv1.Gateway) (bool, field.ErrorList) {
+			if wanted, errs := s.gatewayClass(v); !wanted {
+				return false, errs
+			}
+			if errs := translate.CheckGateway(v); len(errs) > 0 {
+				return true, errs
+			}
+			return true, unclaimed(k, v, field.NewPath("spec", "listeners"))
+		},
+	})
+}
+
+// gatewayClass reports whether a gateway's class is one that the host serves.
+func (s *Syncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
+	path, name := field.NewPath("spec", "gatewayClassName"), string(v.Spec.GatewayClassName)
+	if a := s.added[gatewayClasses]; a != nil {
+		return served[*gatewayv1.GatewayClass](s, gatewayClasses, a.informer, name, path)
+	}
+	return false, nil // no class is the host's
+}
+
+// indexGateways finds a space's routes by the gateways that they attach to.
+const indexGateways = "berth.dev/gateways"
+
+// syncHTTPRoutes takes routes down that attach to gateways which the host serves.
+func (s *Syncer) syncHTTPRoutes() error {
+	if !s.host.sync.On(gateways) {
+		return nil // there is nothing to attach to
+	}
+	parents, err := s.fromExtension(gateways)
+	if err != nil {
+		return err
+	}
+	informer, err := s.fromExtension(httpRoutes)
+	if err != nil {
+		return err
+	}
+	err = informer.AddIndexers(cache.Indexers{indexGateways: func(obj any) (names []string, _ error) {
+		if v, ok := obj.(*gatewayv1.HTTPRoute); ok {
+			for i := range v.Spec.ParentRefs {
+				if at, ok := translate.ParentGateway(v, &v.Spec.ParentRefs[i]); ok {
+					names = append(names, at.String())
+				}
+			}
+		}
+		return names, nil
+	}})
+	if err != nil {
+		return err
+	}
+	isServed := func(at types.NamespacedName) bool {
+		v, exists := inStore[*gatewayv1.Gateway](parents, at)
+		if !exists {
+			return false
+		}
+		served, _ := s.gatewayClass(v)
+		return served
+	}
+	k := &kind[*gatewayv1.HTTPRoute]{
+		Syncer: s, name: httpRoutes, limit: translate.LimitSubdomain,
+		fresh:   func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
+		virtual: informer,
+		push:    translate.PushHTTPRoute,
+		bound:   bound{translate.MaxRoutes, "routes"},
+		pull: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
+			status := s.space.PullHTTPRouteStatus(v, host)
+			if equality.Semantic.DeepEqual(status, v.Status) {
+				return 0, nil
+			}
+			out := v.DeepCopy()
+			out.Status = status
+			return 0, s.virtualAPI.Status().Update(ctx, out)
+		},
+	}
+	err = addDoor(&door[*gatewayv1.HTTPRoute]{
+		kind:     k,
+		ready:    func() bool { return s.settled(gateways) },
+		down:     func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },
+		backends: field.NewPath("spec", "rules").Child("backendRefs"),
+		allowed: func(v *gatewayv1.HTTPRoute) (wanted bool, errs field.ErrorList) {
+			for i := range v.Spec.ParentRefs {
+				at, ok := translate.ParentGateway(v, &v.Spec.ParentRefs[i])
+				if !ok || !isServed(at) {
+					continue
+				}
+				wanted = true
+				if at.Namespace != v.Namespace {
+					errs = append(errs, field.Forbidden(field.NewPath("spec", "parentRefs").Index(i).Child("namespace"),
+						"routes attach to gateways in their own namespace; make the route, or a gateway, there"))
+				}
+			}
+			if !wanted {
+				return false, nil
+			}
+			if errs = append(errs, translate.CheckHTTPRoute(v)...); len(errs) > 0 {
+				return true, errs
+			}
+			return true, unclaimed(k, v, field.NewPath("spec", "hostnames"))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	leadsFrom(k, parents, indexGateways)
+	return nil
+}
+
+func (s *Syncer) syncGatewayClasses() error {
+	informer, err := s.fromExtension(gatewayClasses)
+	if err != nil {
+		return err
+	}
+	return show(&class[*gatewayv1.GatewayClass]{
+		Syncer: s, name: gatewayClasses, virtual: informer,
+		up: translate.GatewayClass, pull: translate.PullGatewayClass, status: translate.PullGatewayClassStatus,
+	})
+}

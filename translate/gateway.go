@@ -1,0 +1,253 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+const (
+	// GatewayController stands in the space for whatever serves the host's gateways.
+	GatewayController = Domain + "/gateway"
+	// MaxGateways is how many gateways a space may have: each may cost the host a
+	// load balancer.
+	MaxGateways = 10
+	// MaxGatewayListeners are of one gateway, as upstream's definition has it.
+	MaxGatewayListeners = 64
+)
+
+// listenerPorts are those that gateways of spaces listen at, by protocol: some
+// controllers open them on nodes, and others for all gateways at once.
+func listenerPorts() map[gatewayv1.ProtocolType]gatewayv1.PortNumber {
+	return map[gatewayv1.ProtocolType]gatewayv1.PortNumber{gatewayv1.HTTPProtocolType: 80, gatewayv1.HTTPSProtocolType: 443}
+}
+
+// CheckGateway lists what a tenant may not ask of the host with a gateway: some
+// controllers serve all gateways by one door.
+func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
+	path := field.NewPath("spec")
+	forbid := func(path *field.Path, set bool, remedy string) {
+		if set {
+			errs = append(errs, field.Forbidden(path, remedy))
+		}
+	}
+	const hosts = "it belongs to the host; remove the field"
+	forbid(path.Child("addresses"), len(v.Spec.Addresses) > 0, "a space may not claim addresses of the host's network; remove the field to get one")
+	forbid(path.Child("infrastructure"), v.Spec.Infrastructure != nil && !equality.Semantic.DeepEqual(*v.Spec.Infrastructure, gatewayv1.GatewayInfrastructure{}),
+		"labels, annotations and parameters are commands to the host's controllers; remove the field")
+	forbid(path.Child("backendTLS"), v.Spec.BackendTLS != nil, hosts)
+	if l := v.Spec.AllowedListeners; l != nil && l.Namespaces != nil {
+		forbid(path.Child("allowedListeners"), ptr.Deref(l.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone, "listeners are the gateway's own; list them in spec.listeners")
+	}
+	if many := atMost(path.Child("listeners"), len(v.Spec.Listeners), MaxGatewayListeners, "listeners", "spread them over several gateways"); len(many) > 0 {
+		return append(errs, many...)
+	}
+	for i := range v.Spec.Listeners {
+		errs = append(errs, checkListener(path.Child("listeners").Index(i), v.Namespace, &v.Spec.Listeners[i])...)
+	}
+	return errs
+}
+
+func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (errs field.ErrorList) {
+	errs = checkHostname(path.Child("hostname"), string(ptr.Deref(l.Hostname, "")))
+	if port, ok := listenerPorts()[l.Protocol]; !ok || port != l.Port {
+		errs = append(errs, field.Forbidden(path.Child("port"), "gateways of a space listen at port 80 for HTTP and at port 443 for HTTPS"))
+	}
+	if r := l.AllowedRoutes; r != nil {
+		if n := r.Namespaces; n != nil && ptr.Deref(n.From, gatewayv1.NamespacesFromSame) != gatewayv1.NamespacesFromSame {
+			errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "namespaces", "from"), "routes attach to gateways in their own namespace; use Same"))
+		}
+		for i, kind := range r.Kinds {
+			if ptr.Deref(kind.Group, gatewayv1.GroupName) != gatewayv1.GroupName || kind.Kind != "HTTPRoute" {
+				errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "kinds").Index(i), "only HTTPRoutes are served"))
+			}
+		}
+	}
+	if l.TLS == nil {
+		return errs
+	}
+	path = path.Child("tls")
+	if ptr.Deref(l.TLS.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate {
+		errs = append(errs, field.Forbidden(path.Child("mode"), "use Terminate"))
+	}
+	if len(l.TLS.Options) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("options"), "they are commands to the host's controller; remove the field"))
+	}
+	if l.TLS.FrontendValidation != nil {
+		errs = append(errs, field.Forbidden(path.Child("frontendValidation"), "certificates of clients are not looked at; remove the field"))
+	}
+	for i := range l.TLS.CertificateRefs {
+		if _, ok := ownSecret(namespace, &l.TLS.CertificateRefs[i]); !ok {
+			errs = append(errs, field.Forbidden(path.Child("certificateRefs").Index(i), "a certificate is a Secret in the gateway's own namespace"))
+		}
+	}
+	return errs
+}
+
+// checkHostname refuses a name that is more than one.
+func checkHostname(path *field.Path, name string) field.ErrorList {
+	switch {
+	case name == "":
+		return field.ErrorList{field.Forbidden(path, "without one it would take what is meant for others; name the host")}
+	case strings.Contains(name, "*"):
+		return field.ErrorList{field.Forbidden(path, "a wildcard would take host names of others; name the host")}
+	default:
+		return nil
+	}
+}
+
+// ownSecret is what a reference leads to, if it is a secret in this namespace.
+func ownSecret(namespace string, ref *gatewayv1.SecretObjectReference) (types.NamespacedName, bool) {
+	ok := ptr.Deref(ref.Group, "") == "" && ptr.Deref(ref.Kind, "Secret") == "Secret" && isOwn(namespace, ref.Namespace)
+	return types.NamespacedName{Namespace: namespace, Name: string(ref.Name)}, ok
+}
+
+func isOwn(namespace string, named *gatewayv1.Namespace) bool {
+	return named == nil || *named == "" || string(*named) == namespace
+}
+
+// Gateway is v's host object. v must have passed [CheckGateway]. All of a space is
+// in one namespace there, so that only the space's own routes can attach: those
+// of other namespaces in it are kept away by [Space.HTTPRoute].
+func (s Space) Gateway(v *gatewayv1.Gateway) *gatewayv1.Gateway {
+	host := &gatewayv1.Gateway{ObjectMeta: s.ObjectMeta(v, LimitLabel), Spec: gatewayv1.GatewaySpec{GatewayClassName: v.Spec.GatewayClassName}}
+	for i := range v.Spec.Listeners {
+		l := v.Spec.Listeners[i].DeepCopy()
+		out := gatewayv1.Listener{
+			Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol,
+			AllowedRoutes: &gatewayv1.AllowedRoutes{
+				Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromSame)},
+				Kinds:      []gatewayv1.RouteGroupKind{{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: "HTTPRoute"}},
+			},
+		}
+		if l.TLS != nil {
+			out.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModeTerminate)}
+			for j := range l.TLS.CertificateRefs {
+				if ref, ok := ownSecret(v.Namespace, &l.TLS.CertificateRefs[j]); ok {
+					out.TLS.CertificateRefs = append(out.TLS.CertificateRefs, gatewayv1.SecretObjectReference{
+						Group: ptr.To(gatewayv1.Group("")), Kind: ptr.To(gatewayv1.Kind("Secret")),
+						Name: gatewayv1.ObjectName(s.HostName(ref.Namespace, ref.Name, LimitSubdomain)),
+					})
+				}
+			}
+		}
+		host.Spec.Listeners = append(host.Spec.Listeners, out)
+	}
+	return host
+}
+
+// PushGateway copies onto have what the tenant owns of a gateway.
+func PushGateway(want, have *gatewayv1.Gateway) bool {
+	changed := PushMeta(want, have)
+	want = want.DeepCopy()
+	// Newer definitions fill it in.
+	if l := have.Spec.AllowedListeners; l != nil && l.Namespaces != nil && ptr.Deref(l.Namespaces.From, "") == gatewayv1.NamespacesFromNone {
+		want.Spec.AllowedListeners = l
+	}
+	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
+		have.Spec, changed = want.Spec, true
+	}
+	return changed
+}
+
+// PullGatewayStatus is what v's tenant sees of the host's status: where it is
+// reached and what became of it, without the controller's own words, which name
+// what is the host's.
+func PullGatewayStatus(v, host *gatewayv1.Gateway) gatewayv1.GatewayStatus {
+	h := host.Status.DeepCopy()
+	out := gatewayv1.GatewayStatus{Conditions: conditions(v, host, h.Conditions)}
+	for _, a := range h.Addresses {
+		if kind := ptr.Deref(a.Type, gatewayv1.IPAddressType); kind == gatewayv1.IPAddressType || kind == gatewayv1.HostnameAddressType {
+			out.Addresses = append(out.Addresses, a)
+		}
+	}
+	for _, l := range h.Listeners {
+		l.Conditions = conditions(v, host, l.Conditions)
+		if l.SupportedKinds == nil {
+			l.SupportedKinds = []gatewayv1.RouteGroupKind{} // it must be there
+		}
+		out.Listeners = append(out.Listeners, l)
+	}
+	return out
+}
+
+// conditions are those of Gateway API itself, as v's tenant sees them. What they
+// observed is a generation of the host's object: v's if that is its latest.
+func conditions(v, host metav1.Object, all []metav1.Condition) []metav1.Condition {
+	known := []string{"Accepted", "Programmed", "ResolvedRefs", "Ready", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "SupportedVersion"}
+	out := []metav1.Condition{}
+	for _, c := range all {
+		if !slices.Contains(known, c.Type) {
+			continue
+		}
+		c.Message = ""
+		switch {
+		case c.ObservedGeneration == host.GetGeneration():
+			c.ObservedGeneration = v.GetGeneration()
+		case c.ObservedGeneration > 0:
+			c.ObservedGeneration = max(v.GetGeneration()-1, 0)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// GatewayHosts are the host names that a gateway claims, each once, sorted; ""
+// stands for all.
+func GatewayHosts(v *gatewayv1.Gateway) (hosts []string) {
+	for i := range v.Spec.Listeners {
+		hosts = append(hosts, string(ptr.Deref(v.Spec.Listeners[i].Hostname, "")))
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// GatewaySecrets lists the secrets that a gateway refers to.
+func GatewaySecrets(v *gatewayv1.Gateway) (refs []types.NamespacedName) {
+	for i := range v.Spec.Listeners {
+		if v.Spec.Listeners[i].TLS == nil {
+			continue
+		}
+		for j := range v.Spec.Listeners[i].TLS.CertificateRefs {
+			if ref, ok := ownSecret(v.Namespace, &v.Spec.Listeners[i].TLS.CertificateRefs[j]); ok {
+				refs = append(refs, ref)
+			}
+		}
+	}
+	return refs
+}
+
+// GatewayClass is what the space sees of the host's class. Its controller and
+// its parameters stay on the host.
+func GatewayClass(host *gatewayv1.GatewayClass) *gatewayv1.GatewayClass {
+	return &gatewayv1.GatewayClass{ObjectMeta: classMeta(host, ""), Spec: gatewayv1.GatewayClassSpec{ControllerName: GatewayController}}
+}
+
+// PullGatewayClass is [PullIngressClass] for gateway classes.
+func PullGatewayClass(want, have *gatewayv1.GatewayClass) (changed, recreate bool) {
+	changed = pullClassMeta(want, have, "")
+	if have.Spec.ParametersRef != nil || have.Spec.Description != nil {
+		have.Spec.ParametersRef, have.Spec.Description, changed = nil, nil, true
+	}
+	return changed, want.Spec.ControllerName != have.Spec.ControllerName
+}
+
+// PullGatewayClassStatus copies onto have whether the host's class is served, and
+// reports a difference.
+func PullGatewayClassStatus(host, have *gatewayv1.GatewayClass) bool {
+	is := gatewayv1.GatewayClassStatus{Conditions: conditions(have, host, host.Status.Conditions), SupportedFeatures: slices.Clone(host.Status.SupportedFeatures)}
+	if equality.Semantic.DeepEqual(is, have.Status) {
+		return false
+	}
+	have.Status = is
+	return true
+}

@@ -1,0 +1,55 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// N1: conditions say of which generation of the space's object they speak, and
+// nothing in the host's words.
+func TestConditionsSpeakOfTheSpacesGeneration(t *testing.T) {
+	v := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
+	for name, test := range map[string]struct {
+		observed, want int64
+		reason         string
+	}{
+		"latest":  {3, 7, "the controller has seen all that the space wrote"},
+		"earlier": {2, 6, "it has not seen the latest"},
+		"never":   {0, 0, "the default of the definition"},
+	} {
+		host := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+		host.Status.Conditions = []metav1.Condition{{Type: "Accepted", Message: "on 10.0.0.1", ObservedGeneration: test.observed}, {Type: "Own"}}
+		got := translate.PullGatewayStatus(v, host).Conditions
+		if len(got) != 1 || got[0].ObservedGeneration != test.want || got[0].Message != "" {
+			t.Errorf("%s: %v, want generation %d: %s", name, got, test.want, test.reason)
+		}
+	}
+}
+
+// A tenant may take the bounds out of its own definition: it pays for that alone.
+func TestRoutesAndGatewaysOfTooManyPartsAreRefusedAsAWhole(t *testing.T) {
+	route := &gatewayv1.HTTPRoute{}
+	for i := range 100_000 {
+		route.Spec.Hostnames = append(route.Spec.Hostnames, gatewayv1.Hostname(fmt.Sprintf("h%d.example.com", i)))
+	}
+	if errs := translate.CheckHTTPRoute(route); len(errs) != 1 || !strings.Contains(errs[0].Error(), "host names") {
+		t.Errorf("there are %d errors", len(errs))
+	}
+	gateway := &gatewayv1.Gateway{}
+	for range translate.MaxGatewayListeners + 1 {
+		gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayv1.Listener{Port: 80, Protocol: gatewayv1.HTTPProtocolType, Hostname: ptr.To(gatewayv1.Hostname("a.example"))})
+	}
+	if errs := translate.CheckGateway(gateway); len(errs) != 1 || !strings.Contains(errs[0].Error(), "listeners") {
+		t.Errorf("there are %v", errs)
+	}
+}
