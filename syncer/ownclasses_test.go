@@ -219,7 +219,10 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	must(t, b.virtual.SchedulingV1().PriorityClasses().Create, priorityClass("first", 3))
 	pod := newPod("first")
 	pod.Spec.PriorityClassName = "first"
-	must(t, b.virtual.CoreV1().Pods("default").Create, pod)
+	testhost.Eventually(t, "name a class that admission learns of from a watch", func(ctx context.Context) error {
+		_, err := b.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
 	b.told(t, "Pod", "first", "another object", "first")
 
 	must(t, storages.Create, storageClassOf("robbed-hosts", provisioner))

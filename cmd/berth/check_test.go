@@ -41,7 +41,7 @@ func TestCheckNamesWhatDoesNotAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := run(t, "check", "--timeout", "10ms", down, broken)
+	out, err := run(t, "check", "--timeout", "1s", down, broken)
 	if err == nil || err.Error() != "2 of 2 do not answer: down, broken" {
 		t.Errorf("got %v, want both named", err)
 	}
