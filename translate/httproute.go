@@ -18,9 +18,9 @@ import (
 const (
 	// MaxRoutes is how many routes a space may have on the host.
 	MaxRoutes = 100
-	// MaxRouteHosts and MaxRouteRules are of one route, as upstream's definition
-	// has it.
+	// MaxRouteHosts are of one route, as upstream's definition has it.
 	MaxRouteHosts = 16
+	// MaxRouteRules are of one route, too.
 	MaxRouteRules = 16
 	// MaxRouteBackends are of all rules of a route.
 	MaxRouteBackends = 256
