@@ -16,6 +16,11 @@ import (
 
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 )
 
 // M2: whoever holds a space's account puts pods on the space's nodes only, and
@@ -97,4 +102,65 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 	place(translate.Placement{})
 	await("a pod where nothing is said any more", on(nil, nil), func(err error) bool { return err == nil })
 	await("a selector then", on(pool, nil), apierrors.IsForbidden)
+}
+
+// M2: what the host's own admission writes of nodes into a pod of Berth's passes,
+// and so does what webhooks give pods that have an account of their own.
+func TestTheGuardLeavesPlacementToTheHost(t *testing.T) {
+	g, ctx := startGuarded(t), t.Context()
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandbox"}, Handler: "sandbox", Scheduling: &nodev1.Scheduling{
+		NodeSelector: map[string]string{"pool": "sandboxes"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
+	}}
+	if err := g.admin.Create(ctx, class); err != nil {
+		t.Fatal(err)
+	}
+	pod := hostPod("mine--default--sandboxed")
+	pod.Spec.RuntimeClassName = &class.Name
+	if err := g.account.Create(ctx, pod); err != nil {
+		t.Errorf("a runtime class with nodes of its own: %v", err)
+	}
+	if pod.Spec.NodeSelector["pool"] != "sandboxes" {
+		t.Errorf("the host wrote %v", pod.Spec.NodeSelector)
+	}
+	identified := hostPod("mine--default--identified")
+	identified.Spec.ServiceAccountName, identified.Spec.AutomountServiceAccountToken = "mine--default--runner", ptr.To(false)
+	identified.Spec.Volumes = []corev1.Volume{{Name: "aws", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "sts.amazonaws.com"},
+	}}}}}}
+	if err := g.account.Create(ctx, identified); err != nil {
+		t.Errorf("a cloud's identity: %v", err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}
+	if err := g.admin.Patch(ctx, ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"scheduler.alpha.kubernetes.io/node-selector":"pool=tenants"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	placed := hostPod("mine--default--placed")
+	placed.Spec.NodeSelector = map[string]string{"pool": "tenants"}
+	var last error
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = g.account.Create(ctx, placed) // admission learns of the annotation from a watch
+		return last == nil, nil
+	}); err != nil {
+		t.Errorf("nodes by the namespace: %v", last)
+	}
+	if err := g.admin.Patch(ctx, ns, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		other := hostPod("mine--default--other")
+		other.Spec.NodeSelector = placed.Spec.NodeSelector
+		last = g.account.Create(ctx, other, client.DryRunAll)
+		return apierrors.IsForbidden(last), nil
+	}); err != nil {
+		t.Errorf("nodes by nobody: %v", last)
+	}
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := g.admin.Get(ctx, client.ObjectKeyFromObject(placed), placed); err != nil {
+			return err
+		}
+		placed.Labels["changed"] = "yes"
+		return g.account.Update(ctx, placed)
+	}); err != nil {
+		t.Errorf("a change of a pod that has its nodes: %v", err)
+	}
 }

@@ -1,0 +1,184 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/tenancy"
+)
+
+// M4: rights by name wherever RBAC knows names; none to write roles, to read one
+// Secret, or to pose as anybody but a space's account.
+func TestTheClusterRoleIsNarrow(t *testing.T) {
+	role := find(t, render(t, everything...), func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+	reads := []string{"get", "list", "watch"}
+	for _, rule := range role.Rules {
+		writes := slices.ContainsFunc(rule.Verbs, func(v string) bool { return !slices.Contains(reads, v) })
+		if writes && len(rule.ResourceNames) == 0 {
+			t.Errorf("any %v may be written: %v", rule.Resources, rule.Verbs)
+		}
+		for _, of := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames} {
+			if slices.Contains(of, "*") {
+				t.Errorf("a rule says all: %v", rule)
+			}
+		}
+		for _, verb := range []string{"escalate", "delete", "update", "deletecollection"} {
+			if slices.Contains(rule.Verbs, verb) {
+				t.Errorf("may %s %v", verb, rule.Resources)
+			}
+		}
+		if slices.Contains(rule.Verbs, "impersonate") && !slices.Equal(rule.Resources, []string{"serviceaccounts"}) {
+			t.Errorf("may pose as %v", rule.Resources)
+		}
+		if slices.Contains(rule.Resources, "secrets") && slices.Contains(rule.Verbs, "get") {
+			t.Errorf("may %v any Secret", rule.Verbs)
+		}
+	}
+	own := find(t, render(t, everything...), func(r *rbacv1.Role) bool { return r.Namespace == "platform" })
+	if names := own.Rules[0].ResourceNames; len(own.Rules) != 1 || !slices.Equal(names, []string{"team-a-kubeconfig", "team-b-kubeconfig"}) {
+		t.Errorf("in its own namespace it may write %v", own.Rules)
+	}
+}
+
+// M4: who installs it is told of each right by name, and of each kind that is
+// seen whole.
+func TestTheDocumentationTellsOfEachRight(t *testing.T) {
+	text, err := os.ReadFile("../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(text), "## What Berth may do on the host")
+	rights, _, _ = strings.Cut(rights, "\n## ")
+	objects := render(t, append(slices.Clone(everything), "sync.volumesnapshots=on", "sync.volumesnapshotclasses=on")...)
+	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+	for _, rule := range role.Rules {
+		for _, name := range rule.ResourceNames {
+			if !strings.HasPrefix(name, "berth-team-") && !strings.Contains(rights, "`"+strings.Replace(name, "platform-berth", "NAMESPACE-RELEASE", 1)+"`") {
+				t.Errorf("%v %v %s is not told of", rule.Verbs, rule.Resources, name)
+			}
+		}
+	}
+	for _, whole := range []string{"events, which", "ingresses, as", "volumes and classes it sees all"} { // of syncer's watches
+		if !strings.Contains(rights, whole) {
+			t.Errorf("it is not told that all of these are seen: %s", whole)
+		}
+	}
+}
+
+// M4: the role that the chart makes for spaces' accounts, and what the host holds
+// them to, is what the code says, no more and no less.
+func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
+	for name, from := range map[string]struct {
+		function string
+		value    any
+	}{
+		"space-rules.yaml":       {"tenancy.AccountRules", tenancy.AccountRules()},
+		"space-policy.yaml":      {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
+		"space-pods-policy.yaml": {"tenancy.PodPolicy", tenancy.PodPolicy()},
+	} {
+		file := "berth/files/" + name
+		want, err := yaml.Marshal(from.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append([]byte("# Written by `go generate ./charts` from "+from.function+".\n"), want...)
+		if os.Getenv(envUpdate) != "" {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(have)); diff != "" {
+			t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
+		}
+	}
+	objects := render(t, everything...)
+	for name, want := range map[string]admissionv1.ValidatingAdmissionPolicySpec{
+		"platform-berth-space": tenancy.AccountPolicy(), "platform-berth-space-pods": tenancy.PodPolicy(),
+	} {
+		made := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
+		if diff := cmp.Diff(want, made.Spec); diff != "" {
+			t.Errorf("the chart's policy %s is another one: %s", name, diff)
+		}
+		binding := find(t, objects, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name })
+		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.MatchResources != nil {
+			t.Errorf("%s does not hold all: %v", name, binding.Spec)
+		}
+	}
+}
+
+// M4: so are the rights and the bounds of tenants' own classes, where they are
+// switched on.
+func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
+	for _, sync := range [][]string{
+		{"ownpriorityclasses=100"}, {"ownpriorityclasses=preempting:-5"}, {"ownstorageclasses=a.example/x+b.example"}, {"ownpriorityclasses=7", "ownstorageclasses=a.example"},
+	} {
+		switches, err := kinds.Parse(sync)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := slices.Clone(everything)
+		for _, s := range sync {
+			values = append(values, "sync."+s)
+		}
+		objects := render(t, values...)
+		const name = "platform-berth-space-classes"
+		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
+		if diff := cmp.Diff(tenancy.ClassRules(switches), role.Rules); diff != "" {
+			t.Errorf("%v: the chart's rights are others: %s", sync, diff)
+		}
+		binding := find(t, objects, func(r *rbacv1.ClusterRoleBinding) bool { return r.Name == name })
+		if len(binding.Subjects) != 2 || binding.Subjects[1].Namespace != "berth-team-b" || binding.RoleRef.Name != name {
+			t.Errorf("%v: bound to %v", sync, binding)
+		}
+		policy := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
+		if diff := cmp.Diff(tenancy.ClassPolicy(switches), policy.Spec); diff != "" {
+			t.Errorf("%v: the chart's policy is another one: %s", sync, diff)
+		}
+	}
+}
+
+// M4: so are the rights on kinds that are off by default, of which Berth itself
+// has none either until they are on.
+func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
+	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "gateways=on", "httproutes=on", "gatewayclasses=on"}
+	for _, sync := range [][]string{nil, all[:1], all[1:2], all} {
+		switches, err := kinds.Parse(sync)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := slices.Clone(everything)
+		for _, s := range sync {
+			values = append(values, "sync."+s)
+		}
+		objects := render(t, values...)
+		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
+		if diff := cmp.Diff(append(tenancy.AccountRules(), tenancy.MoreRules(switches)...), role.Rules); diff != "" {
+			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)
+		}
+		own := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
+		for _, s := range all {
+			resource, _, _ := strings.Cut(s, "=")
+			watches := slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
+			})
+			if watches != switches.On(resource) {
+				t.Errorf("%v: Berth may watch %s: %v", sync, resource, watches)
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/syncer/kinds"
+)
+
+// X1: the schema knows each kind that is synced, and the values of its switch, as
+// the code has them.
+func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
+	const file = "berth/values.schema.json"
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kindsOf []string
+	for _, k := range kinds.Table() {
+		kindsOf = append(kindsOf, fmt.Sprintf("        %q: %s", k.Name, switchSchema(t, k.Values)))
+	}
+	want := "    \"sync\": {\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \"properties\": {\n" +
+		strings.Join(kindsOf, ",\n") + "\n      }\n    },\n"
+	text := regexp.MustCompile(`(?ms)^    "sync": \{\n.*?^    \},\n`).ReplaceAllLiteralString(string(have), want)
+	if os.Getenv(envUpdate) != "" {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(text, string(have)); diff != "" || !strings.Contains(text, want) {
+		t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
+	}
+}
+
+// switchSchema is the schema of a switch that takes these values, a number or a
+// string. Berth itself looks more closely at selectors and names.
+func switchSchema(t *testing.T, values []string) string {
+	t.Helper()
+	var words []string
+	var others []map[string]any
+	pattern := func(p string) { others = append(others, map[string]any{"type": "string", "pattern": p}) }
+	for _, v := range values {
+		switch v {
+		case kinds.Selector:
+			pattern("=")
+		case kinds.Bound:
+			pattern("^-?[0-9]+$")
+			others = append(others, map[string]any{"type": "integer", "minimum": math.MinInt32, "maximum": 1_000_000_000})
+		case kinds.PreemptingBound:
+			pattern("^" + kinds.Preempting + "-?[0-9]+$")
+		case kinds.Provisioners:
+			pattern(`^[^+,=\s]*[./][^+,=\s]*(\+[^+,=\s]*[./][^+,=\s]*)*$`)
+		default:
+			words = append(words, v)
+		}
+	}
+	var schema any = map[string]any{"enum": words}
+	if len(others) > 0 {
+		schema = map[string]any{"anyOf": append([]map[string]any{{"enum": words}}, others...)}
+	}
+	text, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// X1: what Berth takes for a switch, the schema takes, too.
+func TestTheSchemaTakesWhatSwitchesTake(t *testing.T) {
+	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs"}}
+	for _, k := range kinds.Table() {
+		for i, v := range k.Values {
+			if _, err := kinds.Parse([]string{k.Name + "=" + v}); err != nil {
+				continue // it stands for others
+			}
+			if i+1 == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			rounds[i+1] = append(rounds[i+1], "sync."+k.Name+"="+v)
+		}
+	}
+	for _, values := range rounds {
+		render(t, append(values, "spaces[0].name=a")...)
+	}
+}
+
+// X1: a value that means nothing is refused before anything is made, and the
+// message names it.
+func TestBadValuesAreRefusedByName(t *testing.T) {
+	for name, test := range map[string]struct {
+		set    []string
+		says   string
+		reason string
+	}{
+		"unknown":        {[]string{"replicas=3"}, "replicas", "there is one pod"},
+		"unknown within": {[]string{"image.tags=x"}, "tags", "a slip of the finger"},
+		"twice":          {[]string{"spaces[0].name=a", "spaces[1].name=a", "spaces[1].isolation=Dedicated"}, "spaces[1].name: a is listed twice", "which of the two?"},
+		"its own place":  {[]string{"spaces[0].name=spaces", "nameOverride=x"}, "spaces[0].name: the space's namespace would be the release's", "tenants' pods beside Berth's"},
+		"upper case":     {[]string{"spaces[0].name=Team"}, "/spaces/0/name", "no DNS label"},
+		"reserved":       {[]string{"spaces[0].name=system"}, "/spaces/0/name", "it is the host's"},
+		"too long":       {[]string{"spaces[0].name=" + strings.Repeat("a", 58)}, "/spaces/0/name", "its namespace's name would be too long"},
+		"no name":        {[]string{"spaces[0].isolation=Shared"}, "/spaces/0", "a space has a name"},
+		"isolation":      {[]string{"spaces[0].name=a", "spaces[0].isolation=None"}, "/spaces/0/isolation", "Shared or Dedicated"},
+		"plain":          {[]string{"advertise=http://berth"}, "/advertise", "there is TLS only"},
+		"with a path":    {[]string{"advertise=https://berth/x"}, "/advertise", "spaces are told by the path"},
+		"no duration":    {[]string{"idleAfter=soon"}, "/idleAfter", "want 15m"},
+		"a port":         {[]string{"service.port=70000"}, "/service/port", "out of range"},
+		"no node's port": {[]string{"service.nodePort=30443"}, "service.nodePort", "a ClusterIP has none"},
+		"none and some":  {[]string{"pods.dnsUpstreams[0]=none", "pods.dnsUpstreams[1]=192.0.2.53"}, "/pods/dnsUpstreams", "none is none"},
+		"no resolver":    {[]string{"pods.dnsUpstreams[0]=nowhere"}, "/pods/dnsUpstreams", "want an address"},
+		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
+		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
+		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
+		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
+		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
+		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
+		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
+		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
+		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"template", "berth", "berth", "--namespace", "berth-spaces"}
+			for _, s := range test.set {
+				args = append(args, "--set", s)
+			}
+			if _, stderr, err := helm(t, args...); err == nil || !strings.Contains(stderr, test.says) {
+				t.Errorf("%s: %v says %q (%v), want it to name %s", test.reason, test.set, stderr, err, test.says)
+			}
+		})
+	}
+}
+
+// X1: values.yaml shows each value that the schema knows, with a word about it.
+func TestAllValuesAreShown(t *testing.T) {
+	var schema struct {
+		Properties map[string]struct {
+			Properties map[string]json.RawMessage
+		}
+	}
+	var shown map[string]any
+	values, err := os.ReadFile("berth/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("berth/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(values, &shown); err != nil {
+		t.Fatal(err)
+	}
+	for name, property := range schema.Properties {
+		value, there := shown[name]
+		if !there && name != "global" {
+			t.Errorf("values.yaml does not show %s", name)
+		}
+		for part := range property.Properties {
+			if within, ok := value.(map[string]any); ok && len(within) > 0 && within[part] == nil {
+				t.Errorf("values.yaml does not show %s.%s", name, part)
+			}
+		}
+	}
+}
+
+// X1: what the flags offer, the values do, too: no names outside of the spaces, and
+// a port of the nodes that kubeconfigs can lead to from the first.
+func TestValuesReachTheService(t *testing.T) {
+	objects := render(t, "spaces[0].name=a", "pods.dnsUpstreams[0]=none", "service.type=NodePort", "service.nodePort=30443")
+	service := find(t, objects, func(s *corev1.Service) bool { return s.Name == "berth" })
+	if port := service.Spec.Ports[0].NodePort; port != 30443 {
+		t.Errorf("the nodes' port is %d", port)
+	}
+	if args := find[*appsv1.StatefulSet](t, objects, nil).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--dns-upstream=none") {
+		t.Errorf("Berth asks others for names: %v", args)
+	}
+}

@@ -1,0 +1,201 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// guarded is a host that guards the account of the space mine, with a pod, a
+// policy and a service account that were synced.
+type guarded struct {
+	admin, account client.Client
+	space          translate.Space
+	pod            *corev1.Pod
+}
+
+// gate is the condition by which the host's pod has a readiness gate of the tenant's.
+const gate = translate.GatePrefix + "tenants-own"
+
+func startGuarded(t *testing.T) *guarded {
+	t.Helper()
+	config, ctx := startCluster(t), t.Context()
+	g := &guarded{admin: clientOf(t, config), space: translate.Space{Name: "mine"}}
+	older := &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: "berth-space-accounts"}, Spec: tenancy.AccountPolicy(),
+	}
+	older.Spec.MatchConstraints.ResourceRules = append(older.Spec.MatchConstraints.ResourceRules, tenancy.PodPolicy().MatchConstraints.ResourceRules...)
+	older.Spec.Variables = []admissionv1.Variable{{Name: "nothing", Expression: "false"}}
+	older.Spec.Validations = []admissionv1.Validation{{Expression: "variables.nothing", Message: "an older Berth's policy was not replaced"}}
+	//nolint:staticcheck // as Guard does
+	if err := g.admin.Patch(ctx, older, client.Apply, client.FieldOwner("berth-tenancy")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it is repeatable
+		if err := tenancy.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"mine", "theirs"} {
+		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name}, nil, tenancy.Syncing(everyKind(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	posing := rest.CopyConfig(config)
+	posing.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:berth-mine:" + syncer.ServiceAccount,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:berth-mine", "system:authenticated"},
+	}
+	g.account = clientOf(t, posing)
+	// The authorizer learns of roles, and admission of policies, from a watch.
+	var last error
+	for policy, probe := range map[string]client.Object{"berth-space-accounts": configMap("berth-mine", "probe", "mine"), "berth-space-pods": hostPod("probe")} {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			last = g.account.Create(ctx, probe, client.DryRunAll)
+			return apierrors.IsForbidden(last) && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: a space's account"), nil
+		})
+		if err != nil {
+			t.Fatalf("the host does not guard by %s: %v", policy, last)
+		}
+	}
+	g.pod = hostPod("mine--default--web")
+	g.pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
+	for _, o := range []client.Object{
+		g.pod, policy("mine--default--web", translate.Everyone()...),
+		&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "mine--default--runner", "mine")}, configMap("berth-mine", "mine--default--settings", "mine"),
+		claim("mine--default--data", func(c *corev1.PersistentVolumeClaimSpec) { c.StorageClassName = ptr.To("unbound") }), budget("mine--default--web"),
+	} {
+		if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.account.Create(ctx, o) }); err != nil {
+			t.Fatalf("what syncers make is refused: %v", err)
+		}
+	}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := g.admin.Get(ctx, client.ObjectKeyFromObject(g.pod), g.pod)
+		return g.pod.Status.Phase == corev1.PodRunning && g.pod.Status.PodIP != "", err
+	})
+	if err != nil {
+		t.Fatal("the pod does not run")
+	}
+	return g
+}
+
+// everyKind has those synced, too, that are off by default.
+func everyKind(t *testing.T) kinds.Switches {
+	t.Helper()
+	switches, err := kinds.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return switches
+}
+
+func meta(namespace, name, space string) metav1.ObjectMeta {
+	o := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	if space != "" {
+		o.Labels = map[string]string{translate.LabelSpace: space}
+	}
+	return o
+}
+
+func configMap(namespace, name, space string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: meta(namespace, name, space)}
+}
+
+func hostPod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+}
+
+func claim(name string, change func(*corev1.PersistentVolumeClaimSpec)) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	change(&c.Spec)
+	return c
+}
+
+func budget(name string) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{ObjectMeta: meta("berth-mine", name, "mine"), Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{}, UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+	}}
+}
+
+// policy lets its peers in and out.
+func policy(name string, peers ...networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{ObjectMeta: meta("berth-mine", name, "mine"), Spec: networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: peers}},
+		Egress:      []networkingv1.NetworkPolicyEgressRule{{To: peers}},
+	}}
+}
+
+func block(cidr string, except ...string) networkingv1.NetworkPolicyPeer {
+	return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: except}}
+}
+
+func tokenSecret(account string) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: meta("berth-mine", "mine--default--token", "mine"), Type: corev1.SecretTypeServiceAccountToken}
+	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: account}
+	return secret
+}
+
+// fullPod asks for all that a pod of a space's may have of its nodes and volumes.
+func fullPod() *corev1.Pod {
+	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "full", UID: "u"}, Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i", Image: "i"}},
+		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
+		}}}},
+		ServiceAccountName: "runner", AutomountServiceAccountToken: ptr.To(true),
+		Tolerations: []corev1.Toleration{
+			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(3))},
+			{Key: "pool", Operator: corev1.TolerationOpExists}, // which stays in the space
+		},
+		Affinity: &corev1.Affinity{
+			PodAffinity:     &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}},
+			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}},
+		},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{}}},
+	}}
+	for name, source := range map[string]corev1.VolumeSource{
+		"config":  {ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}},
+		"secret":  {Secret: &corev1.SecretVolumeSource{SecretName: "a"}},
+		"empty":   {EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}},
+		"claim":   {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}},
+		"image":   {Image: &corev1.ImageVolumeSource{Reference: "i"}},
+		"scratch": {Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}},
+		"pod":     {DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "n", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+		"token": {Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "ns", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+		}}},
+	} {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	}
+	return pod
+}
