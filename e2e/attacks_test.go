@@ -200,6 +200,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 		}
 	}
 	inmate := must(pods.Get(t.Context(), hostName("default", "inmate"), metav1.GetOptions{}))(t)
+	inmate.ResourceVersion = "" // whatever others write meanwhile
 	inmate.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "taken-over", Image: "i", SecurityContext: &corev1.SecurityContext{Privileged: &yes},
 	}}}
