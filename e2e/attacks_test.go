@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -238,8 +239,20 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 	ours := map[string]string{labelSpace: "demo"}
 	walls := must(host.NetworkingV1().NetworkPolicies(hostNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: labelSpace + ",!berth.dev/namespace"}))(t).Items
 	if len(walls) != 3 {
-		t.Errorf("%d walls, want 3", len(walls))
+		t.Fatalf("%d walls, want 3", len(walls))
 	}
+	choosy := newPod(hostName("default", "choosy"), func(p *corev1.Pod) {
+		p.Labels, p.Spec.NodeSelector = ours, map[string]string{corev1.LabelArchStable: "any"}
+	})
+	pods, dry := syncer.CoreV1().Pods(hostNamespace), []string{metav1.DryRunAll}
+	eventually(t, func() error { // a host that has just been given policies takes a moment
+		_, byPods := pods.Create(t.Context(), choosy.DeepCopy(), metav1.CreateOptions{DryRun: dry})
+		byOthers := policies.Delete(t.Context(), walls[0].Name, metav1.DeleteOptions{DryRun: dry})
+		if !apierrors.IsForbidden(byPods) || !apierrors.IsForbidden(byOthers) {
+			return fmt.Errorf("the host does not guard: %w, %w", byPods, byOthers)
+		}
+		return nil
+	})
 	for _, wall := range walls {
 		refused(t, "tearing down wall "+wall.Name, policies.Delete(t.Context(), wall.Name, metav1.DeleteOptions{}), says)
 		wall.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
@@ -252,13 +265,10 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 		}, metav1.CreateOptions{})
 		refused(t, "a door, "+name, err, says)
 	}
-	choosy := newPod(hostName("default", "choosy"), func(p *corev1.Pod) {
-		p.Labels, p.Spec.NodeSelector = ours, map[string]string{corev1.LabelArchStable: "any"}
-	})
-	_, err := syncer.CoreV1().Pods(hostNamespace).Create(t.Context(), choosy, metav1.CreateOptions{})
+	_, err := pods.Create(t.Context(), choosy, metav1.CreateOptions{})
 	refused(t, "a node", err, says)
 	status := []byte(`{"status":{"podIP":"10.244.9.9","podIPs":[{"ip":"10.244.9.9"}]}}`)
-	_, err = syncer.CoreV1().Pods(hostNamespace).Patch(t.Context(), hostName("default", "inmate"), types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	_, err = pods.Patch(t.Context(), hostName("default", "inmate"), types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	refused(t, "another's address", err, says)
 }
 
