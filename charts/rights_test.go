@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/syncer/kinds"
@@ -121,21 +122,27 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 	}
 }
 
+// renderSwitched renders everything, with these switches.
+func renderSwitched(t *testing.T, sync []string) (kinds.Switches, []runtime.Object) {
+	t.Helper()
+	switches, err := kinds.Parse(sync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := slices.Clone(everything)
+	for _, s := range sync {
+		values = append(values, "sync."+s)
+	}
+	return switches, render(t, values...)
+}
+
 // M4: so are the rights and the bounds of tenants' own classes, where they are
 // switched on.
 func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 	for _, sync := range [][]string{
 		{"ownpriorityclasses=100"}, {"ownpriorityclasses=preempting:-5"}, {"ownstorageclasses=a.example/x+b.example"}, {"ownpriorityclasses=7", "ownstorageclasses=a.example"},
 	} {
-		switches, err := kinds.Parse(sync)
-		if err != nil {
-			t.Fatal(err)
-		}
-		values := slices.Clone(everything)
-		for _, s := range sync {
-			values = append(values, "sync."+s)
-		}
-		objects := render(t, values...)
+		switches, objects := renderSwitched(t, sync)
 		const name = "platform-berth-space-classes"
 		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
 		if diff := cmp.Diff(tenancy.ClassRules(switches), role.Rules); diff != "" {
@@ -157,15 +164,7 @@ func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "gateways=on", "httproutes=on", "gatewayclasses=on"}
 	for _, sync := range [][]string{nil, all[:1], all[1:2], all} {
-		switches, err := kinds.Parse(sync)
-		if err != nil {
-			t.Fatal(err)
-		}
-		values := slices.Clone(everything)
-		for _, s := range sync {
-			values = append(values, "sync."+s)
-		}
-		objects := render(t, values...)
+		switches, objects := renderSwitched(t, sync)
 		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
 		if diff := cmp.Diff(append(tenancy.AccountRules(), tenancy.MoreRules(switches)...), role.Rules); diff != "" {
 			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)

@@ -29,7 +29,7 @@ stage() {
 # stop ends the stage that runs, and all that it started: what does not end within half a minute is killed.
 stop() {
 	[[ -n $running ]] || return 0
-	kill -TERM -- "-$running" 2>/dev/null || true
+	kill -TERM -- "-$running" 2>/dev/null || return 0 # it has just ended
 	for _ in {1..300}; do
 		kill -0 -- "-$running" 2>/dev/null || return 0
 		sleep 0.1
@@ -43,7 +43,7 @@ finish() {
 	trap '' INT TERM
 	stop
 	if [[ -x $kind ]]; then
-		kind logs -name "$cluster" "$logs" >/dev/null 2>&1 || true
+		kind logs -name "$cluster" "$logs" >/dev/null 2>&1 || echo "not all logs of the cluster could be collected" >&2
 		if [[ -n $keep ]]; then
 			echo "the cluster is kept: export KUBECONFIG=$kubeconfig; remove it with (cd hack/kind && $kind down -name $cluster)"
 		else
