@@ -129,30 +129,16 @@ func (g *Guard) checkPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.Er
 }
 
 func (g *Guard) guardPod(a admission.Attributes) error {
-	if a.GetOperation() == admission.Create {
-		return guardSpec(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList { return g.checkPod(&v.ObjectMeta, &v.Spec) })
-	}
-	asks := func(o runtime.Object) (field.ErrorList, error) {
-		pod := &corev1.Pod{}
-		if err := versioned(o, pod); err != nil {
-			return nil, err
+	errs, err := asksAnew(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList {
+		spec := v.Spec
+		if a.GetOperation() == admission.Update {
+			spec = translate.Asked(v)
 		}
-		spec := translate.Asked(pod)
-		return g.checkPod(&pod.ObjectMeta, &spec), nil
-	}
-	errs, err := asks(a.GetObject())
-	if err != nil || len(errs) == 0 {
-		return err
-	}
-	// What a pod had before, under older rules, must not keep its finalizers and
-	// labels from being changed.
-	had, err := asks(a.GetOldObject())
+		return g.checkPod(&v.ObjectMeta, &spec)
+	})
 	if err != nil {
 		return err
 	}
-	errs = slices.DeleteFunc(errs, func(e *field.Error) bool {
-		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == e.Error() })
-	})
 	if a.GetSubresource() == "ephemeralcontainers" {
 		for _, e := range errs {
 			e.Detail += "; use kubectl debug with --profile=baseline or --profile=restricted"
@@ -180,11 +166,39 @@ func (g *Guard) guardClaim(a admission.Attributes) error {
 	return invalid(a, translate.CheckClaim(&claim.Spec, g.snapshots))
 }
 
-func guardSpec[T runtime.Object](a admission.Attributes, obj T, check func(T) field.ErrorList) error {
-	if err := versioned(a.GetObject(), obj); err != nil {
+func guardSpec[T runtime.Object](a admission.Attributes, empty T, check func(T) field.ErrorList) error {
+	errs, err := asksAnew(a, empty, check)
+	if err != nil {
 		return err
 	}
-	return invalid(a, check(obj))
+	return invalid(a, errs)
+}
+
+// asksAnew is what check has against an object, less what it has against the one
+// that it takes the place of: what an object had before, under older rules, must
+// not keep its finalizers and labels from being changed.
+func asksAnew[T runtime.Object](a admission.Attributes, empty T, check func(T) field.ErrorList) (field.ErrorList, error) {
+	asks := func(o runtime.Object) (field.ErrorList, error) {
+		v, ok := empty.DeepCopyObject().(T)
+		if !ok {
+			return nil, apierrors.NewInternalError(fmt.Errorf("a copy of a %T is none", empty))
+		}
+		if err := versioned(o, v); err != nil {
+			return nil, err
+		}
+		return check(v), nil
+	}
+	errs, err := asks(a.GetObject())
+	if err != nil || len(errs) == 0 || a.GetOperation() != admission.Update {
+		return errs, err
+	}
+	had, err := asks(a.GetOldObject())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == e.Error() })
+	}), nil
 }
 
 func versioned(internal, external runtime.Object) error {

@@ -6,6 +6,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -245,6 +246,27 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 	}
 	t.Run("outside", func(t *testing.T) { run(t, s.outside, outside) })
 	t.Run("inside", func(t *testing.T) { run(t, s.inside, inside) })
+	// What was stored under older rules can be labelled, and let go, but not grow.
+	t.Run("an ingress of older days", func(t *testing.T) {
+		if err := createIngress(1001)(ctx, s.inside); err != nil {
+			t.Fatal(err)
+		}
+		ingresses := s.outside.NetworkingV1().Ingresses("default")
+		all, err := ingresses.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all.Items, func(v networkingv1.Ingress) bool { return len(v.Spec.Rules) == 1001 })
+		old := &all.Items[i]
+		old.Labels = map[string]string{"a": "b"}
+		if old, err = ingresses.Update(ctx, old, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		old.Spec.Rules = append(old.Spec.Rules, networkingv1.IngressRule{Host: "one.more.example"})
+		if _, err := ingresses.Update(ctx, old, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "1002") {
+			t.Errorf("one more host: %v", err)
+		}
+	})
 	// A tenant's later update keeps the volume that Berth gave the claim.
 	t.Run("a label on a bound claim", func(t *testing.T) {
 		if err := patchClaim("bound", `{"metadata":{"labels":{"a":"b"}}}`)(ctx, s.outside); err != nil {
