@@ -234,7 +234,8 @@ func (k *kindTest) network(t *testing.T) {
 	}
 	for name, url := range map[string]string{"stranger-by-service": byService, "stranger-by-pod": byPod} {
 		if err := k.wget(t, k.b, 1, name, url, corev1.PodFailed); err != nil {
-			t.Errorf("%v: does the host's network plugin enforce policies?", err)
+			t.Errorf("%v: does the host's network plugin enforce policies? On the host are\n%s", err,
+				k.host.kubectl(t, "get", "pods,networkpolicies", "--all-namespaces", "--output", "wide"))
 		}
 		// Its question was lost on the way, as a policy has it; it did not fail to ask.
 		if out := k.logs(t, 1, name); !strings.Contains(out, "deadline exceeded") && !strings.Contains(out, "refused") {

@@ -8,14 +8,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -48,8 +49,8 @@ func run(ctx context.Context) error {
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	parts := []part{
+		newPolicies(factory, *node), // before pods have a network
 		newNetwork(factory, *node, *podNetwork, *cniDir),
-		newPolicies(factory, *node),
 		newProvisioner(factory, client, *node, *volumes),
 	}
 	return runParts(ctx, factory, parts)
@@ -62,11 +63,8 @@ type part struct {
 	sync    func(context.Context) error
 }
 
-// newPart returns a part whose sync is due at once.
 func newPart(name string, sync func(context.Context) error) part {
-	p := part{name: name, changed: make(chan struct{}, 1), sync: sync}
-	p.notify()
-	return p
+	return part{name: name, changed: make(chan struct{}, 1), sync: sync}
 }
 
 // notify makes sync due, once however often it is called meanwhile.
@@ -88,33 +86,38 @@ func runParts(ctx context.Context, factory informers.SharedInformerFactory, part
 			return fmt.Errorf("watch %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	failures := make(chan error, len(parts))
+	// Once in turn: nothing that a part does counts on those behind it.
+	for _, p := range parts {
+		p.keepSyncing(ctx)
+	}
 	var group sync.WaitGroup
 	for _, p := range parts {
-		group.Go(func() {
-			failures <- p.run(ctx)
-			cancel()
-		})
+		group.Go(func() { p.run(ctx) })
 	}
 	group.Wait()
-	close(failures)
-	var all error
-	for err := range failures {
-		all = errors.Join(all, err)
-	}
-	return all
+	return nil
 }
 
-// run syncs until ctx ends. A failure ends the agent: its pod is started anew, with a growing pause between.
-func (p part) run(ctx context.Context) error {
+// run syncs after every change until ctx ends.
+func (p part) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-p.changed:
-			if err := p.sync(ctx); err != nil {
-				return fmt.Errorf("sync %s: %w", p.name, err)
-			}
+			p.keepSyncing(ctx)
 		}
 	}
+}
+
+// keepSyncing syncs until that succeeds or ctx ends. One part's failure leaves the others at work.
+func (p part) keepSyncing(ctx context.Context) {
+	// The one error is that ctx has ended.
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		err := p.sync(ctx)
+		if err != nil {
+			klog.ErrorS(err, "Sync failed and is tried again", "part", p.name)
+		}
+		return err == nil, nil
+	})
 }

@@ -18,6 +18,7 @@ import (
 // policies keeps the node's packet filter in line with the cluster's network policies: the rules are written anew, all
 // at once, after each change.
 type policies struct {
+	nodes      corelisters.NodeLister
 	pods       corelisters.PodLister
 	namespaces corelisters.NamespaceLister
 	policies   networkinglisters.NetworkPolicyLister
@@ -28,12 +29,14 @@ type policies struct {
 func newPolicies(factory informers.SharedInformerFactory, node string) part {
 	core, networking := factory.Core().V1(), factory.Networking().V1()
 	n := &policies{
+		nodes:      core.Nodes().Lister(),
 		pods:       core.Pods().Lister(),
 		namespaces: core.Namespaces().Lister(),
 		policies:   networking.NetworkPolicies().Lister(),
 		node:       node,
 	}
 	p := newPart("policies", n.sync)
+	watch(p, core.Nodes().Informer())
 	watch(p, core.Pods().Informer())
 	watch(p, core.Namespaces().Informer())
 	watch(p, networking.NetworkPolicies().Informer())
@@ -53,7 +56,11 @@ func (n *policies) sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list policies: %w", err)
 	}
-	script := newRules(pods, namespaces, all).script(n.node)
+	node, err := n.nodes.Get(n.node)
+	if err != nil {
+		return fmt.Errorf("find node: %w", err)
+	}
+	script := newRules(pods, namespaces, all).script(n.node, node.Spec.PodCIDR)
 	if script == n.applied {
 		return nil
 	}

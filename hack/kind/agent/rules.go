@@ -42,7 +42,8 @@ func newRules(pods []*corev1.Pod, namespaces []*corev1.Namespace, policies []*ne
 }
 
 // A packet of a pod that policies isolate goes to the pod's chain, which returns from it if a rule allows it and drops
-// it otherwise. Answers to what was allowed are allowed. The node itself may always reach its pods.
+// it otherwise. Answers to what was allowed are allowed. The node itself may always reach its pods. Nobody else reaches
+// an address of this node's of which it is not known yet whose it is: a pod is isolated before it starts.
 const table = `table inet kind-policies
 delete table inet kind-policies
 table inet kind-policies {
@@ -64,7 +65,8 @@ table inet kind-policies {
 }
 `
 
-func (r *rules) script(node string) string {
+// script is the rules of a node, whose pods have addresses of a block: none if it is empty.
+func (r *rules) script(node, block string) string {
 	var chains, egress, ingress strings.Builder
 	for _, pod := range r.pods {
 		if pod.Spec.NodeName != node {
@@ -80,7 +82,12 @@ func (r *rules) script(node string) string {
 			name := "in-" + address
 			fmt.Fprintf(&chains, "\tchain %s {\n%s\t\tdrop\n\t}\n", name, allowed)
 			fmt.Fprintf(&ingress, "\t\tip daddr %s goto %s\n", address, name)
+		} else {
+			fmt.Fprintf(&ingress, "\t\tip daddr %s return\n", address)
 		}
+	}
+	if block != "" {
+		fmt.Fprintf(&ingress, "\t\tip daddr %s drop\n", block)
 	}
 	return fmt.Sprintf(table, chains.String(), egress.String(), ingress.String())
 }

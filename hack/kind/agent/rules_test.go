@@ -122,7 +122,7 @@ func TestRulesAllowWhatPoliciesNameAndDropTheRest(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}, Spec: test.spec}
-			script := newRules(pods, namespaces, []*networkingv1.NetworkPolicy{policy}).script("here")
+			script := newRules(pods, namespaces, []*networkingv1.NetworkPolicy{policy}).script("here", "10.0.0.0/24")
 			if got := chain(script, test.chain); !slices.Equal(got, test.want) {
 				t.Errorf("chain %s is %q, want %q, in\n%s", test.chain, got, test.want, script)
 			}
@@ -130,6 +130,26 @@ func TestRulesAllowWhatPoliciesNameAndDropTheRest(t *testing.T) {
 				t.Errorf("%d rules lead to chain %s, in\n%s", jumps, test.chain, script)
 			}
 		})
+	}
+}
+
+func TestNobodyReachesAPodBeforeItsPoliciesAreKnown(t *testing.T) {
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"},
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: *app("closed"), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
+	}
+	pods := []*corev1.Pod{
+		pod("a", "closed", "10.0.0.1"),
+		pod("a", "open", "10.0.0.2"),
+		pod("a", "elsewhere", "10.0.1.1", func(p *corev1.Pod) { p.Spec.NodeName = "there" }),
+		pod("a", "waits", ""),
+	}
+	for block, last := range map[string][]string{"10.0.0.0/24": {"ip daddr 10.0.0.0/24 drop"}, "": nil} {
+		script := newRules(pods, nil, []*networkingv1.NetworkPolicy{policy}).script("here", block)
+		want := append([]string{"ip daddr 10.0.0.1 goto in-10.0.0.1", "ip daddr 10.0.0.2 return"}, last...)
+		if got := chain(script, "ingress"); !slices.Equal(got, want) {
+			t.Errorf("with addresses of %q, what comes in meets %q, want %q", block, got, want)
+		}
 	}
 }
 
