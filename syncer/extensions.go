@@ -17,11 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -113,18 +114,21 @@ func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition, version str
 	return out
 }
 
-// fromExtension is an informer of the space's objects of a kind. It runs once
-// [Syncer.install] has seen to the kind.
+// fromExtension is an informer of the space's objects of a kind, which it holds
+// as [extension.typed] has them. It runs once [Syncer.install] has seen to the kind.
 func (s *Syncer) fromExtension(kind string) (cache.SharedIndexInformer, error) {
 	if a := s.added[kind]; a != nil {
 		return a.informer, nil
 	}
 	e := extensions()[kind]
-	api, err := e.api(s.toSpace)
+	api, err := dynamic.NewForConfig(s.toSpace)
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", kind, err)
 	}
-	informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(api, kind, metav1.NamespaceAll, fields.Everything()), e.of, 0, cache.Indexers{})
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.gv.WithResource(kind), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	if err := informer.SetTransform(e.typed); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", kind, err)
+	}
 	a := &added{kind: kind, informer: informer}
 	s.extended[informer], s.added[kind] = a, a
 	return informer, nil

@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,7 +46,7 @@ func (s *Syncer) syncGateways() error {
 			if wanted, errs := s.gatewayClass(v); !wanted {
 				return false, errs
 			}
-			if errs := translate.CheckGateway(v); len(errs) > 0 {
+			if errs := append(beyond(v), translate.CheckGateway(v)...); len(errs) > 0 {
 				return true, errs
 			}
 			return true, unclaimed(k, v, field.NewPath("spec", "listeners"))
@@ -135,7 +136,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 			if !wanted {
 				return false, nil
 			}
-			if errs = append(errs, translate.CheckHTTPRoute(v)...); len(errs) > 0 {
+			if errs = slices.Concat(errs, beyond(v), translate.CheckHTTPRoute(v)); len(errs) > 0 {
 				return true, errs
 			}
 			return true, unclaimed(k, v, field.NewPath("spec", "hostnames"))

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -30,7 +31,9 @@ import (
 func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())
-	defineFrom(t, host, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_", "gateways", "httproutes", "gatewayclasses")
+	// As in releases after 1.3, that Berth's types are of.
+	newer := map[string]apiextensionsv1.JSONSchemaProps{"tls": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"mode": {Type: "string"}}}}
+	defineFrom(t, host, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_", newer, "gateways", "httproutes", "gatewayclasses")
 	for class, labels := range map[string]map[string]string{name + "-shown": shownToSpaces(), name + "-hidden": nil} {
 		c := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: class, Labels: labels}, Spec: gatewayv1.GatewayClassSpec{
 			ControllerName: "host.example/controller", Description: ptr.To("in rack 7"),

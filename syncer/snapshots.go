@@ -28,7 +28,7 @@ func (s *Syncer) syncSnapshots() error {
 		virtual: informer,
 		bound:   bound{translate.MaxSnapshots, "volume snapshots"},
 		down: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
-			errs := translate.CheckSnapshot(v)
+			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
 				if _, ok := shown[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,11 +59,12 @@ func extended(t *testing.T, config *rest.Config) client.Client {
 // define installs the definitions of snapshots as upstream publishes them.
 func define(t *testing.T, c client.Client) {
 	t.Helper()
-	defineFrom(t, c, "github.com/kubernetes-csi/external-snapshotter/client/v8", "config/crd/snapshot.storage.k8s.io_", "volumesnapshots", "volumesnapshotclasses")
+	defineFrom(t, c, "github.com/kubernetes-csi/external-snapshotter/client/v8", "config/crd/snapshot.storage.k8s.io_", nil, "volumesnapshots", "volumesnapshotclasses")
 }
 
-// defineFrom installs the definitions that a module holds in files of this prefix.
-func defineFrom(t *testing.T, c client.Client, module, prefix string, plurals ...string) {
+// defineFrom installs the definitions that a module holds in files of this prefix,
+// with what a newer release has in the specs.
+func defineFrom(t *testing.T, c client.Client, module, prefix string, newer map[string]apiextensionsv1.JSONSchemaProps, plurals ...string) {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
@@ -76,6 +78,9 @@ func defineFrom(t *testing.T, c client.Client, module, prefix string, plurals ..
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(text, crd); err != nil {
 			t.Fatal(err)
+		}
+		for i := range crd.Spec.Versions {
+			maps.Copy(crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"].Properties, newer)
 		}
 		if err := c.Create(t.Context(), crd); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -51,5 +52,46 @@ func TestRoutesAndGatewaysOfTooManyPartsAreRefusedAsAWhole(t *testing.T) {
 	}
 	if errs := translate.CheckGateway(gateway); len(errs) != 1 || !strings.Contains(errs[0].Error(), "listeners") {
 		t.Errorf("there are %v", errs)
+	}
+}
+
+// M4: the bounds are where they are said to be: what reaches them passes, one more
+// is refused with what to do.
+func TestRoutesAndGatewaysMayBeAsLargeAsTheirBounds(t *testing.T) {
+	gateway := func(listeners int) *gatewayv1.Gateway {
+		v := &gatewayv1.Gateway{}
+		for range listeners {
+			v.Spec.Listeners = append(v.Spec.Listeners, gatewayv1.Listener{Port: 80, Protocol: gatewayv1.HTTPProtocolType, Hostname: ptr.To(gatewayv1.Hostname("a.example"))})
+		}
+		return v
+	}
+	route := func(hosts, rules, backends int) *gatewayv1.HTTPRoute {
+		v := &gatewayv1.HTTPRoute{Spec: gatewayv1.HTTPRouteSpec{Rules: make([]gatewayv1.HTTPRouteRule, rules)}}
+		for range hosts {
+			v.Spec.Hostnames = append(v.Spec.Hostnames, "a.example")
+		}
+		for i := range backends {
+			rule := &v.Spec.Rules[i%rules]
+			rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{})
+		}
+		return v
+	}
+	const hosts, rules, backends = translate.MaxRouteHosts, translate.MaxRouteRules, translate.MaxRouteBackends
+	for name, test := range map[string]struct {
+		errs field.ErrorList
+		says string // "" if it passes
+	}{
+		"as many listeners":      {translate.CheckGateway(gateway(translate.MaxGatewayListeners)), ""},
+		"a listener too many":    {translate.CheckGateway(gateway(translate.MaxGatewayListeners + 1)), "listeners in one object, at most 64"},
+		"as many of all":         {translate.CheckHTTPRoute(route(hosts, rules, backends)), ""},
+		"a host name too many":   {translate.CheckHTTPRoute(route(hosts+1, rules, backends)), "host names in one object, at most 16"},
+		"a rule too many":        {translate.CheckHTTPRoute(route(hosts, rules+1, backends)), "rules in one object, at most 16"},
+		"a backend too many":     {translate.CheckHTTPRoute(route(hosts, rules, backends+1)), "backends in one object, at most 256"},
+		"too many in one rule":   {translate.CheckHTTPRoute(route(hosts, 1, backends+1)), "backends in one object, at most 256"},
+		"neither names nor more": {translate.CheckHTTPRoute(route(0, 1, 0)), ""},
+	} {
+		if (len(test.errs) == 0) != (test.says == "") || len(test.errs) > 1 || test.says != "" && !strings.Contains(test.errs[0].Error(), test.says) {
+			t.Errorf("%s: %v", name, test.errs)
+		}
 	}
 }
