@@ -47,7 +47,7 @@
 // of a shard share.
 //
 // What is synced is in the table of [github.com/berth-dev/berth/syncer/kinds].
-// What is switched off is left on the host as it is.
+// What is switched off goes, but for data: see [github.com/berth-dev/berth/syncer/kinds.Kind.Lasts].
 //
 // The package makes no HTTP handlers and no certificates.
 package syncer

@@ -31,14 +31,10 @@ import (
 func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())
-	// As in releases after 1.3, that Berth's types are of.
-	newer := map[string]apiextensionsv1.JSONSchemaProps{"tls": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"mode": {Type: "string"}}}}
-	defineFrom(t, host, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_", newer, "gateways", "httproutes", "gatewayclasses")
+	defineGateways(t, host)
 	for class, labels := range map[string]map[string]string{name + "-shown": shownToSpaces(), name + "-hidden": nil} {
-		c := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: class, Labels: labels}, Spec: gatewayv1.GatewayClassSpec{
-			ControllerName: "host.example/controller", Description: ptr.To("in rack 7"),
-			ParametersRef: &gatewayv1.ParametersReference{Group: "host.example", Kind: "Config", Name: "of-the-host"},
-		}}
+		c := newGatewayClass()
+		c.Name, c.Labels = class, labels
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, c) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), c) })
 	}
@@ -51,6 +47,21 @@ func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
 		return space.Get(ctx, client.ObjectKey{Name: name + "-shown"}, &gatewayv1.GatewayClass{})
 	})
 	return b, host, space
+}
+
+func newGatewayClass() *gatewayv1.GatewayClass {
+	return &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{
+		ControllerName: "host.example/controller", Description: ptr.To("in rack 7"),
+		ParametersRef: &gatewayv1.ParametersReference{Group: "host.example", Kind: "Config", Name: "of-the-host"},
+	}}
+}
+
+// defineGateways installs upstream's definitions of gateways, as they are in
+// releases after the one that Berth's types are of.
+func defineGateways(t *testing.T, host client.Client) {
+	t.Helper()
+	newer := map[string]apiextensionsv1.JSONSchemaProps{"tls": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"mode": {Type: "string"}}}}
+	defineFrom(t, host, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_", newer, "gateways", "httproutes", "gatewayclasses")
 }
 
 func newGateway(name, class, host string) *gatewayv1.Gateway {

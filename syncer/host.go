@@ -54,6 +54,9 @@ type Host struct {
 	fanouts     map[string]*fanout
 	sleepers    sleepers
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
+	// leftovers are what spaces have of kinds that are switched off, by object:
+	// each a *metav1.PartialObjectMetadata; set by Start.
+	leftovers sync.Map
 }
 
 // Options say what spaces share of a host, and how. The zero value has every
@@ -135,7 +138,7 @@ func isClass(name string) bool {
 // Start begins the watches and returns when they have caught up, or with an
 // error when ctx ends before. They go on until Stop.
 func (h *Host) Start(ctx context.Context) error {
-	if err := h.extend(ctx); err != nil {
+	if err := errors.Join(h.extend(ctx), h.findLeftovers(ctx)); err != nil {
 		return err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -135,7 +135,7 @@ func New(c Config) (*Syncer, error) {
 	return s, nil
 }
 
-// declare declares the kinds that are switched on.
+// declare declares the kinds that are switched on, and has those go that are not.
 func (s *Syncer) declare() error {
 	for _, k := range kinds.Table() {
 		declare := map[string]func() error{
@@ -152,11 +152,14 @@ func (s *Syncer) declare() error {
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
-		if !s.host.sync.On(k.Name) && k.Name != nodes { // of which none may be left
-			continue
-		}
-		if err := declare(); err != nil {
-			return err
+		_, extended := extensions()[k.Name]
+		switch {
+		case s.host.sync.On(k.Name), k.Name == nodes, isClass(k.Name) && !extended: // of which none may be left in the space
+			if err := declare(); err != nil {
+				return err
+			}
+		case goesWhenOff(k):
+			s.clear(k.Name)
 		}
 	}
 	return nil

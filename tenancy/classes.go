@@ -30,12 +30,17 @@ func Syncing(switches kinds.Switches) Option {
 }
 
 // MoreRules are the rights of a space's account in the space's namespace on
-// kinds that are not synced unless they are switched on.
+// kinds that are not synced unless they are switched on: to delete what is left
+// of those that were, too.
 func MoreRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
 	for _, r := range switchedRules() {
-		if switches.On(r.kind) {
-			rules = append(rules, r.PolicyRule)
+		if !switches.On(r.kind) {
+			if r.kind == kinds.VolumeSnapshots { // which stay
+				continue
+			}
+			r.Verbs = []string{"delete"}
 		}
+		rules = append(rules, r.PolicyRule)
 	}
 	return rules
 }

@@ -87,6 +87,12 @@ type Kind struct {
 // Default of the switch.
 func (k Kind) Default() string { return k.Values[0] }
 
+// Lasts reports whether what is on the host stays there when the kind is switched
+// off: no switch is to delete data, nor what data or pods were made by.
+func (k Kind) Lasts() bool {
+	return slices.Contains([]string{Claims, VolumeSnapshots, OwnPriorityClasses, OwnStorageClasses}, k.Name)
+}
+
 // Table lists all kinds, in the order in which they are told of.
 func Table() []Kind {
 	return []Kind{
