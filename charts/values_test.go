@@ -80,7 +80,7 @@ func switchSchema(t *testing.T, values []string) string {
 
 // X1: what Berth takes for a switch, the schema takes, too.
 func TestTheSchemaTakesWhatSwitchesTake(t *testing.T) {
-	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs"}}
+	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs", "sync.nodes=all", "sync.daemonsets=translated"}}
 	for _, k := range kinds.Table() {
 		for i, v := range k.Values {
 			if _, err := kinds.Parse([]string{k.Name + "=" + v}); err != nil {
@@ -125,6 +125,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
 		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
 		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
+		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "sync.nodes: all", "there would be no nodes to run on"},
 		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
 		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},

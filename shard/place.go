@@ -47,7 +47,9 @@ type place struct {
 	busyUntil time.Time   // before then it is not asked again
 	changed   atomic.Bool // a host object changed since it was last asked
 	unwatch   func()      // asleep: ends the watch that sets changed
-	timer     time.Time   // asleep: when it wants to act by itself; zero if never
+	// asleep, if the space follows the host's nodes: ends the watch of these, which sets changed, too
+	unwatchNodes func()
+	timer        time.Time // asleep: when it wants to act by itself; zero if never
 
 	packed   bool // asleep: what is held of it in memory has been made anew
 	prepared bool // the host has what it stands on
@@ -103,6 +105,10 @@ func (p *place) release() {
 	if p.unwatch != nil {
 		p.unwatch()
 		p.unwatch = nil
+	}
+	if p.unwatchNodes != nil {
+		p.unwatchNodes()
+		p.unwatchNodes = nil
 	}
 	p.timer = time.Time{}
 }

@@ -97,9 +97,13 @@ func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Dura
 	s.leaving++
 	s.mu.Unlock()
 
-	unwatch := s.watchHost(p)
+	unwatch, unwatchNodes := s.watchHost(p), s.watchNodes(p)
 	ctx, cancel := context.WithTimeout(ctx, restTimeout)
 	timer, err := space.rest(ctx, quiet)
+	follows := false
+	if err == nil && s.config.Where(p.name).ByName {
+		follows, err = space.followsNodes(ctx)
+	}
 	cancel()
 
 	s.mu.Lock()
@@ -121,6 +125,11 @@ func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Dura
 		if timer.After(wait) {
 			wait = timer
 		}
+	}
+	if err != nil || !follows {
+		unwatchNodes()
+	} else {
+		p.unwatchNodes = unwatchNodes
 	}
 	if err != nil {
 		unwatch()
@@ -153,10 +162,24 @@ func (s *Shard) halted(ctx context.Context, p *place) error {
 
 // watchHost notes when a host object of the space changes.
 func (s *Shard) watchHost(p *place) (stop func()) {
-	return s.host.OnChange(p.name, func() {
+	return s.host.OnChange(p.name, s.noteChange(p))
+}
+
+// watchNodes notes when a node of the space's changes, if the space may have
+// DaemonSets.
+func (s *Shard) watchNodes(p *place) (stop func()) {
+	where := s.config.Where(p.name)
+	if !where.ByName {
+		return func() {}
+	}
+	return s.host.OnNodes(p.name, where, s.noteChange(p))
+}
+
+func (s *Shard) noteChange(p *place) func() {
+	return func() {
 		p.changed.Store(true)
 		s.look()
-	})
+	}
 }
 
 // idleAt is when a space will have been idle long enough, if nothing happens:

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
@@ -119,7 +120,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceIP: net.ParseIP(address),
 
 		KubernetesServiceServed: space.Pods.Valid(),
-		Controllers:             vcluster.SpaceControllers(),
+		Controllers:             controllers(where),
 		HiddenNodes:             true,
 		Admission:               s.admission(space, where),
 		Pods:                    streams,
@@ -140,6 +141,15 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	opened := newSpace(plane, syncing)
 	opened.closeStreams = streams.Close
 	return opened, nil
+}
+
+// controllers are those of a space whose pods run where it says.
+func controllers(where translate.Placement) []string {
+	all := vcluster.SpaceControllers()
+	if where.ByName {
+		all = append(all, names.DaemonSetController)
+	}
+	return all
 }
 
 // syncing is a syncer, as far as a space has to do with it.
@@ -222,6 +232,15 @@ func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time,
 		return nil
 	})
 	return until, err
+}
+
+// followsNodes reports whether a space has something to do when its nodes change.
+func (s *Space) followsNodes(ctx context.Context) (follows bool, err error) {
+	err = guard("ask", func() (err error) {
+		follows, err = s.plane.HasDaemonSets(ctx)
+		return err
+	})
+	return follows, err
 }
 
 // guard makes an error of a panic: one space's must not end the others. The

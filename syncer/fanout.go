@@ -21,6 +21,11 @@ type fanout struct {
 	*mirror
 	// changed, if set, is told of which space an object came, changed or went.
 	changed func(space string)
+	// trim drops what no reader needs of an object.
+	trim func(client.Object) client.Object
+	// matters, if set, is asked of each object that came (was is nil), changed or
+	// went (is is nil) whether to tell of it.
+	matters func(was, is client.Object) bool
 
 	// reached is the latest resource version that the watch has got to, shown the
 	// latest that all who had to have been told of.
@@ -37,7 +42,7 @@ const everySpace = "*"
 
 func newFanout(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *fanout {
 	return &fanout{
-		mirror: newMirror(spaceOf, more), changed: changed,
+		mirror: newMirror(spaceOf, more), changed: changed, trim: trim,
 		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
 	}
 }
@@ -114,7 +119,7 @@ func (f *fanout) Bookmark(resourceVersion string) error {
 func (f *fanout) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {
-			return trim(o), nil
+			return f.trim(o), nil
 		}
 		return obj, nil
 	}
@@ -135,13 +140,16 @@ func (f *fanout) isFilled() bool {
 // put stores an object and tells of it: as a change, unless it is the one that is
 // there, or one of the first.
 func (f *fanout) put(is client.Object) error {
-	is = trim(is)
+	is = f.trim(is)
 	was, err := f.swap(is)
 	if err != nil {
 		return err
 	}
 	if same(was, is) {
 		f.deliver(was, false)
+		return nil
+	}
+	if f.matters != nil && !f.matters(was, is) {
 		return nil
 	}
 	changed := was != nil || f.isFilled()
@@ -155,6 +163,9 @@ func (f *fanout) put(is client.Object) error {
 // drop forgets an object that is gone, and tells of it.
 func (f *fanout) drop(gone client.Object) error {
 	err := f.remove(gone)
+	if f.matters != nil && !f.matters(gone, nil) {
+		return err
+	}
 	f.deliver(gone, true)
 	return err
 }

@@ -53,6 +53,7 @@ type Host struct {
 	definitions map[string]*apiextensionsv1.CustomResourceDefinition
 	fanouts     map[string]*fanout
 	sleepers    sleepers
+	followers   followers
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
 	// leftovers are what spaces have of kinds that are switched off, by object:
 	// each a *metav1.PartialObjectMetadata; set by Start.
@@ -67,6 +68,9 @@ type Options struct {
 	// ingress. They are commands to a controller that all spaces share: some let
 	// their author run code in it.
 	IngressAnnotations []string
+	// NodeLabels are the keys of the host's nodes' labels that placements of spaces
+	// are about. Others are not looked at.
+	NodeLabels []string
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
@@ -100,12 +104,18 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		if !o.Sync.On(name) && !watchedAlways(name) && (name != ingresses || !o.Sync.On(gateways)) {
 			continue
 		}
+		if name == nodes && o.Sync.Value(nodes) != kinds.All {
+			continue // stand-ins are of what pods say
+		}
 		changed := h.sleepers.changed
-		if name == events || name == budgets || isClass(name) {
+		if name == events || name == budgets || name == nodes || isClass(name) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
 		h.fanouts[name] = newFanout(spaceOf, changed, indexes(name))
+		if name == nodes {
+			h.watchNodes(h.fanouts[name], o.NodeLabels)
+		}
 	}
 	return h, nil
 }
@@ -230,6 +240,8 @@ func spaceOf(obj client.Object) string {
 		if own, ok := translate.IdentityOf(obj); ok {
 			return own.Space
 		}
+		return everySpace
+	case *corev1.Node:
 		return everySpace
 	case *corev1.Event:
 		return spaceIn(o.Namespace)

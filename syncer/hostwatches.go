@@ -47,6 +47,7 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
 	watches := map[string]hostWatch{
 		pods:            {core, "pods", &corev1.Pod{}, ofSpaces},
+		nodes:           {core, "nodes", &corev1.Node{}, ""},
 		services:        {core, "services", &corev1.Service{}, ofSpaces},
 		configMaps:      {core, "configmaps", &corev1.ConfigMap{}, ofSpaces},
 		secrets:         {core, "secrets", &corev1.Secret{}, ofSpaces},

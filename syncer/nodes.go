@@ -21,9 +21,10 @@ import (
 // indexNodes finds the pods of a space that run on a node, by its pseudonym.
 const indexNodes = "berth.dev/nodes"
 
-// syncNodes shows stand-ins for the nodes that the space's own pods run on, and
-// for no others (N1): all that they tell, the pods tell as well. The host is not
-// asked. Where they are switched off, none is left.
+// syncNodes shows stand-ins for the nodes that the space's own pods run on (N1):
+// all that they tell, the pods tell as well, and the host is not asked. If the
+// admin shows all, those that are for the space are added. Where they are switched
+// off, none is left.
 func (s *Syncer) syncNodes() error {
 	if !s.host.sync.On(nodes) {
 		s.clearNodes()
@@ -45,7 +46,8 @@ func (s *Syncer) syncNodes() error {
 		if err != nil {
 			return 0, err
 		}
-		return 0, s.showNode(ctx, shown, key.Name, len(found) > 0)
+		view, wanted := s.viewOf(key.Name, len(found) > 0)
+		return 0, s.showNode(ctx, shown, key.Name, view, wanted)
 	}
 	enqueueNode := func(name string, enqueue func(Key)) {
 		enqueue(Key{Kind: nodes, NamespacedName: types.NamespacedName{Name: name}})
@@ -56,6 +58,7 @@ func (s *Syncer) syncNodes() error {
 		}
 	})
 	s.fromSpace(shown, func(obj client.Object, enqueue func(Key)) { enqueueNode(obj.GetName(), enqueue) })
+	s.followHost(enqueueNode)
 	return nil
 }
 
@@ -64,14 +67,24 @@ func runsOnNode(v *corev1.Pod) bool {
 	return v.Spec.NodeName != "" && v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed
 }
 
-func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, wanted bool) error {
+func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, view translate.NodeView, wanted bool) error {
 	have, exists := inStore[*corev1.Node](shown, types.NamespacedName{Name: name})
+	if exists && wanted {
+		if translate.IsStandIn(have, s.release, view) {
+			return nil
+		}
+		anew := have.DeepCopy()
+		view.Restate(anew)
+		if translate.IsStandIn(anew, s.release, view) {
+			return s.virtualAPI.Update(ctx, anew)
+		}
+	}
 	switch {
-	case exists && (!wanted || !translate.IsStandIn(have, s.release)):
+	case exists:
 		// What differs is of another release of Berth's: its event brings us back.
 		return client.IgnoreNotFound(s.virtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
-	case wanted && !exists:
-		err := s.virtualAPI.Create(ctx, translate.StandIn(name, s.release, metav1.NewTime(s.clock.Now())))
+	case wanted:
+		err := s.virtualAPI.Create(ctx, translate.StandIn(name, s.release, metav1.NewTime(s.clock.Now()), view))
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the watch brings it
 		}

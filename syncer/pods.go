@@ -79,7 +79,9 @@ func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) 
 	if err := forbids(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
 		return err
 	}
-	s.where.Place(v, host)
+	if err := forbids(s.where.Place(v, host, s.hostNodeName)); err != nil {
+		return err
+	}
 	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
 	if host.Spec.PriorityClassName, err = s.hostPriority(ctx, v); err != nil {
 		return err

@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -102,6 +103,7 @@ type Syncer struct {
 	work        map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
 	feeds       feeds
 	names       map[string]*nameWatch
+	hostNodes   sync.Map // by pseudonym, names of the host's nodes
 	synced      []cache.DoneChecker
 	extended    map[cache.SharedIndexInformer]*added // by informer
 	added       map[string]*added                    // by kind
@@ -138,6 +140,9 @@ func New(c Config) (*Syncer, error) {
 // declare declares the kinds that are switched on, and has those go that are not.
 func (s *Syncer) declare() error {
 	for _, k := range kinds.Table() {
+		if k.Direction == kinds.InSpace {
+			continue // what is made of it is another kind's
+		}
 		declare := map[string]func() error{
 			pods: s.syncPods, nodes: s.syncNodes, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
 			configMaps: s.syncConfigMaps, secrets: s.syncSecrets, claims: s.syncClaims, volumes: s.syncVolumes,

@@ -99,6 +99,28 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.refused)
 		}
 	}
+
+	// M1: so that the host's scheduler places the pods of DaemonSets.
+	place(translate.Placement{Selector: pool, ByName: true})
+	await("a node by its name, where there are DaemonSets", on(pool, selecting(byName)), func(err error) bool { return err == nil })
+	notIn := *byName.DeepCopy()
+	notIn.MatchFields[0].Operator = corev1.NodeSelectorOpNotIn
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		refused string
+	}{
+		"any of the host's":         {on(nil, selecting(byName)), "run on the nodes of the space only"},
+		"all but one":               {on(pool, selecting(notIn)), "neither their node nor"},
+		"a label of the field's":    {on(pool, selecting(has("metadata.name"))), "neither their node nor"},
+		"a selector of the field's": {on(map[string]string{"pool": "tenants", "metadata.name": "host-node-1"}, nil), "neither their node nor"},
+		"another label":             {on(pool, selecting(has("disk"))), "neither their node nor"},
+		"its name":                  {on(pool, func(p *corev1.PodSpec) { p.NodeName = "host-node-1" }), "neither their node nor"},
+	} {
+		if err := try(tc.pod); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused) {
+			t.Errorf("where there are DaemonSets, %s: got %v, want %q", name, err, tc.refused)
+		}
+	}
+
 	place(translate.Placement{})
 	await("a pod where nothing is said any more", on(nil, nil), func(err error) bool { return err == nil })
 	await("a selector then", on(pool, nil), apierrors.IsForbidden)

@@ -57,7 +57,8 @@ func choices() []admissionv1.Validation {
 		"(!object.spec.?affinity.?nodeAffinity.hasValue() || " +
 		"(object.spec.affinity.nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]) + " +
 		"object.spec.affinity.nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.preference))" +
-		".all(t, !has(t.matchFields) && t.?matchExpressions.orValue([]).all(e, e.key in " + said + ")))"
+		".all(t, t.?matchFields.orValue([]).all(f, 'fields:' + f.key in " + said + " && f.operator == 'In') && " +
+		"t.?matchExpressions.orValue([]).all(e, e.key in " + said + ")))"
 	same := "oldObject != null && ['nodeSelector', 'tolerations', 'affinity'].all(f, dyn(object.spec)[?f] == dyn(oldObject.spec)[?f])"
 	admins := quoted("scheduler.alpha.kubernetes.io/node-selector", "scheduler.alpha.kubernetes.io/defaultTolerations", "scheduler.alpha.kubernetes.io/tolerationsWhitelist")
 	near := "!has(object.spec.affinity) || [object.spec.affinity.?podAffinity, object.spec.affinity.?podAntiAffinity].all(a, " +

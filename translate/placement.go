@@ -5,11 +5,13 @@ package translate
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -20,14 +22,25 @@ type Placement struct {
 	Selector map[string]string
 	// Labels are the keys of nodes' labels that tenants may select by.
 	Labels []string
+	// ByName says that a pod may name a node of the space, by its pseudonym, as
+	// those of a DaemonSet do.
+	ByName bool
 }
 
+// nameField is what [Placement.String] says if nodes may be named. It is no key of
+// a label.
+const nameField = "fields:" + metav1.ObjectNameField
+
 // String is what the host's admission reads of it: the labels of the selector,
-// as key=value, and the keys for tenants, with commas between.
+// as key=value, and the keys for tenants, fields:metadata.name among them where
+// nodes may be named, with commas between.
 func (p Placement) String() string {
 	all := slices.Clone(p.Labels)
 	for key, value := range p.Selector {
 		all = append(all, key+"="+value)
+	}
+	if p.ByName {
+		all = append(all, nameField)
 	}
 	slices.Sort(all)
 	return strings.Join(all, ",")
@@ -44,25 +57,44 @@ func (p Placement) Check(spec *corev1.PodSpec) (errs field.ErrorList) {
 		return errs
 	}
 	path, affinity := path.Child("affinity", "nodeAffinity"), spec.Affinity.NodeAffinity
-	if len(p.Labels) == 0 {
+	if len(p.Labels) == 0 && !p.ByName {
 		return append(errs, field.Forbidden(path, p.remedy()))
 	}
-	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		for i := range required.NodeSelectorTerms {
-			at := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i)
-			errs = append(errs, p.checkTerm(at, &required.NodeSelectorTerms[i])...)
-		}
-	}
-	for i := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference")
-		errs = append(errs, p.checkTerm(at, &affinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)...)
+	for at, term := range nodeTerms(path, affinity) {
+		errs = append(errs, p.checkTerm(at, term)...)
 	}
 	return errs
 }
 
+// nodeTerms are all terms about nodes, by their fields.
+func nodeTerms(path *field.Path, affinity *corev1.NodeAffinity) iter.Seq2[*field.Path, *corev1.NodeSelectorTerm] {
+	return func(yield func(*field.Path, *corev1.NodeSelectorTerm) bool) {
+		if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+			at := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+			for i := range required.NodeSelectorTerms {
+				if !yield(at.Index(i), &required.NodeSelectorTerms[i]) {
+					return
+				}
+			}
+		}
+		preferred, at := affinity.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("preferredDuringSchedulingIgnoredDuringExecution")
+		for i := range preferred {
+			if !yield(at.Index(i).Child("preference"), &preferred[i].Preference) {
+				return
+			}
+		}
+	}
+}
+
 func (p Placement) checkTerm(path *field.Path, term *corev1.NodeSelectorTerm) (errs field.ErrorList) {
-	if len(term.MatchFields) > 0 {
+	if len(term.MatchFields) > 0 && !p.ByName {
 		errs = append(errs, field.Forbidden(path.Child("matchFields"), "the names of nodes are hidden in a space; remove the field"))
+	}
+	for i, f := range term.MatchFields {
+		if p.ByName && (f.Key != metav1.ObjectNameField || f.Operator != corev1.NodeSelectorOpIn || len(f.Values) != 1) {
+			errs = append(errs, field.Forbidden(path.Child("matchFields").Index(i),
+				"a node of the space is named by "+metav1.ObjectNameField+", the operator In, and one name of 'kubectl get nodes'"))
+		}
 	}
 	for i, e := range term.MatchExpressions {
 		errs = append(errs, p.checkLabel(path.Child("matchExpressions").Index(i).Child("key"), e.Key, nil)...)
@@ -90,15 +122,90 @@ func (p Placement) remedy() string {
 }
 
 // Place has v's host pod, which is about to be made, run where v asks to, and
-// where the space's pods run. v must have passed [Placement.Check].
-func (p Placement) Place(v, host *corev1.Pod) {
+// where the space's pods run. v must have passed [Placement.Check]. hostNode finds
+// the host's node of a pseudonym of the space's; what names another must not be
+// made.
+func (p Placement) Place(v, host *corev1.Pod, hostNode func(pseudonym string) (name string, ok bool)) (errs field.ErrorList) {
 	selector := map[string]string{}
 	maps.Copy(selector, v.Spec.NodeSelector)
 	maps.Copy(selector, p.Selector)
 	if len(selector) > 0 {
 		host.Spec.NodeSelector = selector
 	}
-	if a := v.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		host.Spec.Affinity.NodeAffinity = a.NodeAffinity.DeepCopy()
+	if v.Spec.Affinity == nil || v.Spec.Affinity.NodeAffinity == nil {
+		return nil
 	}
+	host.Spec.Affinity.NodeAffinity = v.Spec.Affinity.NodeAffinity.DeepCopy()
+	for path, term := range nodeTerms(field.NewPath("spec", "affinity", "nodeAffinity"), host.Spec.Affinity.NodeAffinity) {
+		for i := range term.MatchFields {
+			for j, pseudonym := range term.MatchFields[i].Values {
+				name, ok := hostNode(pseudonym)
+				if !ok {
+					errs = append(errs, field.Forbidden(path.Child("matchFields").Index(i).Child("values").Index(j),
+						fmt.Sprintf("there is no node %q in this space; see 'kubectl get nodes'", pseudonym)))
+				}
+				term.MatchFields[i].Values[j] = name
+			}
+		}
+	}
+	return errs
+}
+
+// transient are taints of nodes that will do again, or not be there for long, and
+// have been the space's all the time.
+func transient() []string {
+	return []string{
+		corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeMemoryPressure,
+		corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable,
+	}
+}
+
+// View tells whether a node of the host's is for the space, and what its stand-in
+// says of it. Of the node it needs the labels in p, and the taints.
+func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
+	is = true
+	for key, value := range p.Selector {
+		if have, ok := node.Labels[key]; !ok || have != value {
+			is, view.Closed = false, corev1.TaintEffectNoExecute
+		}
+	}
+	for _, taint := range node.Spec.Taints {
+		if !keepsOff(taint) {
+			continue
+		}
+		is = is && slices.Contains(transient(), taint.Key)
+		// The host lets pods that ask for memory tolerate this one, as all of a space do.
+		if view.Closed == "" && taint.Key != corev1.TaintNodeMemoryPressure {
+			view.Closed = corev1.TaintEffectNoSchedule
+		}
+	}
+	for _, key := range p.Labels {
+		if value, ok := node.Labels[key]; ok {
+			if view.Labels == nil {
+				view.Labels = map[string]string{}
+			}
+			view.Labels[key] = value
+		}
+	}
+	return view, is
+}
+
+// TrimNode is what of a node placements with these keys of labels look at.
+func TrimNode(node *corev1.Node, keys []string) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	for _, key := range keys {
+		if value, ok := node.Labels[key]; ok {
+			metav1.SetMetaDataLabel(&out.ObjectMeta, key, value)
+		}
+	}
+	for _, taint := range node.Spec.Taints {
+		if keepsOff(taint) {
+			out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: taint.Key, Effect: taint.Effect})
+		}
+	}
+	return out
+}
+
+func keepsOff(t corev1.Taint) bool {
+	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 }

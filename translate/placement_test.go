@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -88,12 +89,128 @@ func TestPodsRunWhereTheAdminSays(t *testing.T) {
 			if tc.refused != "" {
 				return
 			}
-			tc.where.Place(v, host)
+			if errs := tc.where.Place(v, host, hostNode); len(errs) > 0 {
+				t.Fatalf("%s: %v", tc.reason, errs)
+			}
 			if diff := cmp.Diff(tc.want, host.Spec.NodeSelector); diff != "" {
 				t.Errorf("%s: the host pod's selector: -want +got:\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.affinity, host.Spec.Affinity); diff != "" {
 				t.Errorf("%s: the host pod's affinity: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// hostNode knows the space's one node that these tests speak of.
+func hostNode(pseudonym string) (string, bool) {
+	return "host-node-1", pseudonym == "node-1"
+}
+
+func byNode(op corev1.NodeSelectorOperator, key string, nodes ...string) *corev1.Affinity {
+	return required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: nodes}}})
+}
+
+// M1, N2: where a pod may name a node, as a DaemonSet's do, it names one of the
+// space's, and gets the host's; any other name is refused, not passed on.
+func TestPodsNameNodesOfTheirSpace(t *testing.T) {
+	where := translate.Placement{Selector: map[string]string{"pool": "tenants"}, ByName: true}
+	if got, want := where.String(), "fields:metadata.name,pool=tenants"; got != want {
+		t.Errorf("the host is told %q, want %q", got, want)
+	}
+	preferred := func(node string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
+			{Weight: 1, Preference: byNode(corev1.NodeSelectorOpIn, "metadata.name", node).NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]},
+		}}}
+	}
+	both := byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1")
+	both.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions = needs("rack", corev1.NodeSelectorOpExists).MatchExpressions
+	for name, tc := range map[string]struct {
+		reason           string
+		affinity, want   *corev1.Affinity
+		refused, unknown string
+	}{
+		"its own":            {"as a DaemonSet's do", byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1"), byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), "", ""},
+		"its own, preferred": {"it is the same", preferred("node-1"), preferred("host-node-1"), "", ""},
+		"the host's":         {"N1", byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: there is no node "host-node-1"`},
+		"one of two terms": {"each is looked at", required(
+			byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0],
+			byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-2").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]),
+			nil, "", `nodeSelectorTerms[1].matchFields[0].values[0]: Forbidden: there is no node "node-2"`},
+		"preferred, of others": {"where it ends up would tell", preferred("host-node-1"), nil, "", "preference.matchFields[0].values[0]: Forbidden"},
+		"all but one":          {"it is of no use, and a name all the same", byNode(corev1.NodeSelectorOpNotIn, "metadata.name", "node-1"), nil, "matchFields[0]: Forbidden: a node of the space is named by", ""},
+		"several":              {"there is one", byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1", "node-1"), nil, "matchFields[0]: Forbidden", ""},
+		"another field":        {"Kubernetes may have more some day", byNode(corev1.NodeSelectorOpIn, "metadata.uid", "node-1"), nil, "matchFields[0]: Forbidden", ""},
+		"a label as well":      {"those are limited as ever", both, nil, "matchExpressions[0].key: Forbidden", ""},
+		"a label of that name": {"it is no field", required(needs("metadata.name", corev1.NodeSelectorOpExists)), nil, "matchExpressions[0].key: Forbidden", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := plainPod()
+			v.Spec.Affinity = tc.affinity
+			before := v.DeepCopy()
+			errs := where.Check(&v.Spec)
+			if (tc.refused == "") != (len(errs) == 0) || tc.refused != "" && !strings.Contains(errs.ToAggregate().Error(), tc.refused) {
+				t.Fatalf("%s: got %v, want %q", tc.reason, errs, tc.refused)
+			}
+			if tc.refused != "" {
+				return
+			}
+			host := demo().Pod(v, translate.Surroundings{})
+			errs = where.Place(v, host, hostNode)
+			if (tc.unknown == "") != (len(errs) == 0) || tc.unknown != "" && !strings.Contains(errs.ToAggregate().Error(), tc.unknown) {
+				t.Fatalf("%s: got %v, want %q", tc.reason, errs, tc.unknown)
+			}
+			if tc.unknown != "" {
+				return
+			}
+			if diff := cmp.Diff(tc.want, host.Spec.Affinity); diff != "" {
+				t.Errorf("%s: the host pod's affinity: -want +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(before, v); diff != "" {
+				t.Errorf("the space's pod was changed: %s", diff)
+			}
+		})
+	}
+}
+
+// M2, N1: which of the host's nodes are a space's, and what it learns of each.
+func TestASpaceSeesTheNodesThatAreForIt(t *testing.T) {
+	where := translate.Placement{Selector: map[string]string{"pool": "tenants"}, Labels: []string{"disk", "rack"}}
+	taint := func(key string, effect corev1.TaintEffect) []corev1.Taint {
+		return []corev1.Taint{{Key: key, Value: "secret", Effect: effect}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		pool   string
+		taints []corev1.Taint
+		is     bool
+		closed corev1.TaintEffect
+	}{
+		"one of the pool":    {"it is for the space", "tenants", nil, true, ""},
+		"one of another":     {"its pods don't go there", "system", nil, false, corev1.TaintEffectNoExecute},
+		"one of no pool":     {"its pods don't go there", "", nil, false, corev1.TaintEffectNoExecute},
+		"cordoned":           {"it is to be empty some day, and comes back", "tenants", taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), true, corev1.TaintEffectNoSchedule},
+		"not ready":          {"it may be again", "tenants", taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), true, corev1.TaintEffectNoSchedule},
+		"under pressure":     {"its pods tolerate that", "tenants", taint(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule), true, ""},
+		"set apart":          {"it is for others", "tenants", taint("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), false, corev1.TaintEffectNoSchedule},
+		"cleared":            {"it is for others", "tenants", taint("gpu", corev1.TaintEffectNoExecute), false, corev1.TaintEffectNoSchedule},
+		"rather for others":  {"its pods may go there", "tenants", taint("gpu", corev1.TaintEffectPreferNoSchedule), true, ""},
+		"shut down by cloud": {"who knows whether it returns", "tenants", taint("node.cloudprovider.kubernetes.io/shutdown", corev1.TaintEffectNoSchedule), false, corev1.TaintEffectNoSchedule},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-node-1", UID: "u", Labels: map[string]string{"disk": "ssd", "other": "secret"}}}
+			node.Spec.ProviderID, node.Status.NodeInfo.MachineID, node.Spec.Taints = "secret", "secret", tc.taints
+			if tc.pool != "" {
+				node.Labels["pool"] = tc.pool
+			}
+			node = translate.TrimNode(node, []string{"pool", "disk", "rack"})
+			if strings.Contains(node.String(), "secret") {
+				t.Errorf("more is kept of it than is needed: %v", node)
+			}
+			view, is := where.View(node)
+			want := translate.NodeView{Labels: map[string]string{"disk": "ssd"}, Closed: tc.closed}
+			if is != tc.is || !view.Equal(want) {
+				t.Errorf("%s: is for the space: %t, as %v, want %t, as %v", tc.reason, is, view, tc.is, want)
 			}
 		})
 	}

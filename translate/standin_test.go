@@ -30,14 +30,15 @@ func TestAStandInIsKnownByAllThatItSays(t *testing.T) {
 		"a finalizer":   {"it would stay", func(n *corev1.Node) { n.Finalizers = []string{"a/b"} }, false},
 		"an annotation": {"nobody's", func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
 		"an owner":      {"it would go", func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{UID: "u"}} }, false},
+		"closed":        {"it was open", func(n *corev1.Node) { translate.NodeView{Closed: corev1.TaintEffectNoSchedule}.Restate(n) }, false},
 		"no conditions": {"it is not ready", func(n *corev1.Node) { n.Status.Conditions = nil }, false},
 		"an address":    {"N1", func(n *corev1.Node) { n.Status.Addresses = []corev1.NodeAddress{{Address: "192.0.2.1"}} }, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			node := translate.StandIn("node-1", "v1.36.3", metav1.NewTime(time.Unix(1, 0)))
+			node := translate.StandIn("node-1", "v1.36.3", metav1.NewTime(time.Unix(1, 0)), translate.NodeView{})
 			tc.change(node)
-			if got := translate.IsStandIn(node, "v1.36.3"); got != tc.want {
+			if got := translate.IsStandIn(node, "v1.36.3", translate.NodeView{}); got != tc.want {
 				t.Errorf("%s: is a stand-in: %t, want %t", tc.reason, got, tc.want)
 			}
 		})

@@ -140,7 +140,7 @@ func (b *controllerBuilder) inputs(
 	}
 	kinds := metadatainformer.NewSharedInformerFactoryWithOptions(client, informerResync, metadatainformer.WithTransform(informer.Trim))
 	var seen informers.SharedInformerFactory = view
-	if b.config.HiddenNodes {
+	if b.config.HiddenNodes && name != names.DaemonSetController { // which works on the nodes that are there
 		seen = hiddenNodes{view}
 	}
 	inputs := app.ControllerContext{

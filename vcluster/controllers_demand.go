@@ -66,6 +66,7 @@ func demands(servingCA []byte) map[string]demand {
 		names.DeploymentController:            on(deployments),
 		names.ReplicaSetController:            on(replicaSets, deployments),
 		names.ReplicationControllerController: on(every(corev1.SchemeGroupVersion, "replicationcontrollers")),
+		names.DaemonSetController:             on(every(appsv1.SchemeGroupVersion, "daemonsets")),
 		names.StatefulSetController:           on(every(appsv1.SchemeGroupVersion, "statefulsets")),
 		// It takes its finalizer from the pods of jobs that have gone.
 		names.JobController:                     on(jobs, cronJobs, pods.that(contains(batchv1.JobTrackingFinalizer))),

@@ -133,12 +133,22 @@ func TestTimersOfWhatIsUnderWay(t *testing.T) {
 			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Reason: reason, LastUpdateTime: at}}},
 		}
 	}
+	daemons := func(minReady, ready, available, unavailable int32) time.Time {
+		return daemonSetTimer(&appsv1.DaemonSet{
+			Spec:   appsv1.DaemonSetSpec{MinReadySeconds: minReady},
+			Status: appsv1.DaemonSetStatus{NumberReady: ready, NumberAvailable: available, NumberUnavailable: unavailable},
+		}, now)
+	}
 	for reason, test := range map[string]struct{ got, want time.Time }{
-		"a rollout":             {deploymentTimer(deployment(util.ReplicaSetUpdatedReason), now), now.Add(9 * time.Minute)},
-		"one that has ended":    {deploymentTimer(deployment(util.NewRSAvailableReason), now), time.Time{}},
-		"one that was given up": {deploymentTimer(deployment(util.TimedOutReason), now), time.Time{}},
-		"pods that are new":     {availability(now, 30, 3, 2), now.Add(30 * time.Second)},
-		"pods that are there":   {availability(now, 30, 3, 3), time.Time{}},
+		"daemons that are there":    {daemons(30, 3, 3, 0), time.Time{}},
+		"daemons that are new":      {daemons(30, 3, 2, 1), now.Add(30 * time.Second)},
+		"daemons that do not start": {daemons(30, 2, 2, 1), now.Add(daemonPatience)},
+		"daemons that just started": {daemons(0, 3, 2, 1), now.Add(daemonPatience)},
+		"a rollout":                 {deploymentTimer(deployment(util.ReplicaSetUpdatedReason), now), now.Add(9 * time.Minute)},
+		"one that has ended":        {deploymentTimer(deployment(util.NewRSAvailableReason), now), time.Time{}},
+		"one that was given up":     {deploymentTimer(deployment(util.TimedOutReason), now), time.Time{}},
+		"pods that are new":         {availability(now, 30, 3, 2), now.Add(30 * time.Second)},
+		"pods that are there":       {availability(now, 30, 3, 3), time.Time{}},
 		"an eviction": {budgetTimer(&policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{
 			DisruptedPods: map[string]metav1.Time{"p": at}}}, now), now.Add(time.Minute)},
 		"a namespace that goes": {namespaceTimer(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &at}}, now), now.Add(namespaceRetry)},

@@ -36,6 +36,9 @@ const (
 	// deleted, for namespacePatience.
 	namespaceRetry    = 15 * time.Second
 	namespacePatience = 5 * time.Minute
+	// daemonPatience is the longest that upstream waits before it makes a pod anew
+	// on a node where others have failed.
+	daemonPatience = 15 * time.Minute
 	// rangeGrace is upstream's, before a deleted service range goes.
 	rangeGrace = 10 * time.Second
 )
@@ -64,6 +67,16 @@ func (p *ControlPlane) NextTimer(ctx context.Context) (t time.Time, ok bool, err
 	return t, ok, nil
 }
 
+// HasDaemonSets reports whether there is one, so that the control plane has work
+// when its nodes change.
+func (p *ControlPlane) HasDaemonSets(ctx context.Context) (bool, error) {
+	found, err := (&storeReader{p.store.client.Client}).find(ctx, every(appsv1.SchemeGroupVersion, "daemonsets"))
+	if err != nil {
+		return false, fmt.Errorf("look for daemon sets of %s: %w", p.config.Name, err)
+	}
+	return found != "", nil
+}
+
 // nextTimer returns the earliest timer of the objects in the store.
 func nextTimer(ctx context.Context, s *storeReader, now time.Time) (earliest time.Time, ok bool, err error) {
 	due := func(t time.Time) {
@@ -81,6 +94,7 @@ func nextTimer(ctx context.Context, s *storeReader, now time.Time) (earliest tim
 		timersOf(ctx, s, appsv1.SchemeGroupVersion.WithResource("statefulsets"), now, due, func(r *appsv1.StatefulSet, now time.Time) time.Time {
 			return availability(now, r.Spec.MinReadySeconds, r.Status.ReadyReplicas, r.Status.AvailableReplicas)
 		}),
+		timersOf(ctx, s, appsv1.SchemeGroupVersion.WithResource("daemonsets"), now, due, daemonSetTimer),
 		timersOf(ctx, s, corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), now, due, func(r *corev1.ReplicationController, now time.Time) time.Time {
 			return availability(now, r.Spec.MinReadySeconds, r.Status.ReadyReplicas, r.Status.AvailableReplicas)
 		}),
@@ -197,6 +211,19 @@ func availability(now time.Time, minReady, ready, available int32) time.Time {
 		return time.Time{}
 	}
 	return now.Add(seconds(minReady))
+}
+
+// daemonSetTimer returns when pods that are ready may count as available, or one
+// that failed may be made anew.
+func daemonSetTimer(d *appsv1.DaemonSet, now time.Time) time.Time {
+	if d.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	t := availability(now, d.Spec.MinReadySeconds, d.Status.NumberReady, d.Status.NumberAvailable)
+	if t.IsZero() && d.Status.NumberUnavailable > 0 {
+		t = now.Add(daemonPatience)
+	}
+	return t
 }
 
 // budgetTimer returns when an evicted pod that did not go is counted again.

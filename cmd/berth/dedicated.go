@@ -80,10 +80,11 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	if err != nil {
 		return err
 	}
-	where, err := o.nodes.options()
+	where, err := o.nodes.options(sync.Sync)
 	if err != nil {
 		return err
 	}
+	sync.NodeLabels = where.keys()
 	ca, err := pki.OpenCA(filepath.Join(o.dataDir, "pki"), "berth")
 	if err != nil {
 		return err

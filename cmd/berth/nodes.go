@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
@@ -34,9 +35,9 @@ func (o *nodeOptions) add(cmd *cobra.Command) {
 // placements are by space, and under the empty name what is said of all.
 type placements map[string]translate.Placement
 
-// options checks what was said.
-func (o *nodeOptions) options() (placements, error) {
-	said := placements{}
+// options checks what was said, and joins what is synced of nodes to it.
+func (o *nodeOptions) options(synced kinds.Switches) (placements, error) {
+	said := placements{"": {ByName: synced.On(kinds.DaemonSets)}}
 	for _, value := range o.selectors {
 		space, label, err := ofSpace("--node-selector", value)
 		if err != nil {
@@ -85,7 +86,21 @@ func (p placements) of(space string) translate.Placement {
 	maps.Copy(selector, own.Selector)
 	keys := slices.Concat(all.Labels, own.Labels)
 	slices.Sort(keys)
-	return translate.Placement{Selector: selector, Labels: slices.Compact(keys)}
+	return translate.Placement{Selector: selector, Labels: slices.Compact(keys), ByName: all.ByName}
+}
+
+// keys are those of all labels of nodes that are spoken of.
+func (p placements) keys() []string {
+	keys := map[string]struct{}{}
+	for _, place := range p {
+		for key := range place.Selector {
+			keys[key] = struct{}{}
+		}
+		for _, key := range place.Labels {
+			keys[key] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
 }
 
 // args are the flags again, for another process.

@@ -79,10 +79,11 @@ func (o *runOptions) check() error {
 	if err := o.pods.check(); err != nil {
 		return err
 	}
-	if _, err := o.sync.options(); err != nil {
+	synced, err := o.sync.options()
+	if err != nil {
 		return err
 	}
-	if _, err := o.nodes.options(); err != nil {
+	if _, err := o.nodes.options(synced.Sync); err != nil {
 		return err
 	}
 	for flag, names := range map[string][]string{"--space": o.spaces, "--dedicated": o.dedicated} {

@@ -33,10 +33,11 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	where, err := p.options.nodes.options()
+	where, err := p.options.nodes.options(synced.Sync)
 	if err != nil {
 		return err
 	}
+	synced.NodeLabels = where.keys()
 	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole)}
 	if p.options.spaceRole == "" { // who installed the role sees to this, too
 		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {

@@ -19,7 +19,7 @@ type syncOptions struct{ switches, annotations []string }
 
 func (o *syncOptions) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.switches, "sync", nil,
-		"what to sync with the host, as KIND=VALUE, such as ingresses=off,configmaps=all; the kinds and their values are in docs/syncing.md")
+		"what to sync with the host, as KIND=VALUE, such as ingresses=off,configmaps=all, or nodes=all,daemonsets=translated to have DaemonSets; the kinds and their values are in docs/syncing.md")
 	cmd.Flags().StringSliceVar(&o.annotations, "ingress-annotations", nil,
 		"keys of annotations that go along with ingresses; tenants command the host's ingress controller by them")
 	_ = cmd.RegisterFlagCompletionFunc("sync", completeSync)

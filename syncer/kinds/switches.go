@@ -31,6 +31,10 @@ func Parse(args []string) (Switches, error) {
 		}
 		s.set[name] = value
 	}
+	if s.On(DaemonSets) && s.Value(Nodes) != All {
+		return Switches{}, fmt.Errorf("%s=%s: a DaemonSet runs a pod on each node that its space sees; show them, with %s=%s, too",
+			DaemonSets, s.Value(DaemonSets), Nodes, All)
+	}
 	return s, nil
 }
 

@@ -12,6 +12,8 @@ type Direction string
 const (
 	ToHost   Direction = "to the host"
 	FromHost Direction = "from the host"
+	// InSpace is what stays there: only what is made of it comes to the host.
+	InSpace Direction = "in the space"
 )
 
 // Values of switches. Where Selector is among a kind's values, any label
@@ -24,6 +26,9 @@ const (
 	Selector = "SELECTOR"
 	// StandIns are objects that tell nothing of the host's but that they are there.
 	StandIns = "standins"
+	// Translated are objects that are worked on in the space, with what they say of
+	// nodes put into the host's words.
+	Translated = "translated"
 	// Bound is a priority, the highest that tenants may give their pods on the
 	// host; after Preempting, they may put other spaces' pods out with it.
 	Bound           = "PRIORITY"
@@ -43,6 +48,7 @@ const Shown = "berth.dev/show=true"
 const (
 	Pods            = "pods"
 	Nodes           = "nodes"
+	DaemonSets      = "daemonsets"
 	Services        = "services"
 	EndpointSlices  = "endpointslices"
 	ConfigMaps      = "configmaps"
@@ -101,8 +107,12 @@ func Table() []Kind {
 			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
 		},
 		{
-			Nodes, FromHost, []string{Off, StandIns}, "a stand-in for each node that an unfinished pod of the space runs on",
-			"everything: its name is the pods' pseudonym, all else is the same for all",
+			Nodes, FromHost, []string{Off, StandIns, All}, "a stand-in for each node that an unfinished pod of the space runs on; `all`: for each that is for the space, too",
+			"everything: its name is the pods' pseudonym, all else is the same for all; `all`: but for the labels that tenants may select by, and whether it takes new pods",
+		},
+		{
+			DaemonSets, InSpace, []string{Off, Translated}, "",
+			"only their pods: the name of the node in a pod's node affinity. `off`: they are refused; `translated` needs `nodes=all`",
 		},
 		{
 			Services, ToHost, []string{On, Off}, "cluster IPs, node ports, load balancer's status",

@@ -38,7 +38,7 @@ type Guard struct {
 }
 
 // NewGuard returns the plugin. Where volume snapshots are synced, claims may be
-// made of them.
+// made of them; where pods may name nodes, there may be DaemonSets.
 func NewGuard(snapshots bool, where translate.Placement) *Guard {
 	return &Guard{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where}
 }
@@ -59,7 +59,7 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	if r := a.GetResource(); r.Group == nodev1.GroupName && r.Resource == "runtimeclasses" && !inside.Is(ctx) {
 		return admission.NewForbidden(a, errors.New("runtime classes belong to the host; 'kubectl get runtimeclasses' lists those for spaces"))
 	}
-	if r := a.GetResource(); r.Group == appsv1.GroupName && r.Resource == "daemonsets" && a.GetOperation() == admission.Create {
+	if r := a.GetResource(); r.Group == appsv1.GroupName && r.Resource == "daemonsets" && a.GetOperation() == admission.Create && !g.where.ByName {
 		return admission.NewForbidden(a, errors.New("a DaemonSet runs a pod on each node, and nodes are hidden in a space; "+
 			"use a Deployment, with a topologySpreadConstraint on "+corev1.LabelHostname+" to have its pods on different nodes"))
 	}

@@ -70,6 +70,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.service.nodePort (eq .Values.service.type "ClusterIP") }}
 {{- fail "service.nodePort: a Service of type ClusterIP has none; set service.type to NodePort or LoadBalancer" }}
 {{- end }}
+{{- if and (ne (include "berth.sync" (list . "daemonsets")) "off") (ne (include "berth.sync" (list . "nodes")) "all") }}
+{{- fail "sync.daemonsets: a DaemonSet runs a pod on each node that its space sees; show them, with sync.nodes: all, too" }}
+{{- end }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
 {{- end }}
