@@ -50,7 +50,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	ownRelease(t, host, containers, containerSpaces...)
 	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", containers, "--create-namespace", "--wait", "--timeout", "3m",
-		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s",
+		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,sync.nodes=all,sync.daemonsets=translated",
 			image[:colon], image[colon+1:], containerSpaces[0], containerSpaces[1]))
 	k := &kindTest{
 		host:  host,
@@ -71,6 +71,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	t.Run("streams carry much both ways, and say how it went", k.transfers)
 	t.Run("pods find their own space's services by name, and nobody else's", k.names)
 	t.Run("pods reach their space's API by in-cluster config", k.api)
+	t.Run("a daemon set's pods run on each node", k.daemons)
 	t.Run("tenants don't see the names and addresses of nodes", k.hidden)
 }
 

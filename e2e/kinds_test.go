@@ -87,7 +87,7 @@ spec:
 // S1: kinds are switched by flag, and a mistake is told with what is possible.
 func TestKindsAreSwitchedByFlag(t *testing.T) {
 	t.Parallel()
-	for flag, want := range map[string]string{"--sync=daemonsets=on": "networkpolicies", "--sync=nodes=on": "off or standins", "--sync=configmaps=some": "used, all or off"} {
+	for flag, want := range map[string]string{"--sync=deployments=on": "networkpolicies", "--sync=nodes=on": "off, standins or all", "--sync=configmaps=some": "used, all or off"} {
 		_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), flag)
 		if code == 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: ended with %d, and %q does not say %q", flag, code, out, want)
