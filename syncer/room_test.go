@@ -92,7 +92,8 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 	t.Parallel()
 	host := extended(t, theHost(t).Config())
 	define(t, host)
-	b := synced(t, "many-snaps", "volumesnapshots=on")
+	snapshotClass(t, host, "many-snaps", "host.example/other", false, map[string]string{"many-snaps": "true"})
+	b := synced(t, "many-snaps", "volumesnapshots=on", "volumesnapshotclasses=many-snaps=true")
 	if err := tenancy.Build(t.Context(), host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +105,7 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range translate.MaxSnapshots + 20 {
-		v := snapshotOf(fmt.Sprintf("s-%d", i), "data", "")
-		v.Spec.VolumeSnapshotClassName = nil
+		v := snapshotOf(fmt.Sprintf("s-%d", i), "data", "many-snaps")
 		if err := space.Create(t.Context(), v); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -37,6 +40,12 @@ func (s *Syncer) syncSnapshots() error {
 			}
 			return s.space.Snapshot(v), true, forbids(errs)
 		},
+		named: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
+			if v.Spec.VolumeSnapshotClassName == nil {
+				want.Spec.VolumeSnapshotClassName, err = s.defaultSnapshots(ctx, want)
+			}
+			return err
+		},
 		push: translate.PushSnapshot,
 		pull: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
 			status := translate.PullSnapshotStatus(v, host)
@@ -49,6 +58,34 @@ func (s *Syncer) syncSnapshots() error {
 		},
 	}, nil)
 	return nil
+}
+
+// defaultSnapshots is the class that is shown of a host snapshot which names none:
+// of those that are the default, that of its volume's driver. The host would take
+// its own default, shown or not.
+func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
+	name := ptr.Deref(host.Spec.Source.PersistentVolumeClaimName, "")
+	claim, ok := cached[*corev1.PersistentVolumeClaim](s.host, claims, host.Namespace, name)
+	if !ok || claim.Spec.VolumeName == "" {
+		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "source", "persistentVolumeClaimName"),
+			"the claim has no volume yet; it is tried again, or name a class, see 'kubectl get volumesnapshotclasses'")})
+	}
+	volume := &corev1.PersistentVolume{}
+	if err := s.host.reader.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, volume); err != nil {
+		return nil, fmt.Errorf("read the volume of the snapshot's claim: %w", err)
+	}
+	driver := translate.DriverOf(volume)
+	var latest *snapshotv1.VolumeSnapshotClass
+	for class := range hostClasses[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses) {
+		if class.Driver == driver && translate.IsDefaultSnapshots(class) && (latest == nil || translate.NewerClass(class, latest)) {
+			latest = class
+		}
+	}
+	if latest == nil {
+		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
+			"there is no default class for spaces that is for the claim's volume; name a class, see 'kubectl get volumesnapshotclasses'")})
+	}
+	return &latest.Name, nil
 }
 
 func (s *Syncer) syncSnapshotClasses() error {

@@ -49,7 +49,7 @@ func (s *Syncer) syncClaims() error {
 func (s *Syncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
 	for class := range hostClasses[*storagev1.StorageClass](s, storageClasses) {
-		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerStorage(class, latest)) {
+		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
 	}

@@ -5,11 +5,16 @@ package translate
 
 import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 )
 
-const annotationDefaultSnapshotClass = "snapshot.storage.kubernetes.io/is-default-class"
+const (
+	annotationDefaultSnapshotClass = "snapshot.storage.kubernetes.io/is-default-class"
+	// annotationProvisionedBy is upstream's on volumes that were made for a claim.
+	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
+)
 
 // MaxSnapshots is how many volume snapshots a space may have.
 const MaxSnapshots = 100
@@ -55,6 +60,19 @@ func PullSnapshotStatus(v, host *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSn
 		out.Error = &snapshotv1.VolumeSnapshotError{Time: h.Error.Time, Message: ptr.To("the host could not take the snapshot; it is tried again")}
 	}
 	return out
+}
+
+// IsDefaultSnapshots reports whether a class is for snapshots that name none.
+func IsDefaultSnapshots(class *snapshotv1.VolumeSnapshotClass) bool {
+	return class.Annotations[annotationDefaultSnapshotClass] == "true"
+}
+
+// DriverOf is the driver of a host's volume, by which its snapshots are taken.
+func DriverOf(host *corev1.PersistentVolume) string {
+	if csi := host.Spec.CSI; csi != nil {
+		return csi.Driver
+	}
+	return host.Annotations[annotationProvisionedBy]
 }
 
 // SnapshotClass is what the space sees of the host's class. Its parameters name

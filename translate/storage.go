@@ -189,12 +189,13 @@ func IsDefaultStorage(class *storagev1.StorageClass) bool {
 	return class.Annotations[annotationDefaultClass] == "true"
 }
 
-// NewerStorage reports whether, of two default classes, a is the one that counts.
-func NewerStorage(a, b *storagev1.StorageClass) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+// NewerClass reports whether, of two default classes, a is the one that counts.
+func NewerClass(a, b metav1.Object) bool {
+	of, than := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if !of.Equal(&than) {
+		return than.Before(&of)
 	}
-	return a.Name < b.Name
+	return a.GetName() < b.GetName()
 }
 
 // PullStorageClass copies onto have what the host says of a class, and reports

@@ -386,7 +386,7 @@ func TestTheLatestDefaultStorageClassCounts(t *testing.T) {
 		"Name":    {class("b", 1), class("a", 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := translate.NewerStorage(tc.a, tc.b); got != tc.want {
+			if got := translate.NewerClass(tc.a, tc.b); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})
