@@ -77,7 +77,7 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	must(t, ours.Create, high)
 	must(t, ours.Create, priorityClass("low", -7))
 	for name, want := range map[string]int32{"high": 100, "low": -7} {
-		h := awaited(t, "see class "+name, theirs.Get, "prio--"+name, nil)
+		h := awaited(t, "see class "+name, theirs.Get, "prio."+name, nil)
 		if h.Value != want || h.GlobalDefault || ptr.Deref(h.PreemptionPolicy, "") != corev1.PreemptNever {
 			t.Errorf("class %s is of %d on the host, default: %t, preempting: %v; want %d", name, h.Value, h.GlobalDefault, h.PreemptionPolicy, want)
 		}
@@ -105,7 +105,7 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, ours.Create, priorityClass("low", 3))
-	awaited(t, "see the other class", theirs.Get, "prio--low", func(h *schedulingv1.PriorityClass) error {
+	awaited(t, "see the other class", theirs.Get, "prio.low", func(h *schedulingv1.PriorityClass) error {
 		if h.Value != 3 {
 			return fmt.Errorf("its value is %d", h.Value)
 		}
@@ -115,18 +115,18 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	must(t, theirs.Create, priorityClass("prio-hosts", 5))
 	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "prio-hosts", metav1.DeleteOptions{}) })
 	awaited(t, "show the host's", other.virtual.SchedulingV1().PriorityClasses().Get, "prio-hosts", nil)
-	if err := gone(other.virtual.SchedulingV1().PriorityClasses().Get(t.Context(), "prio--high", metav1.GetOptions{})); err != nil {
+	if err := gone(other.virtual.SchedulingV1().PriorityClasses().Get(t.Context(), "prio.high", metav1.GetOptions{})); err != nil {
 		t.Errorf("another space sees a tenant's class: %v", err)
 	}
 	stolen := newPod("stolen")
-	stolen.Spec.PriorityClassName = "prio--high"
+	stolen.Spec.PriorityClassName = "prio.high"
 	if _, err := other.virtual.CoreV1().Pods("default").Create(t.Context(), stolen, metav1.CreateOptions{}); err == nil {
 		t.Error("another space's pod takes a tenant's class")
 	}
 	if err := ours.Delete(t.Context(), "high", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitedGone(t, "see the class gone", theirs.Get, "prio--high")
+	awaitedGone(t, "see the class gone", theirs.Get, "prio.high")
 }
 
 // S1, M4: with the switch on, claims get volumes of the tenant's own storage
@@ -139,7 +139,7 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	fast.Parameters, fast.AllowVolumeExpansion = map[string]string{"csi.storage.k8s.io/fstype": "ext4"}, ptr.To(true)
 	fast.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 	must(t, ours.Create, fast)
-	h := awaited(t, "see the class", theirs.Get, "store--fast", nil)
+	h := awaited(t, "see the class", theirs.Get, "store.fast", nil)
 	if h.Parameters["csi.storage.k8s.io/fstype"] != "ext4" || h.Annotations["storageclass.kubernetes.io/is-default-class"] != "" {
 		t.Errorf("on the host it is %v", h)
 	}
@@ -152,7 +152,7 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	})
 	volume := awaited(t, "see the volume", b.virtual.CoreV1().PersistentVolumes().Get, claim.Spec.VolumeName, nil)
 	onHost := awaited(t, "see the claim", b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get, b.hostName("data"), nil)
-	if volume.Spec.StorageClassName != "fast" || ptr.Deref(onHost.Spec.StorageClassName, "") != "store--fast" {
+	if volume.Spec.StorageClassName != "fast" || ptr.Deref(onHost.Spec.StorageClassName, "") != "store.fast" {
 		t.Errorf("the volume is of class %q, the host's claim of %v", volume.Spec.StorageClassName, onHost.Spec.StorageClassName)
 	}
 
@@ -174,7 +174,7 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 		must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
 		b.told(t, "PersistentVolumeClaim", name, "spec.storageClassName", `"`+name+`"`)
 		for what, err := range map[string]error{
-			"class": gone(theirs.Get(t.Context(), "store--"+name, metav1.GetOptions{})),
+			"class": gone(theirs.Get(t.Context(), "store."+name, metav1.GetOptions{})),
 			"claim": gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName(name), metav1.GetOptions{})),
 		} {
 			if err != nil {
@@ -194,15 +194,15 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	storages, priorities := b.host.StorageV1().StorageClasses(), b.host.SchedulingV1().PriorityClasses()
 	thiefs := map[string]string{translate.LabelSpace: "thief"}
 	for name, annotations := range map[string]map[string]string{
-		"robbed--fast":   {translate.AnnotationName: "fast", translate.AnnotationUID: "u"},
-		"robbed--simple": nil,
+		"robbed.fast":   {translate.AnnotationName: "fast", translate.AnnotationUID: "u"},
+		"robbed.simple": nil,
 	} {
 		class := storageClassOf(name, provisioner)
 		class.Labels, class.Annotations, class.Parameters = thiefs, annotations, map[string]string{"server": "the thief's"}
 		must(t, storages.Create, class)
 		t.Cleanup(func() { _ = storages.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	}
-	first := priorityClass("robbed--first", 90)
+	first := priorityClass("robbed.first", 90)
 	first.Labels, first.Annotations = thiefs, map[string]string{translate.AnnotationName: "first"}
 	must(t, priorities.Create, first)
 	t.Cleanup(func() { _ = priorities.Delete(context.Background(), first.Name, metav1.DeleteOptions{}) })
@@ -228,7 +228,7 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	must(t, storages.Create, storageClassOf("robbed-hosts", provisioner))
 	t.Cleanup(func() { _ = storages.Delete(context.Background(), "robbed-hosts", metav1.DeleteOptions{}) })
 	awaited(t, "show the host's", other.virtual.StorageV1().StorageClasses().Get, "robbed-hosts", nil)
-	for _, name := range []string{"robbed--fast", "robbed--simple"} {
+	for _, name := range []string{"robbed.fast", "robbed.simple"} {
 		if err := gone(other.virtual.StorageV1().StorageClasses().Get(t.Context(), name, metav1.GetOptions{})); err != nil {
 			t.Errorf("another space is shown %s: %v", name, err)
 		}
@@ -315,11 +315,11 @@ func TestTheHostGuardsASpacesOwnClasses(t *testing.T) {
 		return c
 	}
 	storage := func(provisioner string, parameters map[string]string) *storagev1.StorageClass {
-		c := storageClassOf("warden--x", provisioner)
+		c := storageClassOf("warden.x", provisioner)
 		c.Labels, c.Parameters = map[string]string{translate.LabelSpace: "warden"}, parameters
 		return c
 	}
-	preempting, usual := priority("warden--x", 1, "warden"), priority("warden--x", 1, "warden")
+	preempting, usual := priority("warden.x", 1, "warden"), priority("warden.x", 1, "warden")
 	preempting.PreemptionPolicy, usual.GlobalDefault = ptr.To(corev1.PreemptLowerPriority), true
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	create := func(c *schedulingv1.PriorityClass) func() error {
@@ -332,18 +332,21 @@ func TestTheHostGuardsASpacesOwnClasses(t *testing.T) {
 		return func() error { _, err := account.StorageV1().StorageClasses().Create(t.Context(), c, dry); return err }
 	}
 	testhost.Eventually(t, "be guarded", func(context.Context) error {
-		if err := create(priority("warden--x", 1, "warden"))(); err != nil {
+		if err := create(priority("warden.x", 1, "warden"))(); err != nil {
 			return err // the authorizer learns of roles from a watch
 		}
-		return refusedBy("berth-space-classes", create(priority("warden--x", 101, "warden"))())
+		return refusedBy("berth-space-classes", create(priority("warden.x", 101, "warden"))())
 	})
 	for name, try := range map[string]func() error{
-		"a priority over the bound":  create(priority("warden--x", 101, "warden")),
+		"a priority over the bound":  create(priority("warden.x", 101, "warden")),
 		"preemption":                 create(preempting),
 		"the default of all":         create(usual),
-		"another space's priority":   create(priority("prio--x", 1, "prio")),
-		"another space's name":       create(priority("prio--x", 1, "warden")),
-		"a priority of nobody's":     create(priority("warden--x", 1, "")),
+		"another space's priority":   create(priority("prio.x", 1, "prio")),
+		"another space's name":       create(priority("prio.x", 1, "warden")),
+		"a longer space's name":      create(priority("warden--2.x", 1, "warden")),
+		"another space's hash":       create(priority(translate.Space{Name: "prio"}.ClusterName("a---b"), 1, "warden")),
+		"a hash of nobody's":         create(priority("prio-x---abcdefghijklmnopqrstuvwxyz", 1, "warden")),
+		"a priority of nobody's":     create(priority("warden.x", 1, "")),
 		"a priority like the host's": create(priority("gold", 1, "warden")),
 		"another provisioner":        provision(storage("host.example/all", nil)),
 		"a secret of the host's":     provision(storage(provisioner, map[string]string{"adminSecretName": "x"})),

@@ -69,7 +69,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		if err := ours.Delete(t.Context(), fmt.Sprintf("c-%d", round), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		awaited(t, "see the other one", theirs.Get, "many-classes--"+name, nil)
+		awaited(t, "see the other one", theirs.Get, "many-classes."+name, nil)
 		b.bounded(t, translate.MaxOwnClasses, count)
 	}
 	if err := b.kill(); err != nil {

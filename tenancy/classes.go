@@ -86,7 +86,7 @@ func ClassPolicy(switches kinds.Switches) admissionv1.ValidatingAdmissionPolicyS
 		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: fromAccounts(),
 		Validations: []admissionv1.Validation{refuse("a space's account may write only classes of the space's own", "[object, oldObject].all(o, o == null || "+
 			"request.userInfo.username == 'system:serviceaccount:"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') + ':"+syncer.ServiceAccount+"' && "+
-			"(o.metadata.name.startsWith(o.metadata.labels['"+translate.LabelSpace+"'] + '--') || o.metadata.name.contains('---')))")},
+			"o.metadata.name.startsWith(o.metadata.labels['"+translate.LabelSpace+"'] + '"+translate.ClusterSeparator+"'))")},
 	}
 	for _, class := range classes(switches) {
 		policy.MatchConstraints.ResourceRules = append(policy.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{

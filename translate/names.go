@@ -16,28 +16,49 @@ const (
 	LimitLabel     = 63  // services
 )
 
-const separator = "--"
+const (
+	separator = "--"
+	hashMark  = "---" // before a hash
+)
 
-// HostName names the host object of the virtual object namespace/name
-// (namespace is empty for cluster-scoped ones) in at most limit bytes (S3).
+// HostName names the host object of the virtual object namespace/name in at most
+// limit bytes (S3). No two of one kind have the same.
 //
-// The name is "<space>--<namespace>--<name>", or "<space>--<name>" without a
-// namespace, where that is short enough and reads back one way only: the first
-// separators end the space and the namespace, so neither may hold one, and a
-// second one tells a namespace, so that the name of a cluster-scoped object may
-// hold none either. All others become "<cut>---<hash of the full identity>": in a plain name a letter
-// or digit follows the first "--", in a hashed one a third dash, so that the
-// two forms never meet.
+// The name is "<space>--<namespace>--<name>" where that is short enough and reads
+// back one way only: the first separators end the space and the namespace, so
+// neither may hold one. All others become "<cut>---<hash of the full identity>":
+// in a plain name a letter or digit follows the first "--", in a hashed one a
+// third dash, so that the two forms never meet.
+//
+// Without a namespace it is [Space.ClusterName], whatever the limit.
 func (s Space) HostName(namespace, name string, limit int) string {
-	parts, closed := []string{s.Name, name}, []string{s.Name, name}
-	if namespace != "" {
-		parts, closed = []string{s.Name, namespace, name}, []string{s.Name, namespace}
+	if namespace == "" {
+		return s.ClusterName(name)
 	}
-	plain := strings.Join(parts, separator)
-	if len(plain) <= limit && !ambiguous(closed) && !strings.HasPrefix(name, "-") {
+	plain := strings.Join([]string{s.Name, namespace, name}, separator)
+	if len(plain) <= limit && !strings.Contains(s.Name, separator) && !strings.Contains(namespace, separator) && !strings.HasPrefix(name, "-") {
 		return plain
 	}
-	return hashed(plain, limit, append([]string{"object"}, parts...)...)
+	return hashed(plain, limit, "object", s.Name, namespace, name)
+}
+
+// ClusterPrefix begins the names of a space's host objects that are in no
+// namespace. No space's name holds a dot: the host can tell by it alone whose an
+// object is, and holds spaces' accounts to it.
+func (s Space) ClusterPrefix() string { return s.Name + ClusterSeparator }
+
+// ClusterSeparator ends the space in [Space.ClusterPrefix].
+const ClusterSeparator = "."
+
+// ClusterName names the host object of a virtual object that is in no namespace:
+// "<space>.<name>", or with "<cut>---<hash>" for a name that is too long, or that
+// could be meant for one with a hash.
+func (s Space) ClusterName(name string) string {
+	plain := s.ClusterPrefix() + name
+	if len(plain) <= LimitSubdomain && !strings.Contains(name, hashMark) {
+		return plain
+	}
+	return s.ClusterPrefix() + hashed(name, LimitSubdomain-len(s.ClusterPrefix()), "object", s.Name, name)
 }
 
 // TokenSecretName names the host secret that holds a pod's service account
@@ -45,15 +66,6 @@ func (s Space) HostName(namespace, name string, limit int) string {
 func (s Space) TokenSecretName(namespace, pod string) string {
 	plain := strings.Join([]string{s.Name, namespace, pod, "token"}, separator)
 	return hashed(plain, LimitSubdomain, "token", s.Name, namespace, pod)
-}
-
-func ambiguous(parts []string) bool {
-	for _, part := range parts {
-		if strings.Contains(part, separator) {
-			return true
-		}
-	}
-	return false
 }
 
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -68,7 +80,7 @@ func hashed(readable string, limit int, identity ...string) string {
 		digest.Write(size[:])
 		digest.Write([]byte(part))
 	}
-	sum := "---" + nameEncoding.EncodeToString(digest.Sum(nil)[:16])
+	sum := hashMark + nameEncoding.EncodeToString(digest.Sum(nil)[:16])
 	for strings.Contains(readable, separator) {
 		readable = strings.ReplaceAll(readable, separator, "-")
 	}

@@ -40,18 +40,18 @@ func TestHostNameIsPlainWhereThatReadsBackOneWayOnly(t *testing.T) {
 		want   string // exact, or with a "…" for the hash
 	}{
 		"Namespaced":        {"the form that the design promises", virtualName{"demo", "default", "web"}, 253, "demo--default--web"},
-		"ClusterScoped":     {"no namespace, no empty part", virtualName{"demo", "", "pv"}, 253, "demo--pv"},
+		"ClusterScoped":     {"no namespace, and the space ends where the host can tell", virtualName{"demo", "", "pv"}, 253, "demo.pv"},
 		"NameWithSeparator": {"the name is last, so it may hold the separator", virtualName{"demo", "default", "a--b"}, 253, "demo--default--a--b"},
 		"NameWithDots":      {"pods may have dots", virtualName{"demo", "default", "web.v1"}, 253, "demo--default--web.v1"},
 		"SingleDashes":      {"single dashes are no separators", virtualName{"a-b", "c-d", "e-f"}, 253, "a-b--c-d--e-f"},
 		"SpaceWithSeparator": {
 			"a further space of a tenant may be called so", virtualName{"demo--x", "default", "web"}, 253, "demo-x-default-web---…",
 		},
-		"NamespaceWithSeparator": {"else demo/x--y/z and demo/x/y--z would meet", virtualName{"demo", "x--y", "z"}, 253, "demo-x-y-z---…"},
-		"ClusterScopedWithSeparator": {
-			"else cluster-scoped x--y and y in namespace x would meet", virtualName{"demo", "", "x--y"}, 253, "demo-x-y---…",
-		},
-		"TooLongForALabel": {"services have 63 bytes", virtualName{"demo", "default", long}, 63, "demo--default--nnn"},
+		"NamespaceWithSeparator":     {"else demo/x--y/z and demo/x/y--z would meet", virtualName{"demo", "x--y", "z"}, 253, "demo-x-y-z---…"},
+		"ClusterScopedWithSeparator": {"the space ends at the dot", virtualName{"demo--a", "", "x--y"}, 253, "demo--a.x--y"},
+		"ClusterScopedWithHash":      {"else a tenant could spell out a hash", virtualName{"demo", "", "x---y"}, 253, "demo.x-y---…"},
+		"ClusterScopedTooLong":       {"led by the space all the same", virtualName{"demo", "", strings.Repeat("n", 250)}, 253, "demo." + strings.Repeat("n", 253-5-29) + "---…"},
+		"TooLongForALabel":           {"services have 63 bytes", virtualName{"demo", "default", long}, 63, "demo--default--nnn"},
 		"LongestThatFits": {
 			"the limit is inclusive", virtualName{"demo", "default", strings.Repeat("n", 63-15)}, 63, "demo--default--" + strings.Repeat("n", 63-15),
 		},
@@ -137,8 +137,9 @@ func TestHostNamesOfDifferentObjectsNeverMeet(t *testing.T) {
 	})
 }
 
+// checkApart takes two objects of one kind, and so of one scope.
 func checkApart(t interface{ Fatalf(string, ...any) }, a, b virtualName, limit int) {
-	if a != b && a.host(limit) == b.host(limit) {
+	if (a.Namespace == "") == (b.Namespace == "") && a != b && a.host(limit) == b.host(limit) {
 		t.Fatalf("%+v and %+v are both %q on the host", a, b, a.host(limit))
 	}
 }
@@ -155,7 +156,7 @@ func TestHostNamesOfKnownRivalsAreApart(t *testing.T) {
 		"ShiftedNamespace":   {"the separator moves between namespace and name", virtualName{"s", "a", "b--c"}, virtualName{"s", "a--b", "c"}},
 		"ShiftedSpace":       {"space names may be prefixes of each other", virtualName{"a", "b", "c"}, virtualName{"a--b", "", "c"}},
 		"ShiftedSpaceDeep":   {"and so on down", virtualName{"a", "b", "c--d"}, virtualName{"a--b", "c", "d"}},
-		"ClusterScoped":      {"a cluster-scoped name that reads as namespace and name", virtualName{"s", "", "a--b"}, virtualName{"s", "a", "b"}},
+		"ClusterScoped":      {"where the space ends", virtualName{"s", "", "a.b"}, virtualName{"s--a", "", "b"}},
 		"TripleDash":         {"dashes at the seam", virtualName{"s", "a", "b---c"}, virtualName{"s", "a--b", "-c"}},
 		"SameCut":            {"they differ only behind the cut", virtualName{"s", "a", long + "y"}, virtualName{"s", "a", long + "z"}},
 		"SpelledOutHash":     {"a tenant names an object as another's hashed form", virtualName{"demo", "a--b", "c"}, virtualName{"demo", "", strings.TrimPrefix(hashed, "demo-")}},
@@ -195,6 +196,9 @@ func checkFits(t interface{ Fatalf(string, ...any) }, v virtualName, limit int) 
 	if !v.valid() {
 		return
 	}
+	if v.Namespace == "" {
+		limit = translate.LimitSubdomain
+	}
 	host := v.host(limit)
 	if again := v.host(limit); host != again {
 		t.Fatalf("%+v is %q, then %q", v, host, again)
@@ -209,7 +213,10 @@ func checkFits(t interface{ Fatalf(string, ...any) }, v virtualName, limit int) 
 	if len(errs) > 0 {
 		t.Fatalf("%+v is %q on the host: %v", v, host, errs)
 	}
-	if !strings.Contains(v.Space, "--") && len(v.Space) <= 30 && !strings.HasPrefix(host, v.Space+"-") {
+	if v.Namespace == "" && !strings.HasPrefix(host, v.Space+".") {
+		t.Fatalf("%+v is %q on the host, which does not say whose it is", v, host)
+	}
+	if v.Namespace != "" && !strings.Contains(v.Space, "--") && len(v.Space) <= 30 && !strings.HasPrefix(host, v.Space+"-") {
 		t.Fatalf("%+v is %q on the host, which does not begin with the space", v, host)
 	}
 }
