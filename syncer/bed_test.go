@@ -45,6 +45,7 @@ type bed struct {
 	cluster *testhost.Host
 	clock   clock.PassiveClock
 	options syncer.Options
+	where   translate.Placement
 	config  vcluster.Config
 	plane   *vcluster.ControlPlane
 	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
@@ -94,7 +95,7 @@ func newBed(t *testing.T, name string) *bed {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve), nil }},
-			{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(true, translate.Placement{}), nil }},
+			{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(true, b.where), nil }},
 		},
 		Logger: klog.Background(),
 	}
@@ -113,7 +114,7 @@ func (b *bed) build(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync), tenancy.PlacedBy(b.where)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -204,7 +205,7 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 		return nil, err
 	}
 	s, err := syncer.New(syncer.Config{
-		Space: b.space, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
+		Space: b.space, Where: b.where, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err
