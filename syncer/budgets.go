@@ -27,15 +27,22 @@ func (s *Syncer) syncBudgets() error {
 	return nil
 }
 
+// indexBudget finds a space's pods on the host, those that are not finished, by the
+// budget that they are under, as namespace/name of its host object.
+const indexBudget = "berth.dev/budget"
+
+func podBudget(pod *corev1.Pod) []string {
+	name := pod.Labels[translate.LabelBudget]
+	if name == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	return []string{pod.Namespace + "/" + name}
+}
+
 // podsUnder counts the space's pods on the host that are under a budget, as the
 // tenant can't.
-func (s *Syncer) podsUnder(budget string) (n int) {
-	for pod := range hosted[*corev1.Pod](s, pods) {
-		if pod.Labels[translate.LabelBudget] == budget && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			n++
-		}
-	}
-	return n
+func (s *Syncer) podsUnder(budget string) int {
+	return len(found[*corev1.Pod](s.host, pods, indexBudget, s.space.HostNamespace()+"/"+budget))
 }
 
 // enqueueBudgets looks again at the budgets that a host pod may be, or may have
@@ -43,12 +50,11 @@ func (s *Syncer) podsUnder(budget string) (n int) {
 // time of the watch of all spaces' pods, so it goes by what the host has of them,
 // which is bounded, unlike what a tenant has in its space.
 func (s *Syncer) enqueueBudgets(pod *corev1.Pod, enqueue func(Key)) {
-	for budget := range hosted[*policyv1.PodDisruptionBudget](s, budgets) {
-		if budget.Labels[translate.LabelNamespace] != pod.Labels[translate.LabelNamespace] {
-			continue
-		}
-		if key, ok := keyOf(budgets, budget); ok {
-			enqueue(key)
+	for _, namespace := range virtualNamespace(pod) {
+		for _, budget := range found[*policyv1.PodDisruptionBudget](s.host, budgets, indexNamespace, namespace) {
+			if key, ok := keyOf(budgets, budget); ok {
+				enqueue(key)
+			}
 		}
 	}
 }

@@ -124,7 +124,9 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 func indexes(kind string) cache.Indexers {
 	switch kind {
 	case pods:
-		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod])}
+		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget)}
+	case budgets:
+		return cache.Indexers{indexNamespace: indexBy(virtualNamespace[*policyv1.PodDisruptionBudget])}
 	case services:
 		return cache.Indexers{indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])}
 	case endpointSlices:

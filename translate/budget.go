@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
@@ -52,8 +51,7 @@ func PushBudget(want, have *policyv1.PodDisruptionBudget) bool {
 func (s Space) addBudget(host *metav1.ObjectMeta, v *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) {
 	var first *policyv1.PodDisruptionBudget
 	for _, b := range budgets {
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if b.Namespace != v.Namespace || err != nil || !selector.Matches(labels.Set(v.Labels)) {
+		if b.Namespace != v.Namespace || !selects(b.Spec.Selector, v.Labels) {
 			continue
 		}
 		if first == nil || strings.Compare(b.Name, first.Name) < 0 {

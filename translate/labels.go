@@ -4,6 +4,8 @@
 package translate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -51,6 +53,40 @@ func mapSelector(selector map[string]string) map[string]string {
 		out[hostLabel(key)] = value
 	}
 	return out
+}
+
+// selects reports whether a selector that an API server let through matches
+// labels. It says what [metav1.LabelSelectorAsSelector] would: each pod meets all
+// policies and budgets of its namespace, and to parse these each time takes many
+// times as long as to match. A nil selector matches nothing.
+func selects(selector *metav1.LabelSelector, of map[string]string) bool {
+	if selector == nil {
+		return false
+	}
+	for key, want := range selector.MatchLabels {
+		if have, ok := of[key]; !ok || have != want {
+			return false
+		}
+	}
+	for i := range selector.MatchExpressions {
+		e := &selector.MatchExpressions[i]
+		have, ok := of[e.Key]
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			ok = ok && slices.Contains(e.Values, have)
+		case metav1.LabelSelectorOpNotIn:
+			ok = !ok || !slices.Contains(e.Values, have)
+		case metav1.LabelSelectorOpExists:
+		case metav1.LabelSelectorOpDoesNotExist:
+			ok = !ok
+		default:
+			ok = false
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // Selector narrows a selector of the tenant's to the host objects that were

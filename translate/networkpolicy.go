@@ -11,7 +11,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -231,8 +230,7 @@ func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok 
 // apply: those of them that are of its namespace and select it.
 func addPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1.NetworkPolicy) {
 	for _, p := range policies {
-		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		if p.Namespace != v.Namespace || err != nil || !selector.Matches(labels.Set(v.Labels)) {
+		if p.Namespace != v.Namespace || !selects(&p.Spec.PodSelector, v.Labels) {
 			continue
 		}
 		for _, direction := range policyTypes(&p.Spec) {
