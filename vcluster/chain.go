@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 
+	"github.com/berth-dev/berth/vcluster/aggregation"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
@@ -33,14 +34,17 @@ type chain struct {
 	crds      *watchedCRDs
 	own       *registries
 	documents *spaceDocuments
-	informers *ownedInformers
-	admission *latch
+	// aggregated are the APIs that pods serve, by aggregation.
+	aggregated  *aggregation.Services
+	aggregation aggregation.Config
+	informers   *ownedInformers
+	admission   *latch
 	// space is what the shared handlers need of this one.
 	space *builtin.Space
 }
 
 func newChain(
-	ctx context.Context, c Config, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate, hooks *hooks,
+	ctx context.Context, c Config, id credentials, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate, hooks *hooks,
 ) (*chain, error) {
 	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, gate)
 	if err != nil {
@@ -59,6 +63,7 @@ func newChain(
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
 	reachBy(core, dial)
+	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
 	admission := newLatch()
 	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes}
 	if c.KubernetesServiceIP != nil {
@@ -83,14 +88,12 @@ func newChain(
 	extensions.GenericConfig.RESTOptionsGetter = store.getter(extensions.GenericConfig.RESTOptionsGetter)
 	extensions.ExtraConfig.CRDRESTOptionsGetter = store.getter(extensions.ExtraConfig.CRDRESTOptionsGetter)
 
-	// Not to pods: what an API service says of itself is read whole, however long it is.
-	toServices := core.ControlPlane.ProxyTransport.Clone()
-	toServices.DialContext = c.Dial
 	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(
-		*generic, o.CompletedOptions, factory, services, toServices, nil, initializers)
+		*generic, o.CompletedOptions, factory, services, core.ControlPlane.ProxyTransport.Clone(), nil, initializers)
 	if err != nil {
 		return nil, fmt.Errorf("configure API aggregation: %w", err)
 	}
+	aggregated := aggregateBy(aggregator)
 	aggregator.GenericConfig.RESTOptionsGetter = store.getter(aggregator.GenericConfig.RESTOptionsGetter)
 	// Upstream keeps the last server's storage, for metrics, in a package
 	// variable. A stopped space must not live on there.
@@ -105,6 +108,13 @@ func newChain(
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
 	built.informers, built.admission = factory, admission
+	built.aggregated = aggregated
+	built.documents.aggregated = aggregated.OpenAPI
+	if built.aggregation, err = aggregationOf(built.server, loopback, factory, generic.AggregatedDiscoveryGroupManager); err != nil {
+		return nil, err
+	}
+	built.aggregation.Resolve, built.aggregation.Dial = services.ResolveEndpoint, dial
+	built.aggregation.Certificate = id.frontProxy.Calling(frontProxyName).Get
 	hooks.watch(built.server.GenericAPIServer, built.crds)
 	identified, err := rest.TransportFor(loopback)
 	if err != nil {

@@ -40,14 +40,16 @@ type controllerBuilder struct {
 	config      Config
 	id          credentials
 	descriptors map[string]*app.ControllerDescriptor
-	clients     clientbuilder.SimpleControllerClientBuilder
+	clients     controllerClients
 	settings    *kcmconfig.KubeControllerManagerConfiguration
 	mapper      *restmapper.DeferredDiscoveryRESTMapper
 	metrics     *controllersmetrics.ControllerManagerMetrics
 	pool        *informer.Pool
 }
 
-func newControllerBuilder(c Config, id credentials, loopback *rest.Config, pool *informer.Pool) (*controllerBuilder, error) {
+func newControllerBuilder(
+	c Config, id credentials, loopback *rest.Config, pool *informer.Pool, aggregated func(groupVersion string) bool,
+) (*controllerBuilder, error) {
 	descriptors, err := selectControllers(c.Controllers)
 	if err != nil {
 		return nil, err
@@ -56,7 +58,7 @@ func newControllerBuilder(c Config, id credentials, loopback *rest.Config, pool 
 	if err != nil {
 		return nil, err
 	}
-	clients := clientbuilder.SimpleControllerClientBuilder{ClientConfig: loopback}
+	clients := controllerClients{clientbuilder.SimpleControllerClientBuilder{ClientConfig: loopback}, aggregated}
 	discovery, err := clients.DiscoveryClient("controller-discovery")
 	if err != nil {
 		return nil, err

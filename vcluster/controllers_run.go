@@ -24,11 +24,12 @@ type controllers struct {
 }
 
 // startControllers runs those of the controllers that c names for which there
-// is work, and the others when there is.
+// is work, and the others when there is. They don't follow what is aggregated.
 func startControllers(
 	ctx context.Context, c Config, id credentials, loopback *rest.Config, store *clientv3.Client, factory *ownedInformers,
+	aggregated func(groupVersion string) bool,
 ) (*controllers, error) {
-	builder, err := newControllerBuilder(c, id, loopback, factory.pool)
+	builder, err := newControllerBuilder(c, id, loopback, factory.pool, aggregated)
 	if err != nil {
 		return nil, fmt.Errorf("build controllers: %w", err)
 	}

@@ -97,7 +97,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	}
 	bootstrap := newBootstrapper(p.config.Logger)
 	p.hooks = newHooks(p.stopping, bootstrap)
-	if p.chain, err = newChain(p.stopping, p.config, o, p.client, p.store, p.gate, p.hooks); err != nil {
+	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks); err != nil {
 		return err
 	}
 	p.gate.open(p.chain.handler())
@@ -106,11 +106,12 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	p.run = runServer(p.chain.server)
 	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
 	p.background.Go(func() { p.chain.documents.run(p.stopping) })
+	p.background.Go(func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) })
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
 	if p.controllers, err = startControllers(
-		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers); err != nil {
+		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers, p.chain.aggregated.Has); err != nil {
 		return err
 	}
 	p.watchServer()

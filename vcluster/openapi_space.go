@@ -31,6 +31,9 @@ type spaceDocuments struct {
 	*sharedDocuments
 	crds crdinformers.CustomResourceDefinitionInformer
 	own  atomic.Pointer[mux.PathRecorderMux] // nil before
+	// aggregated lists those of version 3 that pods serve: asked for, they are
+	// passed on and not kept.
+	aggregated func() []string
 }
 
 // run describes the space's CRDs, if there ever are some, until ctx ends.
@@ -85,6 +88,11 @@ func (d *spaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, p := range d.v3 {
 		maps.Copy(root.Paths, p.paths)
+	}
+	for _, path := range d.aggregated() {
+		if _, ok := root.Paths[path]; !ok {
+			root.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: openAPIV3Path + "/" + path}
+		}
 	}
 	body, err := json.Marshal(&root)
 	if err != nil {

@@ -31,13 +31,18 @@ const issuer = "https://kubernetes.default.svc.cluster.local"
 // credentials are what a control plane proves itself, and knows others, by.
 type credentials struct {
 	ca                *pki.CA
-	serviceAccountKey string // path
-	servingCA         string // path
+	frontProxy        *pki.CA // of what it calls the servers of aggregated APIs with
+	serviceAccountKey string  // path
+	servingCA         string  // path
 }
 
 func openCredentials(c Config) (credentials, error) {
 	dir := filepath.Join(c.Dir, "pki")
 	ca, err := openCA(c.Dir, c.Name, c.Clock)
+	if err != nil {
+		return credentials{}, err
+	}
+	frontProxy, err := openFrontProxyCA(c.Dir, c.Name, c.Clock)
 	if err != nil {
 		return credentials{}, err
 	}
@@ -50,7 +55,7 @@ func openCredentials(c Config) (credentials, error) {
 	if err := pki.WriteFile(serving, c.ServingCA); err != nil {
 		return credentials{}, fmt.Errorf("write serving CA: %w", err)
 	}
-	return credentials{ca: ca, serviceAccountKey: key, servingCA: serving}, nil
+	return credentials{ca: ca, frontProxy: frontProxy, serviceAccountKey: key, servingCA: serving}, nil
 }
 
 // newOptions returns the options of c's API server: upstream's defaults, but for

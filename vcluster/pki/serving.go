@@ -18,7 +18,7 @@ const servingRenewal = 2.0 / 3
 // it. Its methods may be called concurrently.
 type Serving struct {
 	ca    *CA
-	hosts []string
+	issue func() (Pair, error)
 
 	mu      sync.Mutex
 	current *tls.Certificate
@@ -26,9 +26,21 @@ type Serving struct {
 
 // Serving issues a certificate for hosts, which are DNS names or IP addresses.
 func (ca *CA) Serving(hosts ...string) (*Serving, error) {
-	s := &Serving{ca: ca, hosts: hosts}
+	s := &Serving{ca: ca, issue: func() (Pair, error) { return ca.Server(hosts...) }}
 	return s, s.Check()
 }
+
+// Calling is a client's certificate, issued and renewed by the handshakes that
+// use it. Its methods may be called concurrently.
+type Calling struct{ kept Serving }
+
+// Calling is by what servers that trust the authority know the bearer as user.
+func (ca *CA) Calling(user string) *Calling {
+	return &Calling{Serving{ca: ca, issue: func() (Pair, error) { return ca.Client(user, nil) }}}
+}
+
+// Get is for [tls.Config.GetClientCertificate].
+func (c *Calling) Get(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.kept.Get(nil) }
 
 // Get is for [tls.Config.GetCertificate].
 func (s *Serving) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -61,13 +73,13 @@ func (s *Serving) renew() error {
 	if s.current != nil && s.ca.clock.Now().Before(after(servingRenewal, s.current.Leaf)) {
 		return nil
 	}
-	pair, err := s.ca.Server(s.hosts...)
+	pair, err := s.issue()
 	if err != nil {
 		return err
 	}
 	certificate, err := pair.TLS()
 	if err != nil {
-		return fmt.Errorf("use server certificate: %w", err)
+		return fmt.Errorf("use certificate: %w", err)
 	}
 	s.current = &certificate
 	return nil

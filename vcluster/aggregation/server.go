@@ -1,0 +1,171 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregation
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apiserverproxy "k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/client-go/transport"
+	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/berth-dev/berth/vcluster/inside"
+)
+
+const (
+	// idle is how long a connection is kept that nobody uses: each to a pod is a stream on the host.
+	idle = 20 * time.Second
+	// handshake bounds what a server may take for it.
+	handshake = 10 * time.Second
+	// maxHeader is how long the header of an answer may be.
+	maxHeader = 64 << 10
+	// What HTTP/2 lets a server send before anybody reads, on a stream and in all.
+	maxUnread, maxUnreadAll = 256 << 10, 1 << 20
+	// ping is after how long of silence a connection is tried.
+	ping = 30 * time.Second
+	// insidePatience is how long the control plane itself waits for an answer.
+	insidePatience = 10 * time.Second
+)
+
+// server is what answers for one API service.
+type server struct {
+	spec      v1.APIServiceSpec // with a service; not changed
+	resolve   func(namespace, name string, port int32) (*url.URL, error)
+	transport *http.Transport
+	available atomic.Bool
+}
+
+func newServer(c *Config, spec v1.APIServiceSpec) (*server, error) {
+	trusted := &tls.Config{
+		MinVersion:           tls.VersionTLS12,
+		ServerName:           spec.Service.Name + "." + spec.Service.Namespace + ".svc",
+		InsecureSkipVerify:   spec.InsecureSkipTLSVerify, //nolint:gosec // as the tenant asks, of its own pods
+		GetClientCertificate: c.Certificate,
+	}
+	if len(spec.CABundle) > 0 {
+		trusted.RootCAs = x509.NewCertPool()
+		if !trusted.RootCAs.AppendCertsFromPEM(spec.CABundle) {
+			return nil, errors.New("spec.caBundle holds no certificate")
+		}
+	}
+	return &server{spec: spec, resolve: c.Resolve, transport: &http.Transport{
+		DialContext:            c.Dial,
+		TLSClientConfig:        trusted,
+		TLSHandshakeTimeout:    handshake,
+		IdleConnTimeout:        idle,
+		MaxResponseHeaderBytes: maxHeader,
+		// What a server compresses a client may have: nobody here unpacks it.
+		DisableCompression: true,
+		ForceAttemptHTTP2:  true,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxUnreadAll,
+			SendPingTimeout: ping, PingTimeout: handshake,
+		},
+	}}, nil
+}
+
+// close lets what is in flight end.
+func (s *server) close() { s.transport.CloseIdleConnections() }
+
+// location is the URL of a path of one of the service's pods.
+func (s *server) location(path string) (*url.URL, error) {
+	to, err := s.resolve(s.spec.Service.Namespace, s.spec.Service.Name, *s.spec.Service.Port)
+	if err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: "https", Host: to.Host, Path: path}, nil
+}
+
+// as returns a transport whose requests are made in the name of u.
+func (s *server) as(u user.Info) http.RoundTripper {
+	return transport.NewAuthProxyRoundTripper(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), bounded{s.transport})
+}
+
+// ServeHTTP passes a client's request on.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.available.Load() {
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		return
+	}
+	by, ok := request.UserFrom(r.Context())
+	if !ok {
+		http.Error(w, "missing user", http.StatusInternalServerError)
+		return
+	}
+	if inside.Is(r.Context()) {
+		if endless(r) {
+			http.Error(w, "the control plane itself does not follow what pods serve", http.StatusMethodNotAllowed)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), insidePatience)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	location, err := s.location(r.URL.Path)
+	if err != nil {
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		return
+	}
+	location.RawQuery = r.URL.Query().Encode()
+
+	asked, cancel := apiserverproxy.NewRequestForProxy(location, r)
+	defer cancel()
+	upgrade := httpstream.IsUpgradeRequest(r)
+	if upgrade { // which does not go through the transport
+		transport.SetAuthProxyHeaders(asked, by.GetName(), by.GetUID(), by.GetGroups(), by.GetExtra())
+	}
+	// Not wrapped: upstream's wrapper reads pages of HTML whole, to rewrite them.
+	h := proxy.NewUpgradeAwareHandler(location, s.as(by), false, upgrade, unavailable{})
+	h.RejectForwardingRedirects = true
+	h.ServeHTTP(w, asked)
+}
+
+// endless tells whether the answer to a request may go on for ever: a watch, the
+// next part of a list, a connection.
+func endless(r *http.Request) bool {
+	info, ok := request.RequestInfoFrom(r.Context())
+	query := r.URL.Query()
+	return ok && info.Verb == "watch" || query.Has("watch") || query.Has("continue") || httpstream.IsUpgradeRequest(r)
+}
+
+// get asks for a path in the name of u, for the control plane itself. It does
+// not follow redirects.
+func (s *server) get(ctx context.Context, u user.Info, path string, header http.Header) (*http.Response, error) {
+	location, err := s.location(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(inside.Mark(ctx), http.MethodGet, location.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if header != nil {
+		r.Header = header.Clone()
+	}
+	resp, err := s.as(u).RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("failing or missing response from %s: %w", location, err)
+	}
+	return resp, nil
+}
+
+// unavailable answers what upstream's aggregator does for a server that can't be reached.
+type unavailable struct{}
+
+func (unavailable) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	http.Error(w, strings.TrimSpace(err.Error()), http.StatusServiceUnavailable)
+}
