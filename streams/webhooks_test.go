@@ -59,11 +59,19 @@ func denies(w http.ResponseWriter, review *admissionv1.AdmissionReview) {
 // startWebhook serves on this machine, as kubelet has all pods of a space do.
 func startWebhook(t *testing.T, answered func(http.ResponseWriter, *admissionv1.AdmissionReview)) *webhook {
 	t.Helper()
-	ca, err := pki.OpenCA(filepath.Join(t.TempDir(), "hook"), "hook")
+	h := &webhook{answered: answered}
+	h.port, h.ca = serveTLS(t, h)
+	return h
+}
+
+// serveTLS serves on this machine, by the name of the service hook, until the test ends.
+func serveTLS(t *testing.T, h http.Handler) (port int, ca []byte) {
+	t.Helper()
+	authority, err := pki.OpenCA(filepath.Join(t.TempDir(), "hook"), "hook")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Server("hook.default.svc")
+	pair, err := authority.Server("hook.default.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,19 +79,22 @@ func startWebhook(t *testing.T, answered func(http.ResponseWriter, *admissionv1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &webhook{ca: ca.PEM(), answered: answered}
 	server := httptest.NewUnstartedServer(h)
+	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // of those that hang
+		server.Close()
+	})
 	u, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.port, err = strconv.Atoi(u.Port()); err != nil {
+	if port, err = strconv.Atoi(u.Port()); err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return port, authority.PEM()
 }
 
 // expose makes the service hook, with a selector or without.

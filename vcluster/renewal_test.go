@@ -51,8 +51,10 @@ func TestASpaceRenewsItsAuthorityWhileItRuns(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if n := strings.Count(m.Data["client-ca-file"], "BEGIN CERTIFICATE"); n < 2 {
-			return fmt.Errorf("%d authorities are published", n)
+		for _, file := range []string{"client-ca-file", "requestheader-client-ca-file"} {
+			if n := strings.Count(m.Data[file], "BEGIN CERTIFICATE"); n < 2 {
+				return fmt.Errorf("%d authorities are published as %s", n, file)
+			}
 		}
 		return nil
 	})
