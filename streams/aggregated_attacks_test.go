@@ -290,6 +290,24 @@ func TestAPIServicesReachNothingButPods(t *testing.T) {
 	})
 }
 
+// What is built in, and the API of what pods use, which is the host's, can't be handed to a pod.
+func TestBuiltInAPIsAreNotServedByPods(t *testing.T) {
+	s := theBed(t).space(t, "builtin")
+	for _, name := range []string{"v1.apps", "v1beta1.metrics.k8s.io", "v9.metrics.k8s.io", "v1.apiextensions.k8s.io", "v9.apiregistration.k8s.io"} {
+		version, group, _ := strings.Cut(name, ".")
+		_, err := s.apiServices(t).ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: apiregistrationv1.APIServiceSpec{
+				Group: group, Version: version, GroupPriorityMinimum: 100, VersionPriority: 100,
+				Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "hook"},
+			},
+		}, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.service") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // aggregateRedirect serves flunders by a pod that sends all to a port here.
 func (s *space) aggregateRedirect(t *testing.T, port int) {
 	t.Helper()

@@ -221,8 +221,12 @@ func TestAnAPIServerInAPodExtendsTheSpaces(t *testing.T) {
 		if err := s.shard.Sleep(t.Context(), s.name); err != nil {
 			t.Fatal(err)
 		}
-		testhost.Eventually(t, "flunders", func(ctx context.Context) error {
-			_, err := s.flunders(t, "").Get(ctx, "one", metav1.GetOptions{})
+		// At once, whatever this request has to wait for.
+		if _, err := s.flunders(t, "").Get(t.Context(), "one", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+		testhost.Eventually(t, "flunders in discovery", func(context.Context) error {
+			_, _, err := s.Discovery().ServerGroupsAndResources()
 			return err
 		})
 	})

@@ -63,13 +63,14 @@ type Config struct {
 	// order, after upstream's mutating plugins and before ResourceQuota.
 	Admission []Admission
 	// Pods reaches pods where they run: for their logs, exec, attach and port
-	// forwarding, for the proxies of pods and services, and for webhooks, which are
-	// then pods of services and nothing else. Default: all these are reached by Dial.
+	// forwarding, for the proxies of pods and services, for webhooks and for API
+	// services, which are then pods of services and nothing else. Default: all these
+	// are reached by Dial.
 	Pods Pods
 	// Usage tells what pods use. Default: there is no API metrics.k8s.io, as in a
 	// cluster without a metrics server.
 	Usage Usage
-	// Dial reaches what else the API's objects name: API services. Tenants choose the addresses, so it must refuse
+	// Dial reaches what the API's objects name where there is no Pods. Tenants choose the addresses, so it must refuse
 	// what they must not reach. Default: nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Traces gets spans of what the API server does. Default: nothing does.

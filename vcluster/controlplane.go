@@ -106,10 +106,13 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	p.run = runServer(p.chain.server)
 	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
 	p.background.Go(func() { p.chain.documents.run(p.stopping) })
-	p.background.Go(func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) })
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
+	if err := p.chain.aggregated.Load(p.chain.aggregation); err != nil {
+		return fmt.Errorf("load API services: %w", err)
+	}
+	p.background.Go(func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) })
 	if p.controllers, err = startControllers(
 		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers, p.chain.aggregated.Has); err != nil {
 		return err

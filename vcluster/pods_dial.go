@@ -16,7 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// podDialer connects webhooks' clients and the proxies of pods and services: what they dial is a pod's
+// podDialer connects the clients of webhooks and API services and the proxies of pods and services: what they dial is a pod's
 // address, and reaches that pod and nothing else, whatever else has the address
 // where the pod runs.
 type podDialer struct {

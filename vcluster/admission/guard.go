@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/metrics/pkg/apis/metrics"
 
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/inside"
@@ -97,7 +98,7 @@ var errNode = errors.New("nodes belong to the host and are hidden in a space; th
 
 // guardAPIService keeps the built-in APIs the API server's own: handed to a
 // service that does not answer, they would keep the space from starting again,
-// and so from being repaired.
+// and so from being repaired. What pods use is the host's to tell.
 func guardAPIService(a admission.Attributes) error {
 	v, ok := a.GetObject().(*apiregistration.APIService)
 	if !ok || v.Spec.Service == nil {
@@ -105,7 +106,7 @@ func guardAPIService(a admission.Attributes) error {
 	}
 	version := schema.GroupVersion{Group: v.Spec.Group, Version: v.Spec.Version}
 	if legacyscheme.Scheme.IsVersionRegistered(version) || apiextensions.Scheme.IsVersionRegistered(version) ||
-		v.Spec.Group == apiregistration.GroupName {
+		v.Spec.Group == apiregistration.GroupName || v.Spec.Group == metrics.GroupName {
 		return admission.NewForbidden(a, fmt.Errorf("spec.service: %s is built in, and is served by the space itself", version))
 	}
 	return nil

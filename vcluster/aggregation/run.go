@@ -4,15 +4,18 @@
 package aggregation
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -70,9 +73,36 @@ type run struct {
 	ended context.Context
 }
 
+// Load has what the space has from before answer at once, as its status says that it
+// can. Discovery tells that there is more to be had from each, so that who must know all
+// waits. It is for a space that starts, before anybody asks.
+func (s *Services) Load(c Config) error {
+	all, err := c.APIServices.Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(v *v1.APIService) bool { return v.Spec.Service == nil })
+	slices.SortFunc(all, func(a, b *v1.APIService) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, v := range all {
+		made, err := newServer(&c, v)
+		if err != nil || !s.put(v.Name, made) {
+			continue // Run tells
+		}
+		c.Discovery.AddGroupVersion(v.Spec.Group, apidiscoveryv2.APIVersionDiscovery{
+			Version: v.Spec.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessStale,
+		})
+		c.Discovery.SetGroupVersionPriority(metav1.GroupVersion{Group: v.Spec.Group, Version: v.Spec.Version},
+			int(v.Spec.GroupPriorityMinimum), int(v.Spec.VersionPriority))
+	}
+	return nil
+}
+
 // Run keeps the services what the space's objects say, until ctx ends. Until there is
 // one it only waits.
 func (s *Services) Run(ctx context.Context, c Config) {
+	defer s.close()
 	if !first(ctx, c.APIServices.Informer()) {
 		return
 	}
@@ -96,7 +126,6 @@ func (s *Services) Run(ctx context.Context, c Config) {
 	<-ctx.Done()
 	a.queue.ShutDown()
 	running.Wait()
-	s.close()
 }
 
 // first waits until there is an API service that pods are to serve.
@@ -127,10 +156,10 @@ func first(ctx context.Context, services cache.SharedIndexInformer) bool {
 func (a *run) watch() error {
 	_, own := a.APIServices.Informer().AddEventHandler(each(func(s *v1.APIService) { a.queue.Add(s.Name) }))
 	_, services := a.Config.Services.Informer().AddEventHandler(each(func(s *corev1.Service) { a.touch(s.Namespace, s.Name) }))
-	_, slices := a.Slices.Informer().AddEventHandler(each(func(s *discoveryv1.EndpointSlice) {
+	_, endpoints := a.Slices.Informer().AddEventHandler(each(func(s *discoveryv1.EndpointSlice) {
 		a.touch(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 	}))
-	return errors.Join(own, services, slices)
+	return errors.Join(own, services, endpoints)
 }
 
 // each calls f with every object that there is news of.
@@ -189,9 +218,8 @@ func (a *run) sync(ctx context.Context, name string) (again bool, err error) {
 		return false, err
 	}
 	served := a.get(name)
-	announce := served == nil || !equality.Semantic.DeepEqual(served.spec, s.Spec)
-	if announce {
-		made, err := newServer(&a.Config, *s.Spec.DeepCopy())
+	if served == nil || !equality.Semantic.DeepEqual(served.spec, s.Spec) {
+		made, err := newServer(&a.Config, s)
 		if err != nil {
 			a.forget(name)
 			return false, a.tell(ctx, s, because("InvalidSpec", "%w", err))
@@ -202,11 +230,15 @@ func (a *run) sync(ctx context.Context, name string) (again bool, err error) {
 		}
 		served = made
 	}
+	if !served.announced {
+		a.discovery.AddAPIService(s, a.until(served.describe))
+		served.announced = true
+	}
 	failed := a.check(ctx, served)
 	if ctx.Err() != nil {
 		return false, nil // which is why it failed
 	}
-	if was := served.available.Swap(failed == nil); announce || !was && failed == nil {
+	if was := served.available.Swap(failed == nil); !was && failed == nil {
 		a.discovery.AddAPIService(s, a.until(served.describe))
 	}
 	return true, errors.Join(a.tell(ctx, s, failed), failed)

@@ -21,6 +21,7 @@ import (
 	apiserverproxy "k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/client-go/transport"
 	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/berth-dev/berth/vcluster/inside"
@@ -47,9 +48,12 @@ type server struct {
 	resolve   func(namespace, name string, port int32) (*url.URL, error)
 	transport *http.Transport
 	available atomic.Bool
+	announced bool // to discovery; only one worker works on an API service
 }
 
-func newServer(c *Config, spec v1.APIServiceSpec) (*server, error) {
+// newServer answers for s, as soon as its status says that it can.
+func newServer(c *Config, s *v1.APIService) (*server, error) {
+	spec := *s.Spec.DeepCopy()
 	trusted := &tls.Config{
 		MinVersion:           tls.VersionTLS12,
 		ServerName:           spec.Service.Name + "." + spec.Service.Namespace + ".svc",
@@ -62,7 +66,7 @@ func newServer(c *Config, spec v1.APIServiceSpec) (*server, error) {
 			return nil, errors.New("spec.caBundle holds no certificate")
 		}
 	}
-	return &server{spec: spec, resolve: c.Resolve, transport: &http.Transport{
+	made := &server{spec: spec, resolve: c.Resolve, transport: &http.Transport{
 		DialContext:            c.Dial,
 		TLSClientConfig:        trusted,
 		TLSHandshakeTimeout:    handshake,
@@ -75,7 +79,9 @@ func newServer(c *Config, spec v1.APIServiceSpec) (*server, error) {
 			MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxUnreadAll,
 			SendPingTimeout: ping, PingTimeout: handshake,
 		},
-	}}, nil
+	}}
+	made.available.Store(helper.IsAPIServiceConditionTrue(s, v1.Available))
+	return made, nil
 }
 
 // close lets what is in flight end.
