@@ -20,15 +20,18 @@ func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
 }
 
 // openings keeps network policies, which add up, to what the walls let through
-// (see translate.Everyone), and services to the space's own pods and addresses.
+// (see translate.Everyone and Callers), and services to the space's own pods and addresses.
 func openings() []admissionv1.Validation {
+	// The one peer in other namespaces that may be let in: those that the admin has labelled.
+	const callers = "has(p.namespaceSelector) && !has(p.podSelector) && size(p.namespaceSelector.?matchExpressions.orValue([])) == 0 && " +
+		"p.namespaceSelector.?matchLabels.orValue({}) == {'" + translate.LabelReachesPods + "': 'true'}"
 	var closed []string
 	for _, block := range translate.Outside() {
 		closed = append(closed, block.Except...)
 	}
 	return []admissionv1.Validation{
 		refuse("a space's network policies may allow its own pods and public addresses only, and say whom they allow",
-			about("networkpolicies", "(object.spec.?ingress.orValue([]).map(r, r.?from.orValue([])) + object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))).all(peers, "+
+			about("networkpolicies", "(object.spec.?ingress.orValue([]).map(r, r.?from.orValue([]).filter(p, !("+callers+"))) + object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))).all(peers, "+
 				"size(peers) > 0 && peers.all(p, !has(p.namespaceSelector) && has(p.podSelector) != has(p.ipBlock) && "+
 				"(!has(p.ipBlock) || "+quoted(closed...)+".all(c, !cidr(c).containsCIDR(p.ipBlock.cidr) && "+
 				"(!cidr(p.ipBlock.cidr).containsCIDR(c) || p.ipBlock.?except.orValue([]).exists(e, cidr(e).containsCIDR(c)))))))")),

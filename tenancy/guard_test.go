@@ -131,14 +131,18 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		"a policy for other spaces":         {opening(networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere}), closed},
 		"a policy for pods of other spaces": {opening(networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere, PodSelector: everywhere}), closed},
 		"a policy with one such peer":       {opening(append(translate.Everyone(), networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere})...), closed},
-		"a policy for all addresses":        {opening(block("0.0.0.0/0")), closed},
-		"a policy for half of the private":  {opening(block("0.0.0.0/0", "10.0.0.0/9", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")), closed},
-		"a policy for the metadata service": {opening(block("169.254.169.254/32")), closed},
-		"a policy for a private network":    {opening(block("10.1.0.0/16")), closed},
-		"a policy around a private network": {opening(block("8.0.0.0/6", "8.8.8.8/32")), closed},
-		"a policy for all of IPv6":          {opening(block("::/0", "fe80::/10")), closed},
-		"a private address in IPv6":         {opening(block("::ffff:10.0.0.0/104")), ""},
-		"an address in another spelling":    {opening(block("010.0.0.0/8")), ""},
+		"a policy for a look-alike": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{translate.LabelReachesPods: "false"},
+		}}), closed},
+		"a way out to those who may come in": {opening(translate.Callers()...), closed},
+		"a policy for all addresses":         {opening(block("0.0.0.0/0")), closed},
+		"a policy for half of the private":   {opening(block("0.0.0.0/0", "10.0.0.0/9", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")), closed},
+		"a policy for the metadata service":  {opening(block("169.254.169.254/32")), closed},
+		"a policy for a private network":     {opening(block("10.1.0.0/16")), closed},
+		"a policy around a private network":  {opening(block("8.0.0.0/6", "8.8.8.8/32")), closed},
+		"a policy for all of IPv6":           {opening(block("::/0", "fe80::/10")), closed},
+		"a private address in IPv6":          {opening(block("::ffff:10.0.0.0/104")), ""},
+		"an address in another spelling":     {opening(block("010.0.0.0/8")), ""},
 		"an existing policy that opens": {func(ctx context.Context) error {
 			p := policy("mine--default--web")
 			return existing(p, func() { p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}} })(ctx)

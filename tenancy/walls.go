@@ -113,7 +113,8 @@ func limits(space translate.Space) *corev1.LimitRange {
 // isolation lets a space's pods talk to each other, to their DNS and to the
 // outside, but not to other spaces, the host's own networks' private ranges
 // or the cloud's metadata service. What comes in from public addresses is
-// allowed, what comes from other pods is not. Whether load balancers and node
+// allowed, what comes from other pods is not, but for those of namespaces that
+// the admin labels (translate.LabelReachesPods). Whether load balancers and node
 // ports let the client's address through, which would else be a node's and so
 // private, depends on the host; so does whether other spaces' pods have private
 // addresses at all.
@@ -147,7 +148,7 @@ func isolation(space translate.Space) []client.Object {
 		policy(wall+"-ingress", networkingv1.NetworkPolicySpec{
 			PodSelector: without(translate.LabelPolicedIngress),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: translate.Everyone()}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: translate.Callers()}},
 		}),
 		policy(wall+"-egress", networkingv1.NetworkPolicySpec{
 			PodSelector: without(translate.LabelPolicedEgress),

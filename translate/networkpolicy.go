@@ -23,6 +23,10 @@ const (
 	LabelPolicedEgress  = Domain + "/policed-egress"
 )
 
+// LabelReachesPods is for the host's admin to put, as "true", on those namespaces
+// of the host whose pods may reach the pods of all spaces: an ingress controller's.
+const LabelReachesPods = Domain + "/reaches-pods"
+
 // Outside are the addresses, beyond its own pods', with which a space's pods
 // may talk: those of the internet, not those of other spaces, of the host's own
 // networks, or of a cloud's metadata service.
@@ -40,6 +44,14 @@ func Everyone() []networkingv1.NetworkPolicyPeer {
 		peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: &block})
 	}
 	return peers
+}
+
+// Callers are all that may reach a space's pods: [Everyone], and the pods of the
+// namespaces that the admin labels. The space's pods can't reach those.
+func Callers() []networkingv1.NetworkPolicyPeer {
+	return append(Everyone(), networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelReachesPods: "true"}},
+	})
 }
 
 // CheckNetworkPolicy lists what is too much in a policy.
@@ -86,7 +98,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 		if left -= countPeers(rule.From); left < 0 {
 			break
 		}
-		if from := t.translate(field.NewPath("spec", "ingress").Index(i).Child("from"), rule.From); len(from) > 0 {
+		if from := t.translate(field.NewPath("spec", "ingress").Index(i).Child("from"), rule.From, Callers); len(from) > 0 {
 			host.Spec.Ingress = append(host.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: from})
 		}
 	}
@@ -95,7 +107,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 		if left -= countPeers(rule.To); left < 0 {
 			break
 		}
-		if to := t.translate(field.NewPath("spec", "egress").Index(i).Child("to"), rule.To); len(to) > 0 {
+		if to := t.translate(field.NewPath("spec", "egress").Index(i).Child("to"), rule.To, Everyone); len(to) > 0 {
 			host.Spec.Egress = append(host.Spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: rule.Ports, To: to})
 		}
 	}
@@ -130,10 +142,11 @@ type peers struct {
 	without    *field.ErrorList
 }
 
-// translate never makes an empty list of one that is not: that would be everyone.
-func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer) []networkingv1.NetworkPolicyPeer {
+// translate never makes an empty list of one that is not, nor of one that is: that
+// would be everybody on the host, and not everyone whom the wall lets through.
+func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer, everyone func() []networkingv1.NetworkPolicyPeer) []networkingv1.NetworkPolicyPeer {
 	if len(all) == 0 {
-		return Everyone()
+		return everyone()
 	}
 	var out []networkingv1.NetworkPolicyPeer
 	for i, peer := range all {
