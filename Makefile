@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL    := go tool -modfile=hack/tools/go.mod
 HELM    := go tool -modfile=hack/helm/go.mod helm
 # The modules of hack that have code, and the tools for use in them.
-MODULES  := image kind conformance
+MODULES  := image kind conformance drivers
 # Each leaves some of the configuration's exceptions unused, which is worth a warning in the root alone.
 HACKTOOL := LOG_LEVEL=error go tool -modfile=../tools/go.mod
 TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/test-summary
@@ -66,7 +66,7 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	$(TOOL) golangci-lint run
 	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
-	for module in tools helm image kind conformance; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools helm image kind conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
 	hack/check-dependencies

@@ -97,6 +97,10 @@ func (c *cluster) tryKubectl(t *testing.T, stdin string, args ...string) (string
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
+	return c.runKubectl(ctx, stdin, args...)
+}
+
+func (c *cluster) runKubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, suite().command("kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "HOME="+suite().dir, "KUBECACHEDIR="+filepath.Dir(c.kubeconfig))
 	cmd.Stdin = strings.NewReader(stdin)

@@ -1,0 +1,122 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// entrance is a gateway for a host, with and without TLS, and a route to a service.
+const entrance = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: %[1]s}
+spec:
+  gatewayClassName: door
+  listeners:
+  - {name: web, protocol: HTTP, port: 80, hostname: %[2]s}
+  - {name: secure, protocol: HTTPS, port: 443, hostname: %[2]s, tls: {certificateRefs: [{name: %[3]s}]}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %[1]s}
+spec:
+  parentRefs: [{name: %[1]s}]
+  hostnames: [%[2]s]
+  rules:
+  - matches: [{path: {type: PathPrefix, value: /shop}}]
+    backendRefs: [{name: shop, port: 80}]
+  - matches: [{path: {type: PathPrefix, value: /blog}, headers: [{name: X-Reader, value: "yes"}]}]
+    backendRefs: [{name: blog, port: 80}]
+`
+
+// defineGateways gives the host the Gateway API's definitions, of the release that
+// the door's controller is made for, until the test ends.
+func defineGateways(t *testing.T, host *cluster) {
+	t.Helper()
+	dir := moduleOf(t, "sigs.k8s.io/gateway-api") + "/config/crd/standard"
+	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-f", dir) })
+	host.kubectl(t, "apply", "--server-side", "-f", dir)
+	host.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/gateways.gateway.networking.k8s.io", "crd/httproutes.gateway.networking.k8s.io")
+}
+
+// moduleOf is where the sources of a module are, of the version that hack/drivers uses.
+func moduleOf(t *testing.T, module string) string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Dir = filepath.Join("..", "hack", "drivers")
+	out, err := list.CombinedOutput()
+	if err != nil {
+		t.Fatalf("find module %s: %v\n%s", module, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// says returns once a field of an object is as wanted, as kubectl shows it.
+func (c *cluster) says(t *testing.T, object, field, want string) {
+	t.Helper()
+	eventually(t, func() error {
+		out, err := c.tryKubectl(t, "", "get", object, "-o", "jsonpath="+field)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return expect(object+" "+field, out, want)
+	})
+}
+
+func (d *doorTest) gateway(t *testing.T) {
+	d.a.says(t, "gatewayclass/door", `{.status.conditions[?(@.type=="Accepted")].status}`, "True")
+	roots := d.a.makeCertificate(t, "entrance", "g.example.com")
+	d.a.apply(t, fmt.Sprintf(entrance, "entrance", "g.example.com", "entrance"))
+	d.leads(t, "g.example.com/shop", nil, "shop")
+	d.leads(t, "g.example.com/shop/window", roots, "shop")
+	for _, at := range []string{"g.example.com/", "g.example.com/blog"} { // which wants a header
+		if status, body, err := d.asks(t, at, nil); err != nil || status != http.StatusNotFound {
+			t.Errorf("%s answers %d %q (%v), want 404", at, status, body, err)
+		}
+	}
+	const conditions = `{range .status%s}{.type}={.status}:{.reason}:{.message} {end}`
+	d.a.says(t, "gateway/entrance", "{.status.addresses[*].value}", doorAddress)
+	d.a.says(t, "gateway/entrance", fmt.Sprintf(conditions, ".conditions[*]"), "Accepted=True:Accepted: Programmed=True:Programmed: ")
+	d.a.says(t, "gateway/entrance", "{.status.listeners[*].name} {.status.listeners[*].attachedRoutes}", "web secure 1 1")
+	d.a.says(t, "httproute/entrance", "{.status.parents[*].parentRef.name} {.status.parents[*].controllerName}", "entrance berth.dev/gateway")
+	d.a.says(t, "httproute/entrance", fmt.Sprintf(conditions, ".parents[0].conditions[*]"), "Accepted=True:Accepted: ResolvedRefs=True:ResolvedRefs: ")
+}
+
+// gatewayClaims: what is an ingress's is no gateway's, nor another space's.
+func (d *doorTest) gatewayClaims(t *testing.T) {
+	d.b.makeCertificate(t, "entrance", "g.example.com")
+	d.b.apply(t, fmt.Sprintf(entrance, "entrance", "g.example.com", "entrance"))
+	event := d.b.awaitEvent(t, "default", "Gateway", "entrance", "SpaceForbids")
+	if !strings.Contains(event.Message, "the host name g.example.com is in use outside of this space") {
+		t.Errorf("the event says %q", event.Message)
+	}
+	d.b.makeIngress(t, ingressOf("entrance", "g.example.com", "", "shop"))
+	d.b.awaitEvent(t, "default", "Ingress", "entrance", "SpaceForbids")
+	for range 20 {
+		if _, body, err := d.asks(t, "g.example.com/shop", nil); err != nil || !strings.HasPrefix(body, "shop serves ") {
+			t.Fatalf("the host name's owner is not who answers: %q (%v)", body, err)
+		}
+	}
+	d.a.kubectl(t, "delete", "gateway/entrance", "httproute/entrance")
+	d.leads(t, "g.example.com/shop", nil, "thief")
+}
+
+// routeFollows: a route that leads nowhere says so, and leads on when it can.
+func (d *doorTest) routeFollows(t *testing.T) {
+	d.a.apply(t, fmt.Sprintf(entrance, "late", "late.example.com", "none"))
+	listener := `{.status.listeners[?(@.name=="%s")].conditions[?(@.type=="ResolvedRefs")].status}`
+	d.a.says(t, "gateway/late", fmt.Sprintf(listener, "secure"), "False")
+	d.a.says(t, "gateway/late", fmt.Sprintf(listener, "web"), "True")
+	roots := d.a.makeCertificate(t, "none", "late.example.com")
+	d.a.says(t, "gateway/late", fmt.Sprintf(listener, "secure"), "True")
+	d.leads(t, "late.example.com/shop", roots, "shop")
+	d.a.kubectl(t, "delete", "httproute/late")
+	d.a.says(t, "gateway/late", "{.status.listeners[*].attachedRoutes}", "0 0")
+}
