@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,8 +31,9 @@ import (
 )
 
 const (
-	// envDoor is the name of the image of hack/drivers/door, that the nodes of E2E_KUBECONFIG have.
-	envDoor = "E2E_DOOR_IMAGE"
+	// envDrivers is the name of the images of hack/drivers, that the nodes of E2E_KUBECONFIG have, with a star for
+	// the program's.
+	envDrivers = "E2E_DRIVER_IMAGES"
 	// doors is the namespace of the release that tests of the host's controllers share.
 	doors = "berth-doors-test"
 	// doorAddress is what the door says where it is.
@@ -55,22 +57,24 @@ metadata: {name: %[1]s}
 spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-// S1, S2, M4: what leads into a space from outside works with a controller that is
-// real: Traefik's, of hack/drivers.
-func TestSpacesAreEnteredByDoorsOfARealCluster(t *testing.T) {
-	kubeconfig, image, tool, door := os.Getenv(envKubeconfig), os.Getenv(envImage), os.Getenv(envTool), os.Getenv(envDoor)
-	if kubeconfig == "" || image == "" || tool == "" || door == "" {
-		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s, %s, %s and %s", envKubeconfig, envImage, envTool, envDoor)
+// S1, S2, M4: what the host's controllers do for spaces, with controllers that are
+// real: those of hack/drivers, which are Traefik's and the CSI projects'.
+func TestControllersOfARealClusterServeSpaces(t *testing.T) {
+	kubeconfig, image, tool, drivers := os.Getenv(envKubeconfig), os.Getenv(envImage), os.Getenv(envTool), os.Getenv(envDrivers)
+	if kubeconfig == "" || image == "" || tool == "" || drivers == "" {
+		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s, %s, %s and %s", envKubeconfig, envImage, envTool, envDrivers)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
 	host := newCluster(t, kubeconfig)
 	ownRelease(t, host, doors, doorSpaces...)
 	defineGateways(t, host)
-	openDoor(t, host, door)
+	provideVolumes(t, host)
+	install(t, host, "door")
 	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", doors, "--create-namespace", "--wait", "--timeout", "3m",
 		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
-			"sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true",
+			"sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true,"+
+			"sync.volumesnapshots=on,sync.volumesnapshotclasses=berth.dev/show=true",
 			image[:colon], image[colon+1:], doorSpaces[0], doorSpaces[1]))
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
 	d := &doorTest{
@@ -93,18 +97,24 @@ func TestSpacesAreEnteredByDoorsOfARealCluster(t *testing.T) {
 	t.Run("a gateway and its route lead to their space's pods", d.gateway)
 	t.Run("a gateway's host name is its first claimant's", d.gatewayClaims)
 	t.Run("a gateway says what it lacks, and serves once it is there", d.routeFollows)
+	t.Run("a claim is copied, and made again of its snapshot", d.snapshots)
+	t.Run("a claim grows, and goes with its volume", d.resizing)
 }
 
-// openDoor has the door's controller run, until the test ends.
-func openDoor(t *testing.T, host *cluster, image string) {
+var imageOf = regexp.MustCompile(`image: (\S+)`)
+
+// install has a driver run, as an admin would, until the test ends.
+func install(t *testing.T, host *cluster, driver string) {
 	t.Helper()
-	manifest := strings.ReplaceAll(string(must(os.ReadFile("../hack/drivers/manifests/door.yaml"))(t)), "IMAGE", image)
+	manifest := imageOf.ReplaceAllStringFunc(string(must(os.ReadFile("../hack/drivers/manifests/"+driver+".yaml"))(t)), func(image string) string {
+		return "image: " + strings.Replace(os.Getenv(envDrivers), "*", strings.TrimPrefix(image, "image: "), 1)
+	})
 	t.Cleanup(func() {
-		record(context.WithoutCancel(t.Context()), t, host, "door")
+		record(context.WithoutCancel(t.Context()), t, host, driver)
 		host.kubectlAfter(t, manifest, "delete", "--ignore-not-found", "-f", "-")
 	})
 	host.apply(t, manifest)
-	host.kubectl(t, "rollout", "status", "deployment/door", "--namespace", "door", "--timeout", "90s")
+	host.kubectl(t, "rollout", "status", "deployment/"+driver, "--namespace", driver, "--timeout", "90s")
 }
 
 // kubectlAfter is for what is cleaned up when the test is over.
