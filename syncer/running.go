@@ -29,8 +29,11 @@ func (h *Host) Pod(space translate.Space, v *corev1.Pod) (host *corev1.Pod, ok b
 }
 
 // Account is a configuration of clients that act as the space's own account.
-func (h *Host) Account(space translate.Space) *rest.Config {
-	config := rest.CopyConfig(h.config)
+func (h *Host) Account(space translate.Space) *rest.Config { return AsAccount(h.config, space) }
+
+// AsAccount is config as the space's own account on the host that it reaches.
+func AsAccount(config *rest.Config, space translate.Space) *rest.Config {
+	config = rest.CopyConfig(config)
 	// The groups are left to the host, which knows those of a service account: to
 	// name them would take the right to pose as a member of any group.
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + space.HostNamespace() + ":" + ServiceAccount}

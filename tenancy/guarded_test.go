@@ -71,15 +71,15 @@ func startGuarded(t *testing.T) *guarded {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:berth-mine", "system:authenticated"},
 	}
 	g.account = clientOf(t, posing)
-	// The authorizer learns of roles, and admission of policies, from a watch.
-	var last error
+	held, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := tenancy.Held(held, g.account, g.space); err != nil {
+		t.Fatal(err)
+	}
 	for policy, probe := range map[string]client.Object{"berth-space-accounts": configMap("berth-mine", "probe", "mine"), "berth-space-pods": hostPod("probe")} {
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			last = g.account.Create(ctx, probe, client.DryRunAll)
-			return apierrors.IsForbidden(last) && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: a space's account"), nil
-		})
-		if err != nil {
-			t.Fatalf("the host does not guard by %s: %v", policy, last)
+		if err := g.account.Create(ctx, probe, client.DryRunAll); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: a space's account") {
+			t.Fatalf("the host does not guard by %s: %v", policy, err)
 		}
 	}
 	g.pod = hostPod("mine--default--web")

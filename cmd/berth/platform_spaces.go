@@ -12,12 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -45,10 +47,12 @@ func (p *platform) startShard(ctx context.Context) error {
 		}
 		walls = append(walls, tenancy.Syncing(synced.Sync))
 	}
+	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
 		if err := p.buildWalls(ctx, host, space, append(slices.Clone(walls), tenancy.PlacedBy(where.of(space)))); err != nil {
 			return err
 		}
+		held.Do(func() { p.awaitHeld(ctx, space) })
 		return p.writeKubeconfig(ctx, space)
 	}
 	if err := p.newProcesses(); err != nil {
@@ -70,6 +74,25 @@ func (p *platform) startShard(ctx context.Context) error {
 	})
 	serveSpaces(p.commands, p)
 	return nil
+}
+
+// heldAfter is how long the first space waits for the host to take up the policies
+// that hold its account: about a second on a host that has just got them.
+const heldAfter = 5 * time.Second
+
+// awaitHeld has the first space wait until the host holds spaces' accounts. One
+// that never does is the platform's choice, and is told of.
+func (p *platform) awaitHeld(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, heldAfter)
+	defer cancel()
+	space := translate.Space{Name: name}
+	account, err := client.New(syncer.AsAccount(p.host.Config(), space), client.Options{Scheme: scheme.Scheme})
+	if err == nil {
+		err = tenancy.Held(ctx, account, space)
+	}
+	if err != nil {
+		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/install.md on admissionPolicy")
+	}
 }
 
 func (p *platform) buildWalls(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {

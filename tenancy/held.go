@@ -1,0 +1,52 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// heldPoll is how often [Held] asks the host.
+const heldPoll = 50 * time.Millisecond
+
+// Held waits until the host holds a space's account to [PodPolicy] and
+// [AccountPolicy]: it takes policies up some moments after they were made, and
+// until then would let the account do all that RBAC grants. account poses as the
+// space's, whose walls stand. It writes nothing. When ctx ends before, the error
+// says which policy is not in force.
+func Held(ctx context.Context, account client.Client, space translate.Space) error {
+	at := metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth-probe"} // not what a syncer makes: it has no label
+	for _, probe := range []client.Object{                                         // one of each policy's
+		&corev1.Pod{ObjectMeta: at, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}}},
+		&corev1.ConfigMap{ObjectMeta: at},
+	} {
+		last := errors.New("it would let the space's account make anything")
+		err := wait.PollUntilContextCancel(ctx, heldPoll, true, func(ctx context.Context) (bool, error) {
+			err := account.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
+			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				return true, nil
+			}
+			if err != nil && ctx.Err() == nil { // the right to make it, too, is taken up some moments later
+				last = err
+			}
+			return false, nil
+		})
+		if err != nil {
+			return fmt.Errorf("the host does not hold spaces' accounts to what Berth says of a %T: %w", probe, last)
+		}
+	}
+	return nil
+}

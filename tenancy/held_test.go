@@ -1,0 +1,66 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
+)
+
+// M4: a host that does not hold the accounts, or not to all of it, is not taken for
+// one that does; asking leaves nothing behind.
+func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
+	config, ctx := startCluster(t), t.Context()
+	admin, space := clientOf(t, config), translate.Space{Name: "mine"}
+	if err := tenancy.Build(ctx, admin, space, nil); err != nil {
+		t.Fatal(err)
+	}
+	account := clientOf(t, syncer.AsAccount(config, space))
+	held := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return tenancy.Held(ctx, account, space)
+	}
+	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "does not hold") {
+		t.Errorf("without a policy: %v", err)
+	}
+	if err := tenancy.Guard(ctx, admin, kinds.Switches{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := held(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if err := admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-space-pods"}}); err != nil {
+		t.Fatal(err)
+	}
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		return account.Create(ctx, probe.DeepCopy(), client.DryRunAll) == nil, nil // once the host has taken it up
+	})
+	if err != nil {
+		t.Fatal("it is held without the binding")
+	}
+	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "v1.Pod") {
+		t.Errorf("without the policy about pods: %v", err)
+	}
+	for _, left := range []client.Object{&corev1.Pod{}, &corev1.ConfigMap{}} {
+		if err := admin.Get(ctx, client.ObjectKey{Namespace: space.HostNamespace(), Name: "berth-probe"}, left); !apierrors.IsNotFound(err) {
+			t.Errorf("a %T is left (%v)", left, err)
+		}
+	}
+}
