@@ -19,6 +19,7 @@ func printImages(out io.Writer) error {
 		{"agnhost", image.Agnhost},
 		{"agnhost", image.AgnhostPrev},
 		{"busybox", image.BusyBox},
+		{"etcd", image.Etcd},
 		{"glibc-dns-testing", image.GlibcDnsTesting},
 		{"kitten", image.Kitten},
 		{"nautilus", image.Nautilus},
@@ -27,6 +28,7 @@ func printImages(out io.Writer) error {
 		{"nonewprivs", image.Nonewprivs},
 		{"nonroot", image.NonRoot},
 		{"pause", image.Pause},
+		{"sample-apiserver", image.APIServer},
 	} {
 		if _, err := fmt.Fprintln(out, i.stage, image.GetE2EImage(i.id)); err != nil {
 			return fmt.Errorf("print images: %w", err)
