@@ -222,6 +222,60 @@ func TestAClientGetsAllOfALongAnswer(t *testing.T) {
 	}
 }
 
+// Connections pass through, too, by other means: their answers' headers are bounded.
+func TestAPIServicesUpgradeConnections(t *testing.T) {
+	s := theBed(t).space(t, "upgraded")
+	const prefix = "/apis/wardle.example.com/v1alpha1/"
+	h := s.aggregateHostile(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n")
+		if strings.HasSuffix(r.URL.Path, "/endless") {
+			_, _ = io.WriteString(conn, "X-Long: ")
+			_, _ = io.Copy(conn, spaces{})
+			return
+		}
+		_, _ = io.WriteString(conn, "\r\n")
+		_, _ = io.Copy(conn, conn)
+	})
+	s.eventuallyAvailable(t, wardleService, apiregistrationv1.ConditionTrue, "Passed")
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}}
+
+	resp := s.open(t, t.Context(), prefix+"echo", header)
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
+		t.Fatalf("it answers %d", resp.StatusCode)
+	}
+	said := make([]byte, 5)
+	if _, err := io.WriteString(conn, "hello"); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(conn, said); err != nil || string(said) != "hello" {
+		t.Errorf("the echo is %q (%v)", said, err)
+	}
+
+	if a := s.upgrade(t, prefix+"endless", header); a.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("it answers %d", a.StatusCode)
+	}
+	h.letGo(t, prefix+"endless")
+
+	// What is open ends with the API service.
+	if err := s.apiServices(t).ApiregistrationV1().APIServices().Delete(t.Context(), wardleService, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(said); err == nil {
+		t.Error("the connection goes on")
+	}
+	_ = conn.Close()
+}
+
 // S8, N1: an API service leads to pods of the space and to nothing else, whatever
 // the tenant and its pods say: a server listens here, where Berth runs, and is not
 // reached.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	// attempts is how many of a service's pods are tried: one that does not answer
 	// must not make it unavailable.
 	attempts = 5
+	// maxMessage is how many bytes a status says of why.
+	maxMessage = 1 << 10
 )
 
 // aggregator is who upstream's asks as: servers let it.
@@ -54,6 +57,9 @@ func condition(err error) v1.APIServiceCondition {
 		return c
 	}
 	c.Status, c.Reason, c.Message = v1.ConditionFalse, "FailedDiscoveryCheck", err.Error()
+	if len(c.Message) > maxMessage { // a server has its say in it
+		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "")
+	}
 	var u *unmet
 	if errors.As(err, &u) {
 		c.Reason = u.reason

@@ -39,9 +39,6 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper is how upstream finds the way to dial for upgrades.
-func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.Transport }
-
 // boundedBody fails once more than left bytes have been read.
 type boundedBody struct {
 	io.ReadCloser

@@ -154,16 +154,22 @@ func first(ctx context.Context, services cache.SharedIndexInformer) bool {
 
 // watch queues the API services that an event is about.
 func (a *run) watch() error {
-	_, own := a.APIServices.Informer().AddEventHandler(each(func(s *v1.APIService) { a.queue.Add(s.Name) }))
-	_, services := a.Config.Services.Informer().AddEventHandler(each(func(s *corev1.Service) { a.touch(s.Namespace, s.Name) }))
+	// Not for its status, which is written here: a server that says something else each time
+	// would be asked at once, and again.
+	_, own := a.APIServices.Informer().AddEventHandler(each(func(s *v1.APIService) { a.queue.Add(s.Name) },
+		func(a, b *v1.APIService) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) }))
+	_, services := a.Config.Services.Informer().AddEventHandler(each(func(s *corev1.Service) { a.touch(s.Namespace, s.Name) }, never))
 	_, endpoints := a.Slices.Informer().AddEventHandler(each(func(s *discoveryv1.EndpointSlice) {
 		a.touch(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
-	}))
+	}, never))
 	return errors.Join(own, services, endpoints)
 }
 
-// each calls f with every object that there is news of.
-func each[T any](f func(T)) cache.ResourceEventHandler {
+func never[T any](_, _ T) bool { return false }
+
+// each calls f with every object that there is news of, but for changes that leave it
+// the same.
+func each[T any](f func(T), same func(a, b T) bool) cache.ResourceEventHandler {
 	see := func(o any) {
 		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj
@@ -172,7 +178,13 @@ func each[T any](f func(T)) cache.ResourceEventHandler {
 			f(v)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, o any) { see(o) }, DeleteFunc: see}
+	update := func(before, o any) {
+		a, ok := before.(T)
+		if b, is := o.(T); !ok || !is || !same(a, b) {
+			see(o)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: update, DeleteFunc: see}
 }
 
 // touch queues the API services of a service.
@@ -260,6 +272,8 @@ func (a *run) forget(name string) {
 		return
 	}
 	a.discovery.RemoveAPIService(name)
+	gv := helper.APIServiceNameToGroupVersion(name)
+	a.Discovery.RemoveGroupVersion(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}) // which Load may have added
 	waiting, err := a.APIServices.Lister().List(labels.Everything())
 	if err != nil {
 		return // a lister's cache has none

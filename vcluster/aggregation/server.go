@@ -9,13 +9,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	apiserverproxy "k8s.io/apiserver/pkg/util/proxy"
@@ -47,7 +48,10 @@ type server struct {
 	spec      v1.APIServiceSpec // with a service; not changed
 	resolve   func(namespace, name string, port int32) (*url.URL, error)
 	transport *http.Transport
+	upgrades  *http.Transport // of HTTP/1.1, which alone has them
 	available atomic.Bool
+	ended     context.Context
+	end       context.CancelFunc
 	announced bool // to discovery; only one worker works on an API service
 }
 
@@ -80,12 +84,20 @@ func newServer(c *Config, s *v1.APIService) (*server, error) {
 			SendPingTimeout: ping, PingTimeout: handshake,
 		},
 	}}
+	made.upgrades = made.transport.Clone()
+	made.upgrades.ForceAttemptHTTP2, made.upgrades.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
+	made.upgrades.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	made.ended, made.end = context.WithCancel(context.Background())
 	made.available.Store(helper.IsAPIServiceConditionTrue(s, v1.Available))
 	return made, nil
 }
 
-// close lets what is in flight end.
-func (s *server) close() { s.transport.CloseIdleConnections() }
+// close ends connections that were upgraded, and lets other requests in flight end.
+func (s *server) close() {
+	s.end()
+	s.transport.CloseIdleConnections()
+	s.upgrades.CloseIdleConnections()
+}
 
 // location is the URL of a path of one of the service's pods.
 func (s *server) location(path string) (*url.URL, error) {
@@ -97,8 +109,8 @@ func (s *server) location(path string) (*url.URL, error) {
 }
 
 // as returns a transport whose requests are made in the name of u.
-func (s *server) as(u user.Info) http.RoundTripper {
-	return transport.NewAuthProxyRoundTripper(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), bounded{s.transport})
+func as(u user.Info, through *http.Transport) http.RoundTripper {
+	return transport.NewAuthProxyRoundTripper(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), bounded{through})
 }
 
 // ServeHTTP passes a client's request on.
@@ -119,7 +131,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), insidePatience)
 		defer cancel()
-		r = r.WithContext(ctx)
+		// The key has an answer that breaks off fail, instead of end.
+		r = r.WithContext(context.WithValue(ctx, http.ServerContextKey, &http.Server{})) //nolint:gosec // it serves nothing
 	}
 	location, err := s.location(r.URL.Path)
 	if err != nil {
@@ -130,14 +143,43 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	asked, cancel := apiserverproxy.NewRequestForProxy(location, r)
 	defer cancel()
-	upgrade := httpstream.IsUpgradeRequest(r)
-	if upgrade { // which does not go through the transport
-		transport.SetAuthProxyHeaders(asked, by.GetName(), by.GetUID(), by.GetGroups(), by.GetExtra())
+	through := s.transport
+	if httpstream.IsUpgradeRequest(r) {
+		// It outlives what a request may take, and ends with the server.
+		ctx, end := context.WithCancel(context.WithoutCancel(asked.Context()))
+		defer end()
+		defer context.AfterFunc(s.ended, end)()
+		asked, through = asked.WithContext(ctx), s.upgrades
 	}
-	// Not wrapped: upstream's wrapper reads pages of HTML whole, to rewrite them.
-	h := proxy.NewUpgradeAwareHandler(location, s.as(by), false, upgrade, unavailable{})
-	h.RejectForwardingRedirects = true
+	// Not upstream's handler, which reads pages of HTML whole, to rewrite them, and the
+	// header of an upgrade however long it is.
+	h := &httputil.ReverseProxy{
+		Rewrite:        func(p *httputil.ProxyRequest) { p.Out.URL = location; p.SetXForwarded() },
+		Transport:      as(by, through),
+		FlushInterval:  -1,
+		ModifyResponse: noRedirect,
+		ErrorHandler:   unavailable,
+		ErrorLog:       log.New(io.Discard, "", 0), // tenants make them fail as often as they like
+	}
 	h.ServeHTTP(w, asked)
+}
+
+var errRedirect = errors.New("the backend attempted to redirect this request, which is not permitted")
+
+func noRedirect(r *http.Response) error {
+	if r.StatusCode >= 300 && r.StatusCode < 400 && r.Header.Get("Location") != "" {
+		return errRedirect
+	}
+	return nil
+}
+
+// unavailable answers for a server that can't be reached, as upstream's aggregator does.
+func unavailable(w http.ResponseWriter, _ *http.Request, err error) {
+	code := http.StatusServiceUnavailable
+	if errors.Is(err, errRedirect) {
+		code = http.StatusBadGateway
+	}
+	http.Error(w, err.Error(), code)
 }
 
 // endless tells whether the answer to a request may go on for ever: a watch, the
@@ -162,16 +204,9 @@ func (s *server) get(ctx context.Context, u user.Info, path string, header http.
 	if header != nil {
 		r.Header = header.Clone()
 	}
-	resp, err := s.as(u).RoundTrip(r)
+	resp, err := as(u, s.transport).RoundTrip(r)
 	if err != nil {
 		return nil, fmt.Errorf("failing or missing response from %s: %w", location, err)
 	}
 	return resp, nil
-}
-
-// unavailable answers what upstream's aggregator does for a server that can't be reached.
-type unavailable struct{}
-
-func (unavailable) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	http.Error(w, strings.TrimSpace(err.Error()), http.StatusServiceUnavailable)
 }
