@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,12 +63,11 @@ func TestDaemonSetsRunOnTheNodesOfTheirSpace(t *testing.T) {
 	t.Run("wake their space", d.wakes)
 	t.Run("are bounded by the space's quota", d.bounded)
 	t.Run("go with their pods", func(t *testing.T) {
-		for name, space := range map[string]*cluster{"demo": d.demo, "own": d.own} {
-			space.kubectl(t, "delete", "daemonset", "--all")
-			d.awaitOn(t, name)
-		}
-		d.awaitNodes(t, d.demo, 3)
+		d.own.kubectl(t, "delete", "daemonset", "--all")
+		d.awaitOn(t, "own")
+		d.awaitNodes(t, d.own, 3)
 	})
+	t.Run("stay when they are switched off, until they are deleted", d.leaves)
 }
 
 type daemons struct {
@@ -364,6 +364,32 @@ func (d *daemons) wakes(t *testing.T) {
 		return nil
 	})
 	d.awaitOn(t, "own", "host-node-1", "host-node-2", "host-node-3")
+}
+
+// leaves comes last: berth is another one then.
+func (d *daemons) leaves(t *testing.T) {
+	d.b.stop(t, syscall.SIGTERM)
+	d.b.up(t)
+	demo, host := d.b.demo(t), d.b.host(t)
+	eventually(t, func() error {
+		names, err := demo.nodeNames(t)
+		if err != nil {
+			return err
+		}
+		return expect("nodes of the space", len(names), 0)
+	})
+	host.awaitPods(t, "berth-demo", "app=agent", 3)
+	if out, err := demo.tryKubectl(t, strings.ReplaceAll(agent, "agent", "another"), "create", "-f", "-"); err == nil || !strings.Contains(out, "use a Deployment") {
+		t.Errorf("another DaemonSet: %v: %s", err, out)
+	}
+	demo.kubectl(t, "delete", "daemonset", "agent")
+	eventually(t, func() error {
+		left, err := host.CoreV1().Pods("berth-demo").List(t.Context(), metav1.ListOptions{LabelSelector: "app=agent"})
+		if err != nil {
+			return err
+		}
+		return expect("agents on the host", len(left.Items), 0)
+	})
 }
 
 func (d *daemons) bounded(t *testing.T) {
