@@ -51,6 +51,8 @@ type kind[T client.Object] struct {
 	pull func(ctx context.Context, v, host T) (time.Duration, error)
 	// born, if set, is what of a wanted host object a host takes when it is made.
 	born func(want T) T
+	// made, if set, is told what a host made of what it was sent.
+	made func(v, sent, host T)
 	// amend, if set, changes on a host object that is there what takes requests
 	// of its own. It returns what it made of it, with an error, too.
 	amend func(ctx context.Context, v, want, host T) (T, error)
@@ -175,7 +177,14 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if k.born != nil {
 		born = k.born(want)
 	}
+	sent := born
+	if k.made != nil {
+		sent = born.DeepCopyObject().(T)
+	}
 	err = k.createHost(ctx, born)
+	if err == nil && k.made != nil {
+		k.made(v, sent, born)
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return born, err
 	}

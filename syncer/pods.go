@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ func (s *Syncer) syncPods() error {
 		},
 		named:  s.podNamed,
 		born:   translate.Birth,
+		made:   s.podMade,
 		amend:  s.podAmend,
 		pull:   s.podPull,
 		seen:   s.enqueueBudgets,
@@ -70,6 +72,15 @@ func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, e
 		return nil, false, err
 	}
 	return s.space.Pod(v, in), true, nil
+}
+
+// podMade tells a tenant what the host left out of a pod, which may mean much to
+// it: on a host that is too old, containers restart by other rules, or without the
+// pod's own limits.
+func (s *Syncer) podMade(v, sent, host *corev1.Pod) {
+	if fields := translate.Dropped(sent, host); len(fields) > 0 {
+		s.teller.tell(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+	}
 }
 
 // podNamed names on a host pod that is about to be made those of v's classes that

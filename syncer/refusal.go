@@ -18,6 +18,7 @@ const (
 	ReasonRefused = "HostRefused"
 	ReasonForbids = "SpaceForbids"
 	ReasonTaken   = "HostNameTaken"
+	ReasonDropped = "HostDropped" // it is there, but for some fields
 )
 
 // errRefused says that the tenant was told why its object is not on the host.

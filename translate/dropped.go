@@ -1,0 +1,64 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Dropped names the fields of a pod's spec that a host was sent and did not take.
+// An API server leaves out, without a word, what it is too old to know or was told
+// not to offer; admission may remove more. What the host puts in is its own affair.
+func Dropped(sent, made *corev1.Pod) []string {
+	return dropped("spec", asMap(&sent.Spec), asMap(&made.Spec))
+}
+
+func asMap(spec *corev1.PodSpec) map[string]any {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		return nil // there is no spec that can't be written as JSON
+	}
+	return fields
+}
+
+func dropped(path string, before, after any) (paths []string) {
+	switch before := before.(type) {
+	case map[string]any:
+		after, _ := after.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(before)) {
+			if _, there := after[name]; !there {
+				paths = append(paths, path+"."+name)
+				continue
+			}
+			paths = append(paths, dropped(path+"."+name, before[name], after[name])...)
+		}
+	case []any:
+		after, _ := after.([]any)
+		for i, item := range before {
+			j, name := i, nameOf(item)
+			switch {
+			case name != "": // admission may have put its own before it
+				j = slices.IndexFunc(after, func(other any) bool { return nameOf(other) == name })
+			case len(before) != len(after): // there is no telling which became which
+				j = -1
+			}
+			if j >= 0 {
+				paths = append(paths, dropped(path+"["+cmp.Or(name, strconv.Itoa(i))+"]", item, after[j])...)
+			}
+		}
+	}
+	return paths
+}
+
+func nameOf(item any) string {
+	fields, _ := item.(map[string]any)
+	name, _ := fields["name"].(string)
+	return name
+}
