@@ -66,7 +66,7 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	$(TOOL) golangci-lint run
 	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
-	for module in tools helm image kind conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools helm image kind kind/kubernetes-1.33 conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
 	hack/check-dependencies

@@ -20,7 +20,9 @@ import (
 type builder struct {
 	// bin holds what was compiled, images what pods will run, root the node's files.
 	bin, images, root string
-	version           string
+	// kubernetes is the directory of the module that pins Kubernetes.
+	kubernetes string
+	version    string
 }
 
 func (b *builder) program(name string) string { return filepath.Join(b.bin, name) }
@@ -28,7 +30,7 @@ func (b *builder) program(name string) string { return filepath.Join(b.bin, name
 // compile builds the node's programs. They are built as Berth itself is, with the same flags and versions: what both
 // link is compiled once.
 func (b *builder) compile(ctx context.Context) error {
-	version, err := output(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"))
+	version, err := output(exec.CommandContext(ctx, "go", "list", "-C", b.kubernetes, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"))
 	if err != nil {
 		return err
 	}
@@ -38,7 +40,11 @@ func (b *builder) compile(ctx context.Context) error {
 	flags := fmt.Sprintf("-s -w -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[2]s -X %[1]s.gitVersion=%[3]s -X %[1]s.gitTreeState=clean",
 		stamp, minor, version)
 	for _, name := range slices.Sorted(maps.Keys(components)) {
-		if err := quietly(exec.CommandContext(ctx, "go", "build", "-ldflags", flags, "-o", b.program(name), components[name])); err != nil {
+		dir, source := ".", components[name]
+		if strings.HasPrefix(source, "k8s.io/kubernetes/") || strings.HasPrefix(source, "go.etcd.io/etcd/") {
+			dir = b.kubernetes
+		}
+		if err := quietly(exec.CommandContext(ctx, "go", "build", "-C", dir, "-ldflags", flags, "-o", b.program(name), source)); err != nil {
 			return err
 		}
 	}

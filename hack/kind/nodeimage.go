@@ -29,15 +29,51 @@ func (d *docker) nodeImage(ctx context.Context) (string, error) {
 	if asked := os.Getenv("KIND_NODE_IMAGE"); asked != "" && asked != "build" {
 		return asked, stage("pull "+asked, func() error { return pull(ctx, asked) })
 	}
-	key, err := cacheKey()
+	release := os.Getenv("KIND_KUBERNETES")
+	module, err := kubernetesModule(release)
 	if err != nil {
 		return "", err
 	}
-	built := nodeImages + ":" + key
+	key, err := cacheKey(module)
+	if err != nil {
+		return "", err
+	}
+	repository := nodeImages
+	if release != "" {
+		repository += "-" + release // so that neither is forgotten for the other
+	}
+	built := repository + ":" + key
 	if exists(ctx, built) {
 		return built, nil
 	}
-	return built, d.build(ctx, key, built)
+	if err := d.build(ctx, key, module, built); err != nil {
+		return "", err
+	}
+	return built, d.forget(ctx, repository, built)
+}
+
+// olderKubernetes begins the names of directories that hold a module which pins another release of Kubernetes, to see that
+// Berth works on a host of that release.
+const olderKubernetes = "kubernetes-"
+
+// kubernetesModule is the directory of the module that pins a release: this one's, for the release that Berth is built
+// with, if none is asked for.
+func kubernetesModule(release string) (string, error) {
+	if release == "" {
+		return ".", nil
+	}
+	modules, err := filepath.Glob(olderKubernetes + "*")
+	if err != nil {
+		return "", fmt.Errorf("list releases of Kubernetes: %w", err)
+	}
+	if !slices.Contains(modules, olderKubernetes+release) {
+		for i, module := range modules {
+			modules[i] = strings.TrimPrefix(module, olderKubernetes)
+		}
+		return "", fmt.Errorf("KIND_KUBERNETES is %q: it can be %s, or nothing for the release that Berth is built with",
+			release, strings.Join(modules, " or "))
+	}
+	return olderKubernetes + release, nil
 }
 
 func exists(ctx context.Context, image string) bool {
@@ -54,11 +90,15 @@ func pull(ctx context.Context, image string) error {
 // driver is what has no part in a node image.
 var driver = []string{"main.go", "docker.go", "cluster.go", "machine.go", "poll.go", "nodeimage.go", "runcfront/main.go"}
 
-// cacheKey is a hash of all that makes a node image: the rest of this directory, with its go.mod, and the version of Go.
-func cacheKey() (string, error) {
+// cacheKey is a hash of all that makes a node image: the rest of this directory, with its go.mod, the module of an older
+// Kubernetes if it has one, and the version of Go.
+func cacheKey(module string) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.Version(), runtime.GOARCH)
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.HasPrefix(path, olderKubernetes) && path != module {
+			return fs.SkipDir
+		}
 		if err != nil || !entry.Type().IsRegular() || slices.Contains(driver, path) || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -77,13 +117,16 @@ func cacheKey() (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
 }
 
-// build makes a node image of Go modules and Debian packages.
-func (d *docker) build(ctx context.Context, key, image string) error {
+// build makes a node image of Go modules and Debian packages, with the Kubernetes of a module.
+func (d *docker) build(ctx context.Context, key, module, image string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("only root can build a node image: run this as root once, " +
 			"or set KIND_NODE_IMAGE to one that this machine has or can pull")
 	}
-	b := &builder{bin: filepath.Join(d.dir, key, "bin"), images: filepath.Join(d.dir, key, "images"), root: filepath.Join(d.dir, key, "root")}
+	b := &builder{
+		bin: filepath.Join(d.dir, key, "bin"), images: filepath.Join(d.dir, key, "images"), root: filepath.Join(d.dir, key, "root"),
+		kubernetes: module,
+	}
 	if err := os.RemoveAll(filepath.Join(d.dir, key)); err != nil { // what one that was killed left
 		return fmt.Errorf("clear cache: %w", err)
 	}
@@ -109,12 +152,12 @@ func (d *docker) build(ctx context.Context, key, image string) error {
 			return err
 		}
 	}
-	return d.forget(ctx, image)
+	return nil
 }
 
 // forget removes images that were built of what this directory once was, unless a cluster uses them.
-func (d *docker) forget(ctx context.Context, current string) error {
-	images, err := output(exec.CommandContext(ctx, "docker", "images", "--format", "{{.Repository}}:{{.Tag}}", nodeImages))
+func (d *docker) forget(ctx context.Context, repository, current string) error {
+	images, err := output(exec.CommandContext(ctx, "docker", "images", "--format", "{{.Repository}}:{{.Tag}}", repository))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,8 @@
 
 package main
 
-// Versions of Kubernetes, etcd, CoreDNS, metrics-server and kind itself are those of go.mod. The rest is here.
+// Versions of Kubernetes, etcd, CoreDNS, metrics-server and kind itself are those of go.mod, of older Kubernetes and its
+// etcd those of kubernetes-*/go.mod. The rest is here.
 const (
 	// pauseVersion is the one that kind's configuration of containerd names.
 	pauseVersion = "3.10"
