@@ -42,16 +42,20 @@ func dropped(path string, before, after any) (paths []string) {
 	case []any:
 		after, _ := after.([]any)
 		for i, item := range before {
-			j, name := i, nameOf(item)
+			name := nameOf(item)
+			at := path + "[" + cmp.Or(name, strconv.Itoa(i)) + "]"
+			j := i
 			switch {
 			case name != "": // admission may have put its own before it
 				j = slices.IndexFunc(after, func(other any) bool { return nameOf(other) == name })
-			case len(before) != len(after): // there is no telling which became which
-				j = -1
+			case len(before) < len(after): // there is no telling which became which
+				continue
 			}
-			if j >= 0 {
-				paths = append(paths, dropped(path+"["+cmp.Or(name, strconv.Itoa(i))+"]", item, after[j])...)
+			if j < 0 || j >= len(after) {
+				paths = append(paths, at)
+				continue
 			}
+			paths = append(paths, dropped(at, item, after[j])...)
 		}
 	}
 	return paths

@@ -20,10 +20,12 @@ func TestWhatAHostDidNotTakeIsNamed(t *testing.T) {
 		return &corev1.Pod{Spec: corev1.PodSpec{
 			HostnameOverride: ptr.To("web-0.web"),
 			Resources:        &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
-			Containers: []corev1.Container{{Name: "a"}, {Name: "b", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{
+			Containers: []corev1.Container{{Name: "a", VolumeMounts: []corev1.VolumeMount{{Name: "v"}}}, {Name: "b", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{
 				{Action: corev1.ContainerRestartRuleActionRestart},
 			}}},
-			Volumes:     []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "i"}}}},
+			Volumes: []corev1.Volume{
+				{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "i"}}}, {Name: "w"},
+			},
 			Tolerations: []corev1.Toleration{{Key: "k"}},
 		}}
 	}
@@ -45,7 +47,10 @@ func TestWhatAHostDidNotTakeIsNamed(t *testing.T) {
 			s.Containers[1].RestartPolicyRules, s.HostnameOverride = nil, nil
 			s.Containers = slices.Insert(s.Containers, 0, corev1.Container{Name: "mesh"})
 		}, []string{"spec.containers[b].restartPolicyRules", "spec.hostnameOverride"}},
-		"and for kinds of volumes":             {func(s *corev1.PodSpec) { s.Volumes[0].Image = nil }, []string{"spec.volumes[v].image"}},
+		"and for kinds of volumes, which go whole": {func(s *corev1.PodSpec) {
+			s.Volumes, s.Containers[0].VolumeMounts = nil, nil
+		}, []string{"spec.containers[a].volumeMounts", "spec.volumes"}},
+		"and for some of them":                 {func(s *corev1.PodSpec) { s.Volumes = slices.Delete(s.Volumes, 0, 1) }, []string{"spec.volumes[v]"}},
 		"its admission decides on tolerations": {func(s *corev1.PodSpec) { s.Tolerations = nil }, []string{"spec.tolerations"}},
 	} {
 		t.Run(reason, func(t *testing.T) {
