@@ -24,8 +24,10 @@ type fanout struct {
 	// trim drops what no reader needs of an object.
 	trim func(client.Object) client.Object
 	// matters, if set, is asked of each object that came (was is nil), changed or
-	// went (is is nil) whether to tell of it.
+	// went (is is nil) whether to tell of it; told of it then are first the spaces
+	// that are awake, then follow, so that a space that falls asleep misses nothing.
 	matters func(was, is client.Object) bool
+	follow  func(was, is client.Object)
 
 	// reached is the latest resource version that the watch has got to, shown the
 	// latest that all who had to have been told of.
@@ -145,11 +147,11 @@ func (f *fanout) put(is client.Object) error {
 	if err != nil {
 		return err
 	}
-	if same(was, is) {
-		f.deliver(was, false)
+	if f.matters != nil && !f.matters(was, is) {
 		return nil
 	}
-	if f.matters != nil && !f.matters(was, is) {
+	if same(was, is) {
+		f.deliver(was, false)
 		return nil
 	}
 	changed := was != nil || f.isFilled()
@@ -157,6 +159,9 @@ func (f *fanout) put(is client.Object) error {
 		f.deliver(was, changed) // it was taken from the space
 	}
 	f.deliver(is, changed)
+	if f.follow != nil {
+		f.follow(was, is)
+	}
 	return nil
 }
 
@@ -167,6 +172,9 @@ func (f *fanout) drop(gone client.Object) error {
 		return err
 	}
 	f.deliver(gone, true)
+	if f.follow != nil {
+		f.follow(gone, nil)
+	}
 	return err
 }
 

@@ -26,23 +26,35 @@ func (h *Host) watchNodes(f *fanout, labels []string) {
 		return o
 	}
 	f.matters = func(was, is client.Object) bool {
-		before, _ := was.(*corev1.Node)
-		after, _ := is.(*corev1.Node)
-		if before != nil && after != nil && maps.Equal(before.Labels, after.Labels) && slices.Equal(before.Spec.Taints, after.Spec.Taints) {
-			return false
-		}
-		h.followers.changed(before, after)
-		return true
+		before, after := nodeOf(was), nodeOf(is)
+		return before == nil || after == nil || !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints)
 	}
+	f.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
+}
+
+// nodeOf is nil for what is no node.
+func nodeOf(o client.Object) *corev1.Node {
+	node, _ := o.(*corev1.Node)
+	return node
+}
+
+// ownNodes are the host's nodes that the space's node selector leaves: of the
+// thousands that a host may have, a space holds no others.
+type ownNodes struct {
+	mu         sync.RWMutex
+	names      map[string]string // by pseudonym
+	pseudonyms map[string]string // by name
 }
 
 // hostNode finds the host's node of a pseudonym of the space's.
 func (s *Syncer) hostNode(pseudonym string) (node *corev1.Node, ok bool) {
-	name, ok := s.hostNodes.Load(pseudonym)
+	s.ownNodes.mu.RLock()
+	name, ok := s.ownNodes.names[pseudonym]
+	s.ownNodes.mu.RUnlock()
 	if !ok {
 		return nil, false
 	}
-	return cached[*corev1.Node](s.host, nodes, "", name.(string))
+	return cached[*corev1.Node](s.host, nodes, "", name)
 }
 
 func (s *Syncer) hostNodeName(pseudonym string) (name string, ok bool) {
@@ -54,14 +66,28 @@ func (s *Syncer) hostNodeName(pseudonym string) (name string, ok bool) {
 }
 
 // noteNode keeps the pseudonym of a node of the host's that came, changed or went.
-func (s *Syncer) noteNode(name string) (pseudonym string) {
-	pseudonym = s.space.PseudoNode(name)
-	if _, there := cached[*corev1.Node](s.host, nodes, "", name); there {
-		s.hostNodes.Store(pseudonym, name)
-	} else {
-		s.hostNodes.Delete(pseudonym)
+// concerns is false if it neither is nor was among the space's own: then nothing
+// that a stand-in tells has changed. It looks and notes at once, as the watch and
+// who subscribes to it call at the same time.
+func (s *Syncer) noteNode(name string) (pseudonym string, concerns bool) {
+	own := &s.ownNodes
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	node, there := cached[*corev1.Node](s.host, nodes, "", name)
+	pseudonym, had := own.pseudonyms[name]
+	has := there && s.where.Selects(node)
+	switch {
+	case has && !had:
+		if own.names == nil {
+			own.names, own.pseudonyms = map[string]string{}, map[string]string{}
+		}
+		pseudonym = s.space.PseudoNode(name)
+		own.names[pseudonym], own.pseudonyms[name] = name, pseudonym
+	case had && !has:
+		delete(own.names, pseudonym)
+		delete(own.pseudonyms, name)
 	}
-	return pseudonym
+	return pseudonym, has || had
 }
 
 // followHost leads what happens to the host's nodes to stand-ins. What is there is
@@ -73,7 +99,11 @@ func (s *Syncer) followHost(enqueueNode func(pseudonym string, enqueue func(Key)
 	for _, name := range s.host.fanouts[nodes].keys() {
 		s.noteNode(name)
 	}
-	s.fromHost(nodes, func(obj client.Object, enqueue func(Key)) { enqueueNode(s.noteNode(obj.GetName()), enqueue) })
+	s.fromHost(nodes, func(obj client.Object, enqueue func(Key)) {
+		if pseudonym, concerns := s.noteNode(obj.GetName()); concerns {
+			enqueueNode(pseudonym, enqueue)
+		}
+	})
 }
 
 // viewOf is what the stand-in of a pseudonym says of its node, and whether there is

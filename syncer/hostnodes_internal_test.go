@@ -4,6 +4,8 @@
 package syncer
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -41,6 +44,7 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 		"it goes":           {"there is one less", node("1", nil), func(f *fanout) error { return f.Delete(node("1", nil)) }, true, true},
 		"its kubelet calls": {"it does so all the time", node("1", nil), func(f *fanout) error { return f.Update(node("2", nil)) }, false, false},
 		"it is listed anew": {"nothing is new", node("1", nil), func(f *fanout) error { return f.Replace([]any{node("2", nil)}, "2") }, false, false},
+		"unchanged":         {"a watch has begun anew, with thousands of them", node("1", nil), func(f *fanout) error { return f.Replace([]any{node("1", nil)}, "1") }, false, false},
 		"missing then":      {"it went unseen", node("1", nil), func(f *fanout) error { return f.Replace(nil, "2") }, true, true},
 		"another label":     {"no placement is about it", node("1", nil), func(f *fanout) error { return f.Update(node("2", label("rack", "7"))) }, false, false},
 		"another space's":   {"who is awake looks again; who sleeps does not", node("1", nil), func(f *fanout) error { return f.Update(node("2", label("disk", "ssd"))) }, true, false},
@@ -69,7 +73,12 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 			if _, err := f.subscribe("demo", func(client.Object) { told++ }); err != nil {
 				t.Fatal(err)
 			}
-			stop := h.OnNodes("demo", translate.Placement{Selector: map[string]string{"pool": "tenants"}, ByName: true}, func() { woken++ })
+			stop := h.OnNodes("demo", translate.Placement{Selector: map[string]string{"pool": "tenants"}, ByName: true}, func() {
+				if told == 0 {
+					t.Error("a space that falls asleep is woken before its syncer, which may say that it is idle, is told")
+				}
+				woken++
+			})
 			told = 0
 			if err := tc.event(f); err != nil {
 				t.Fatal(err)
@@ -83,5 +92,58 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 				t.Errorf("a space that wants to know no more was woken %d times: %v", woken, err)
 			}
 		})
+	}
+}
+
+// M1: of the host's nodes, a syncer keeps those that the space's node selector
+// leaves, and is given no work for others.
+func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
+	pool := func(name, pool, version string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": pool}}}
+	}
+	switches, err := kinds.Parse([]string{"nodes=all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFanout(spaceOf, nil, nil)
+	h := &Host{sync: switches, fanouts: map[string]*fanout{nodes: f}}
+	h.watchNodes(f, []string{"pool"})
+	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	s := &Syncer{host: h, space: translate.Space{Name: "demo", NodeKey: []byte("key")}, where: translate.Placement{Selector: map[string]string{"pool": "a"}}}
+	work := map[string]int{}
+	s.followHost(func(pseudonym string, _ func(Key)) { work[pseudonym]++ })
+	if err := s.feeds.open(&queue{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.feeds.close()
+	a, b := s.space.PseudoNode("host-a"), s.space.PseudoNode("host-b")
+	for _, step := range []struct {
+		reason string
+		event  func() error
+		has    []string
+		work   map[string]int
+	}{
+		{"what is there at first", func() error { return nil }, []string{a}, map[string]int{a: 1}},
+		{"another's is another's business", func() error { return f.Delete(pool("host-b", "b", "1")) }, []string{a}, map[string]int{}},
+		{"one comes", func() error { return f.Add(pool("host-b", "a", "2")) }, []string{a, b}, map[string]int{b: 1}},
+		{"one is given away", func() error { return f.Update(pool("host-a", "b", "3")) }, []string{b}, map[string]int{a: 1}},
+		{"and what becomes of it then", func() error { return f.Delete(pool("host-a", "b", "3")) }, []string{b}, map[string]int{}},
+		{"one goes", func() error { return f.Delete(pool("host-b", "a", "2")) }, nil, map[string]int{b: 1}},
+		{"and is made anew", func() error { return f.Add(pool("host-b", "a", "4")) }, []string{b}, map[string]int{b: 1}},
+	} {
+		if err := step.event(); err != nil {
+			t.Fatal(err)
+		}
+		for _, pseudonym := range []string{a, b} {
+			if _, has := s.hostNode(pseudonym); has != slices.Contains(step.has, pseudonym) {
+				t.Errorf("%s: has %s: %t", step.reason, pseudonym, has)
+			}
+		}
+		if len(s.ownNodes.names) != len(step.has) || len(s.ownNodes.pseudonyms) != len(step.has) || !maps.Equal(work, step.work) {
+			t.Errorf("%s: keeps %v, and has the work %v, want %v of %v", step.reason, s.ownNodes.names, work, step.work, step.has)
+		}
+		clear(work)
 	}
 }

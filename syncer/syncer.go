@@ -6,7 +6,6 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -103,7 +102,7 @@ type Syncer struct {
 	work        map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
 	feeds       feeds
 	names       map[string]*nameWatch
-	hostNodes   sync.Map // by pseudonym, names of the host's nodes
+	ownNodes    ownNodes
 	synced      []cache.DoneChecker
 	extended    map[cache.SharedIndexInformer]*added // by informer
 	added       map[string]*added                    // by kind

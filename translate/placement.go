@@ -160,23 +160,26 @@ func transient() []string {
 	}
 }
 
+// Selects reports whether a node of the host's has the labels of the selector.
+func (p Placement) Selects(node *corev1.Node) bool {
+	for key, value := range p.Selector {
+		if have, ok := node.Labels[key]; !ok || have != value {
+			return false
+		}
+	}
+	return true
+}
+
 // View tells whether a node of the host's is for the space, and what its stand-in
 // says of it. Of the node it needs the labels in p, and the taints.
 func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
-	is = true
-	for key, value := range p.Selector {
-		if have, ok := node.Labels[key]; !ok || have != value {
-			is, view.Closed = false, corev1.TaintEffectNoExecute
-		}
+	if !p.Selects(node) {
+		return NodeView{Closed: corev1.TaintEffectNoExecute}, false
 	}
+	is = true
 	for _, taint := range node.Spec.Taints {
-		if !keepsOff(taint) {
-			continue
-		}
-		is = is && slices.Contains(transient(), taint.Key)
-		// The host lets pods that ask for memory tolerate this one, as all of a space do.
-		if view.Closed == "" && taint.Key != corev1.TaintNodeMemoryPressure {
-			view.Closed = corev1.TaintEffectNoSchedule
+		if keepsOff(taint) { // memory pressure, too: few hosts' admission has pods tolerate that
+			is, view.Closed = is && slices.Contains(transient(), taint.Key), corev1.TaintEffectNoSchedule
 		}
 	}
 	for _, key := range p.Labels {
