@@ -123,10 +123,13 @@ func whose(own ...string) []admissionv1.Validation {
 	return []admissionv1.Validation{
 		refuse("a space's account may write in the space's namespace only",
 			"request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':"+syncer.ServiceAccount+"'"),
-		refuse("a space's account may write only what is made for the space's objects: nothing without the label "+translate.LabelSpace+
+		refuse(notOurs+": nothing without the label "+translate.LabelSpace+
 			", no wall, no account of Berth's", ours("object")+" && "+ours("oldObject")),
 	}
 }
+
+// notOurs begins what the host answers to whoever would write anything else there.
+const notOurs = "a space's account may write only what is made for the space's objects"
 
 func refuse(message, unless string) admissionv1.Validation {
 	return admissionv1.Validation{Expression: unless, Message: message, Reason: ptr.To(metav1.StatusReasonForbidden)}

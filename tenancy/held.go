@@ -36,10 +36,10 @@ func Held(ctx context.Context, account client.Client, space translate.Space) err
 		last := errors.New("it would let the space's account make anything")
 		err := wait.PollUntilContextCancel(ctx, heldPoll, true, func(ctx context.Context) (bool, error) {
 			err := account.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
-			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), notOurs) {
 				return true, nil
 			}
-			if err != nil && ctx.Err() == nil { // the right to make it, too, is taken up some moments later
+			if err != nil && ctx.Err() == nil { // another policy's, or none has the right yet: these say nothing of ours
 				last = err
 			}
 			return false, nil

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer"
@@ -31,6 +32,7 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := clientOf(t, syncer.AsAccount(config, space))
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	held := func(patience time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -38,6 +40,30 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 	}
 	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "does not hold") {
 		t.Errorf("without a policy: %v", err)
+	}
+	// Another policy of the host's, by which it is refused, too, says nothing.
+	others := metav1.ObjectMeta{Name: "others"}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: others, Spec: tenancy.AccountPolicy()}
+	policy.Spec.MatchConstraints.ResourceRules = append(policy.Spec.MatchConstraints.ResourceRules, tenancy.PodPolicy().MatchConstraints.ResourceRules...)
+	policy.Spec.Validations = []admissionv1.Validation{{Expression: "false", Message: "it names no team", Reason: ptr.To(metav1.StatusReasonForbidden)}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: others, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: others.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}
+	for _, o := range []client.Object{policy, binding} {
+		if err := admin.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		return apierrors.IsForbidden(account.Create(ctx, probe.DeepCopy(), client.DryRunAll)), nil
+	}); err != nil {
+		t.Fatal("the other policy is not in force")
+	}
+	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "no team") {
+		t.Errorf("with another's policy: %v", err)
+	}
+	if err := admin.Delete(ctx, binding); err != nil {
+		t.Fatal(err)
 	}
 	if err := tenancy.Guard(ctx, admin, kinds.Switches{}); err != nil {
 		t.Fatal(err)
@@ -48,7 +74,6 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 	if err := admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-space-pods"}}); err != nil {
 		t.Fatal(err)
 	}
-	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		return account.Create(ctx, probe.DeepCopy(), client.DryRunAll) == nil, nil // once the host has taken it up
 	})
