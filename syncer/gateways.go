@@ -68,9 +68,6 @@ const indexGateways = "berth.dev/gateways"
 
 // syncHTTPRoutes takes routes down that attach to gateways which the host serves.
 func (s *Syncer) syncHTTPRoutes() error {
-	if !s.host.sync.On(gateways) {
-		return nil // there is nothing to attach to
-	}
 	parents, err := s.fromExtension(gateways)
 	if err != nil {
 		return err

@@ -35,6 +35,9 @@ func Parse(args []string) (Switches, error) {
 		return Switches{}, fmt.Errorf("%s=%s: a DaemonSet runs a pod on each node that its space sees; show them, with %s=%s, too",
 			DaemonSets, s.Value(DaemonSets), Nodes, All)
 	}
+	if s.On(HTTPRoutes) && !s.On(Gateways) {
+		return Switches{}, fmt.Errorf("%s=%s: a route attaches to gateways; sync them, with %s=%s, too", HTTPRoutes, s.Value(HTTPRoutes), Gateways, On)
+	}
 	return s, nil
 }
 

@@ -29,6 +29,8 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 		"bad kind":    {reason: "kinds are named", args: []string{"deployments=on"}, wrong: []string{`"deployments"`, "pods", "networkpolicies", "priorityclasses"}},
 		"needed":      {reason: "an admin shows nodes knowingly", args: []string{"daemonsets=translated", "nodes=standins"}, wrong: []string{"daemonsets=translated", "nodes=all"}},
 		"there":       {reason: "in any order", args: []string{"daemonsets=translated", "nodes=all"}, want: map[string]string{"daemonsets": "translated", "nodes": "all"}},
+		"apart":       {reason: "without gateways nobody would look after routes that are on the host", args: []string{"httproutes=on"}, wrong: []string{"httproutes=on", "gateways=on"}},
+		"together":    {reason: "they need not be", args: []string{"gateways=on"}, want: map[string]string{"gateways": "on", "httproutes": "off"}},
 		"bad value":   {reason: "values are named", args: []string{"configmaps=on"}, wrong: []string{"configmaps=on", "used", "all", "off"}},
 		"no value":    {reason: "nothing is guessed", args: []string{"pods"}, wrong: []string{"pods", "on or off"}},
 		"no such":     {reason: "a word is no selector", args: []string{"storageclasses=yes"}, wrong: []string{"on", "off", "label selector"}},
