@@ -11,7 +11,6 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -70,8 +69,8 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "source", "persistentVolumeClaimName"),
 			"the claim has no volume yet; it is tried again, or name a class, see 'kubectl get volumesnapshotclasses'")})
 	}
-	volume := &corev1.PersistentVolume{}
-	if err := s.host.reader.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, volume); err != nil {
+	volume, err := s.hostVolume(ctx, claim.Spec.VolumeName)
+	if err != nil {
 		return nil, fmt.Errorf("read the volume of the snapshot's claim: %w", err)
 	}
 	driver := translate.DriverOf(volume)

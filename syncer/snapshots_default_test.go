@@ -5,7 +5,10 @@ package syncer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -43,6 +46,13 @@ func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	snapshotClass(t, host, "snapdef-other", "host.example/other", true, ours)
 	b := synced(t, "snapdef", "volumesnapshots=on", "volumesnapshotclasses=snapdef=true")
 	space := extended(t, b.toPlane())
+	// Any number of them wait, and each is tried again and again: not by asking the host.
+	b.life.wire.obey(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+		if c.to == toHost && c.Method == http.MethodGet && strings.Contains(c.URL.Path, "/persistentvolumes/") {
+			return nil, errors.New("the host is asked for a volume that is watched")
+		}
+		return send()
+	})
 	without := func(name, claim string) *snapshotv1.VolumeSnapshot {
 		v := snapshotOf(name, claim, "")
 		v.Spec.VolumeSnapshotClassName = nil

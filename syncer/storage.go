@@ -113,12 +113,9 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 	if !s.host.sync.On(volumes) {
 		return nil
 	}
-	host, ok := cached[*corev1.PersistentVolume](s.host, volumes, "", hostVolume)
-	if !ok || host.Spec.ClaimRef == nil { // the watch lags, or it holds no more than the name
-		host = &corev1.PersistentVolume{}
-		if err := s.host.reader.Get(ctx, types.NamespacedName{Name: hostVolume}, host); err != nil {
-			return fmt.Errorf("read the volume of claim %s/%s: %w", v.Namespace, v.Name, err)
-		}
+	host, err := s.hostVolume(ctx, hostVolume)
+	if err != nil {
+		return fmt.Errorf("read the volume of claim %s/%s: %w", v.Namespace, v.Name, err)
 	}
 	if ref := host.Spec.ClaimRef; ref == nil || ref.Namespace != s.space.HostNamespace() {
 		return nil // not (or no longer) bound to this space
@@ -143,6 +140,15 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 		return s.virtualAPI.Status().Update(ctx, have)
 	}
 	return nil
+}
+
+// hostVolume is a volume of the host's that a claim of the space's is bound to.
+func (s *Syncer) hostVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	if host, ok := cached[*corev1.PersistentVolume](s.host, volumes, "", name); ok && host.Spec.ClaimRef != nil {
+		return host, nil
+	}
+	host := &corev1.PersistentVolume{} // the watch lags, or holds no more than the name, or there is none
+	return host, s.host.reader.Get(ctx, types.NamespacedName{Name: name}, host)
 }
 
 // syncVolumes ends the space's volumes with their claims.
