@@ -51,7 +51,9 @@ func (h *Host) findLeftovers(ctx context.Context) error {
 			// The address of a space's API is its own matter.
 			api := k.Name == services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
 			if ours && !api && spaceIn(o.Namespace) == id.Space {
-				h.leftovers.Store(object{k.Name, client.ObjectKeyFromObject(o)}, o)
+				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
+				h.leftovers.Store(object{k.Name, client.ObjectKeyFromObject(o)},
+					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
 			}
 		}
 	}
@@ -76,10 +78,15 @@ func (s *Syncer) clear(kind string) {
 		return 0, nil
 	}
 	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
+		n := 0
 		for key := range s.host.leftovers.Range {
 			if o, ok := key.(object); ok && o.kind == kind && o.Namespace == s.space.HostNamespace() {
 				q.add(Key{Kind: kind, NamespacedName: o.NamespacedName})
+				n++
 			}
+		}
+		if n > 0 {
+			s.logger.Info("Removes what the space has on the host, as the kind is switched off", "kind", kind, "objects", n)
 		}
 		return func() {}, nil, nil
 	})

@@ -134,6 +134,12 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		"a policy for a look-alike": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{translate.LabelReachesPods: "false"},
 		}}), closed},
+		"a policy for more than those": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{translate.LabelReachesPods: "true", translate.LabelSpace: "theirs"},
+		}}), closed},
+		"a policy for others by a key": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: translate.LabelReachesPods, Operator: metav1.LabelSelectorOpDoesNotExist}},
+		}}), closed},
 		"a way out to those who may come in": {opening(translate.Callers()...), closed},
 		"a policy for all addresses":         {opening(block("0.0.0.0/0")), closed},
 		"a policy for half of the private":   {opening(block("0.0.0.0/0", "10.0.0.0/9", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")), closed},
