@@ -249,6 +249,7 @@ func TestAPIServicesUpgradeConnections(t *testing.T) {
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}}
 
 	resp := s.open(t, t.Context(), prefix+"echo", header)
+	defer func() { _ = resp.Body.Close() }()
 	conn, ok := resp.Body.(io.ReadWriteCloser)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
 		t.Fatalf("it answers %d", resp.StatusCode)
@@ -273,7 +274,6 @@ func TestAPIServicesUpgradeConnections(t *testing.T) {
 	if _, err := conn.Read(said); err == nil {
 		t.Error("the connection goes on")
 	}
-	_ = conn.Close()
 }
 
 // S8, N1: an API service leads to pods of the space and to nothing else, whatever

@@ -19,6 +19,7 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
+	servicerest "k8s.io/kubernetes/pkg/registry/core/service"
 
 	"github.com/berth-dev/berth/internal/podstream"
 )
@@ -54,6 +55,10 @@ func connected(s apiregistry.Storage, pods Pods) apiregistry.Storage {
 	case *podrest.PortForwardREST:
 		s.KubeletConn = noKubelet{}
 		return podStream{s, podGetter{s.Store}, pods, "portforward"}
+	case *podrest.ProxyREST:
+		return podProxy{s}
+	case *servicerest.ProxyREST:
+		return podProxy{s}
 	}
 	return s
 }

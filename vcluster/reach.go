@@ -39,11 +39,17 @@ func refuseDial(_ context.Context, _, address string) (net.Conn, error) {
 // idle is how long a connection is kept that nobody uses: each to a pod is a stream on the host.
 const idle = 20 * time.Second
 
+// maxHeader is how long the header of an answer of a pod may be.
+const maxHeader = 64 << 10
+
 // reachBy makes the proxies and the kubelet client of core use dial.
 func reachBy(core *controlplane.Config, dial utilnet.DialFunc) {
 	core.ControlPlane.ProxyTransport.DialContext = dial
 	core.ControlPlane.ProxyTransport.Proxy = nil
 	core.ControlPlane.ProxyTransport.IdleConnTimeout = idle
+	core.ControlPlane.ProxyTransport.MaxResponseHeaderBytes = maxHeader
+	// What a server may send before a client reads.
+	core.ControlPlane.ProxyTransport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 1 << 20}
 	core.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return dial, nil }
 }
 
