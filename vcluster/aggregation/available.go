@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,10 +55,7 @@ func condition(err error) v1.APIServiceCondition {
 	if err == nil {
 		return c
 	}
-	c.Status, c.Reason, c.Message = v1.ConditionFalse, "FailedDiscoveryCheck", err.Error()
-	if len(c.Message) > maxMessage { // a server has its say in it
-		c.Message = strings.ToValidUTF8(c.Message[:maxMessage], "")
-	}
+	c.Status, c.Reason, c.Message = v1.ConditionFalse, "FailedDiscoveryCheck", short(err.Error())
 	var u *unmet
 	if errors.As(err, &u) {
 		c.Reason = u.reason

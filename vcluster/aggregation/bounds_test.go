@@ -26,7 +26,7 @@ func TestWhatAServerSaysIsBounded(t *testing.T) {
 		"it ends in the middle": {io.MultiReader(strings.NewReader(`{"a":`), iotest.ErrReader(io.ErrUnexpectedEOF)), false, false},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			_, err := readDocument(c.document)
+			_, err := readJSON(c.document, maxDocument, maxTokens)
 			if (err == nil) != c.ok || errors.Is(err, errTooLong) != c.long {
 				t.Errorf("got %v", err)
 			}

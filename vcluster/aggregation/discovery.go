@@ -4,6 +4,7 @@
 package aggregation
 
 import (
+	"context"
 	"net/http"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -19,7 +20,10 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "missing user", http.StatusInternalServerError)
 		return
 	}
-	resp, err := s.get(r.Context(), by, r.URL.Path, r.Header)
+	// The manager bounds one of its two questions only, and asks all servers by two workers.
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	resp, err := s.get(ctx, by, r.URL.Path, r.Header)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -30,7 +34,7 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(resp.StatusCode)
 		return
 	}
-	document, err := readDocument(resp.Body)
+	document, err := readJSON(resp.Body, maxDocument, maxTokens)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotAcceptable)
 		return

@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +41,9 @@ const (
 	maxUnread, maxUnreadAll = 256 << 10, 1 << 20
 	// ping is after how long of silence a connection is tried.
 	ping = 30 * time.Second
+	// upgrading is how long a server may take to say that a connection is upgraded: it
+	// outlives the client's request from the start.
+	upgrading = 30 * time.Second
 	// insidePatience is how long the control plane itself waits for an answer.
 	insidePatience = 10 * time.Second
 )
@@ -87,6 +92,7 @@ func newServer(c *Config, s *v1.APIService) (*server, error) {
 	made.upgrades = made.transport.Clone()
 	made.upgrades.ForceAttemptHTTP2, made.upgrades.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
 	made.upgrades.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	made.upgrades.ResponseHeaderTimeout = upgrading
 	made.ended, made.end = context.WithCancel(context.Background())
 	made.available.Store(helper.IsAPIServiceConditionTrue(s, v1.Available))
 	return made, nil
@@ -110,7 +116,7 @@ func (s *server) location(path string) (*url.URL, error) {
 
 // as returns a transport whose requests are made in the name of u.
 func as(u user.Info, through *http.Transport) http.RoundTripper {
-	return transport.NewAuthProxyRoundTripper(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), bounded{through})
+	return transport.NewAuthProxyRoundTripper(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), through)
 }
 
 // ServeHTTP passes a client's request on.
@@ -124,15 +130,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "missing user", http.StatusInternalServerError)
 		return
 	}
+	forwarded := noRedirect
 	if inside.Is(r.Context()) {
-		if endless(r) {
+		if follows(r) {
 			http.Error(w, "the control plane itself does not follow what pods serve", http.StatusMethodNotAllowed)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), insidePatience)
 		defer cancel()
-		// The key has an answer that breaks off fail, instead of end.
-		r = r.WithContext(context.WithValue(ctx, http.ServerContextKey, &http.Server{})) //nolint:gosec // it serves nothing
+		r, forwarded = r.WithContext(ctx), inward
 	}
 	location, err := s.location(r.URL.Path)
 	if err != nil {
@@ -143,6 +149,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	asked, cancel := apiserverproxy.NewRequestForProxy(location, r)
 	defer cancel()
+	if inside.Is(r.Context()) {
+		asked.Header.Set("Accept", jsonOf(asked.Header.Get("Accept")))
+	}
 	through := s.transport
 	if httpstream.IsUpgradeRequest(r) {
 		// It outlives what a request may take, and ends with the server.
@@ -157,7 +166,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Rewrite:        func(p *httputil.ProxyRequest) { p.Out.URL = location; p.SetXForwarded() },
 		Transport:      as(by, through),
 		FlushInterval:  -1,
-		ModifyResponse: noRedirect,
+		ModifyResponse: forwarded,
 		ErrorHandler:   unavailable,
 		ErrorLog:       log.New(io.Discard, "", 0), // tenants make them fail as often as they like
 	}
@@ -182,12 +191,15 @@ func unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, err.Error(), code)
 }
 
-// endless tells whether the answer to a request may go on for ever: a watch, the
-// next part of a list, a connection.
-func endless(r *http.Request) bool {
+// follows tells whether a request is one of those of who keeps what there is, for as
+// long as it runs, by a watch or by lists of which each says from where it goes on; of
+// those who compile what servers say of their types, where each may name any other
+// any number of times; or a connection.
+func follows(r *http.Request) bool {
 	info, ok := request.RequestInfoFrom(r.Context())
 	query := r.URL.Query()
-	return ok && info.Verb == "watch" || query.Has("watch") || query.Has("continue") || httpstream.IsUpgradeRequest(r)
+	return ok && info.Verb == "watch" || slices.ContainsFunc([]string{"watch", "continue", "limit", "resourceVersion"}, query.Has) ||
+		strings.HasPrefix(r.URL.Path, "/openapi/") || httpstream.IsUpgradeRequest(r)
 }
 
 // get asks for a path in the name of u, for the control plane itself. It does
@@ -197,7 +209,7 @@ func (s *server) get(ctx context.Context, u user.Info, path string, header http.
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(inside.Mark(ctx), http.MethodGet, location.String(), http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, location.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
