@@ -155,6 +155,20 @@ func TestAHostileAPIServerIsCutOff(t *testing.T) {
 	}
 }
 
+// eventuallyOffered waits until flunders are in discovery.
+func (s *space) eventuallyOffered(t *testing.T) {
+	t.Helper()
+	testhost.Eventually(t, "flunders in discovery", func(context.Context) error {
+		_, lists, err := s.Discovery().ServerGroupsAndResources()
+		if err == nil && !slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
+			return l.GroupVersion == "wardle.example.com/v1alpha1" && len(l.APIResources) > 0
+		}) {
+			err = errors.New("there are none")
+		}
+		return err
+	})
+}
+
 // A controller of the space's that lists what a server has gets no end of it.
 func TestControllersReadNoEndlessLists(t *testing.T) {
 	s := theBed(t).space(t, "listed")
@@ -173,15 +187,7 @@ func TestControllersReadNoEndlessLists(t *testing.T) {
 		}
 	})
 	s.eventuallyAvailable(t, wardleService, apiregistrationv1.ConditionTrue, "Passed")
-	testhost.Eventually(t, "flunders in discovery", func(context.Context) error {
-		_, lists, err := s.Discovery().ServerGroupsAndResources()
-		if err == nil && !slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
-			return l.GroupVersion == "wardle.example.com/v1alpha1" && len(l.APIResources) > 0
-		}) {
-			err = errors.New("there are none")
-		}
-		return err
-	})
+	s.eventuallyOffered(t)
 	namespaces := s.CoreV1().Namespaces()
 	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -200,6 +206,64 @@ func TestControllersReadNoEndlessLists(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What goes wrong when a namespace is emptied, and what holds it up, is kept until all
+// kinds have been seen to: of a tenant's server little is.
+func TestControllersKeepLittleOfWhatServersSay(t *testing.T) {
+	s := theBed(t).space(t, "told")
+	much := strings.Repeat("a", 1<<20)
+	said := map[string]string{
+		"failing":  `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"` + much + `","message":"` + much + `"}`,
+		"kindless": `{"items":["` + much + `"]}`,
+		"held": `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[` +
+			`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","finalizers":["example.com/a","` + much + `"]}}]}`,
+	}
+	s.aggregateHostile(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		namespace, found := strings.CutPrefix(r.URL.Path, "/apis/wardle.example.com/v1alpha1/namespaces/")
+		namespace, _, _ = strings.Cut(namespace, "/")
+		switch {
+		case r.URL.Path == "/apis":
+			w.Header().Set("Content-Type", described)
+			_, _ = io.WriteString(w, beginning+offered+end)
+		case found && r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case found:
+			_, _ = io.WriteString(w, said[namespace])
+		}
+	})
+	s.eventuallyAvailable(t, wardleService, apiregistrationv1.ConditionTrue, "Passed")
+	s.eventuallyOffered(t)
+	for name := range said {
+		t.Run(name, func(t *testing.T) {
+			namespaces := s.CoreV1().Namespaces()
+			if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := namespaces.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			testhost.Eventually(t, "why it does not go", func(ctx context.Context) error {
+				v, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				told, why := 0, false
+				for _, c := range v.Status.Conditions {
+					told += len(c.Message)
+					why = why || c.Status == corev1.ConditionTrue
+				}
+				if !why {
+					return errors.New("it does not say")
+				}
+				if told > 8<<10 {
+					t.Errorf("it says %d bytes", told)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // What a client asks for is the client's to bear: it passes through.

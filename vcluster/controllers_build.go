@@ -121,7 +121,7 @@ func (b *controllerBuilder) controller(
 	case names.ValidatingAdmissionPolicyStatusController:
 		return newPolicyController(inputs)
 	case names.NamespaceController:
-		return newNamespaceController(ctx, inputs)
+		return newNamespaceController(ctx, inputs, b.clients.aggregated)
 	default:
 		return b.descriptors[name].BuildController(ctx, inputs)
 	}

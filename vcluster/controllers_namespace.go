@@ -19,13 +19,14 @@ import (
 )
 
 // namespaceController empties and deletes namespaces. It is upstream's, but for
-// what it does when discovery finds nothing: upstream's ends the process.
+// what it does when discovery finds nothing, where upstream's ends the process, and for
+// how much it is told of kinds that pods serve.
 type namespaceController struct {
 	*namespacecontroller.NamespaceController
 	workers int
 }
 
-func newNamespaceController(ctx context.Context, c app.ControllerContext) (app.Controller, error) {
+func newNamespaceController(ctx context.Context, c app.ControllerContext, aggregated func(groupVersion string) bool) (app.Controller, error) {
 	config, err := c.NewClientConfig(names.NamespaceController)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func newNamespaceController(ctx context.Context, c app.ControllerContext) (app.C
 	}
 	settings := c.ComponentConfig.NamespaceController
 	return &namespaceController{
-		NamespaceController: namespacecontroller.NewNamespaceController(ctx, client, kinds, again,
+		NamespaceController: namespacecontroller.NewNamespaceController(ctx, client, foreignKinds{kinds, aggregated}, again,
 			c.InformerFactory.Core().V1().Namespaces(), settings.NamespaceSyncPeriod.Duration, corev1.FinalizerKubernetes),
 		workers: int(settings.ConcurrentNamespaceSyncs),
 	}, nil
