@@ -96,15 +96,22 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 var errNode = errors.New("nodes belong to the host and are hidden in a space; those that it may see are stand-ins, which follow its pods. " +
 	"To move a pod, delete it: the host finds a place for the next one")
 
+// syncedGroups are those of kinds that are synced and not built in.
+var syncedGroups = []string{"gateway.networking.k8s.io", "snapshot.storage.k8s.io"} //nolint:gochecknoglobals // does not change
+
 // guardAPIService keeps the built-in APIs the API server's own: handed to a
 // service that does not answer, they would keep the space from starting again,
-// and so from being repaired. What pods use is the host's to tell.
+// and so from being repaired. What pods use is the host's to tell. What is synced
+// must have passed the schema of its definition, and what admits it here.
 func guardAPIService(a admission.Attributes) error {
 	v, ok := a.GetObject().(*apiregistration.APIService)
 	if !ok || v.Spec.Service == nil {
 		return nil
 	}
 	version := schema.GroupVersion{Group: v.Spec.Group, Version: v.Spec.Version}
+	if slices.Contains(syncedGroups, v.Spec.Group) {
+		return admission.NewForbidden(a, fmt.Errorf("spec.service: %s is synced with the host, and is served by the space itself", version))
+	}
 	if legacyscheme.Scheme.IsVersionRegistered(version) || apiextensions.Scheme.IsVersionRegistered(version) ||
 		v.Spec.Group == apiregistration.GroupName || v.Spec.Group == metrics.GroupName {
 		return admission.NewForbidden(a, fmt.Errorf("spec.service: %s is built in, and is served by the space itself", version))

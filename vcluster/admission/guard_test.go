@@ -184,6 +184,14 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 				AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/" + name).Body(patch).Do(ctx).Error()
 		}
 	}
+	takeOver := func(name, version, group string) func(context.Context, kubernetes.Interface) error {
+		return func(ctx context.Context, client kubernetes.Interface) error {
+			service := fmt.Appendf(nil, `{"metadata":{"name":%q},"spec":{"group":%q,"version":%q,"groupPriorityMinimum":100,"versionPriority":100,`+
+				`"service":{"namespace":"default","name":"mine"},"insecureSkipTLSVerify":true}}`, name, group, version)
+			return client.Discovery().RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").
+				SetHeader("Content-Type", "application/json").Body(service).Do(ctx).Error()
+		}
+	}
 	byName := pod("", hostile)
 	byName.GenerateName = "hostile-"
 
@@ -200,9 +208,14 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		"a node": {"M2", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), metav1.CreateOptions{}), "spec.nodeName"},
 		"a node selector": {"M2", createPod(pod("hostile", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }),
 			metav1.CreateOptions{}), "spec.nodeSelector"},
-		"the API of Deployments":         {"requests of others would go to the tenant's server", hijack("v1.apps"), "apps/v1"},
-		"the core API":                   {"requests of others would go to the tenant's server", hijack("v1."), "v1"},
-		"the API of CRDs":                {"requests of others would go to the tenant's server", hijack("v1.apiextensions.k8s.io"), "apiextensions.k8s.io/v1"},
+		"the API of Deployments": {"requests of others would go to the tenant's server", hijack("v1.apps"), "apps/v1"},
+		"the core API":           {"requests of others would go to the tenant's server", hijack("v1."), "v1"},
+		"the API of CRDs":        {"requests of others would go to the tenant's server", hijack("v1.apiextensions.k8s.io"), "apiextensions.k8s.io/v1"},
+		"the API of snapshots": {"what is synced would have passed no schema",
+			takeOver("v1.snapshot.storage.k8s.io", "v1", "snapshot.storage.k8s.io"), "synced with the host"},
+		"the API of gateways": {"what is synced would have passed no schema",
+			takeOver("v1.gateway.networking.k8s.io", "v1", "gateway.networking.k8s.io"), "synced with the host"},
+		"another API":                    {"a tenant's", takeOver("v1.mine.example.com", "v1", "mine.example.com"), ""},
 		"a debug container":              {"kubectl debug", debug(corev1.EphemeralContainerCommon{Name: "debug"}), ""},
 		"a debug container of privilege": {"a subresource is no way around", debug(corev1.EphemeralContainerCommon{Name: "root", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}), "privileged"},
 		"a binding":                      {"the host schedules", bind, "scheduled by the host"},
