@@ -30,7 +30,7 @@ type Config struct {
 	// ServingCA returns the PEM bundle that verifies the endpoints. A space that
 	// wakes takes the one of that moment.
 	ServingCA func() []byte
-	// Where, if set, says where a space's pods run. It is asked at each start.
+	// Where, if set, says where a space's pods run. It is asked at each start and sleep.
 	Where func(space string) translate.Placement
 	// Pods is where the spaces' pods reach this process. They reach no DNS and no
 	// API of their space while it is not valid.

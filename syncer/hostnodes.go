@@ -65,6 +65,21 @@ func (s *Syncer) hostNodeName(pseudonym string) (name string, ok bool) {
 	return node.Name, true
 }
 
+// namedNodes are the host's names of the nodes that v asks for, if it is a pod,
+// each with its pseudonym: the host's admission may speak of what it was shown.
+func (s *Syncer) namedNodes(v client.Object) (names [][2]string) {
+	pod, ok := v.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	for _, pseudonym := range translate.NamedNodes(pod) {
+		if name, ok := s.hostNodeName(pseudonym); ok {
+			names = append(names, [2]string{name, pseudonym})
+		}
+	}
+	return names
+}
+
 // noteNode keeps the pseudonym of a node of the host's that came, changed or went.
 // concerns is false if it neither is nor was among the space's own: then nothing
 // that a stand-in tells has changed. It looks and notes at once, as the watch and

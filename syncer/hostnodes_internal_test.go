@@ -4,12 +4,14 @@
 package syncer
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,8 +97,8 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	}
 }
 
-// M1: of the host's nodes, a syncer keeps those that the space's node selector
-// leaves, and is given no work for others.
+// M1, N1: of the host's nodes, a syncer keeps those that the space's node selector
+// leaves, and is given no work for others; where the host names one, it hides that.
 func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	pool := func(name, pool, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": pool}}}
@@ -119,6 +121,14 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	}
 	defer s.feeds.close()
 	a, b := s.space.PseudoNode("host-a"), s.space.PseudoNode("host-b")
+	asks := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	asks.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{a}}}}},
+	}}}
+	denied := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New(`a webhook of the admin's: {"key":"metadata.name","values":["host-a"]} is not to be asked for`))
+	if r, told := s.explain(asks, denied); !told || strings.Contains(r.message, "host-a") || !strings.Contains(r.message, a) {
+		t.Errorf("a host that speaks of the node that a pod is for: its tenant is told %q", r.message)
+	}
 	for _, step := range []struct {
 		reason string
 		event  func() error

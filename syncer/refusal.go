@@ -69,6 +69,6 @@ func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
 	if _, after, found := strings.Cut(message, " is forbidden: "); found {
 		message = after
 	}
-	r.message = s.space.ScrubNames(message, v)
+	r.message = s.space.ScrubNames(message, v, s.namedNodes(v)...)
 	return r, true
 }

@@ -151,6 +151,19 @@ func (p Placement) Place(v, host *corev1.Pod, hostNode func(pseudonym string) (n
 	return errs
 }
 
+// NamedNodes are the nodes that v asks for by name, in the space's words.
+func NamedNodes(v *corev1.Pod) (pseudonyms []string) {
+	if v.Spec.Affinity == nil || v.Spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	for _, term := range nodeTerms(nil, v.Spec.Affinity.NodeAffinity) {
+		for _, f := range term.MatchFields {
+			pseudonyms = append(pseudonyms, f.Values...)
+		}
+	}
+	return pseudonyms
+}
+
 // transient are taints of nodes that will do again, or not be there for long, and
 // have been the space's all the time.
 func transient() []string {

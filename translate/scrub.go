@@ -19,13 +19,14 @@ func (s Space) Scrub(message string, v, host *corev1.Pod) string {
 }
 
 // ScrubNames rewrites a message of the host's about v's host object, so that it
-// names v instead, and no address of the host's.
-func (s Space) ScrubNames(message string, v metav1.Object) string {
-	return newScrubber([][2]string{
+// names v instead, and no address of the host's. more are pairs of what else the
+// host's object names, and what it is called in the space.
+func (s Space) ScrubNames(message string, v metav1.Object, more ...[2]string) string {
+	return newScrubber(append([][2]string{
 		{s.HostName(v.GetNamespace(), v.GetName(), LimitSubdomain), v.GetName()},
 		{s.HostName(v.GetNamespace(), v.GetName(), LimitLabel), v.GetName()},
 		{s.HostNamespace(), v.GetNamespace()},
-	}).scrub(message)
+	}, more...)).scrub(message)
 }
 
 func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
