@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -209,4 +212,56 @@ func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) 
 		served(t, space, o)
 	}
 	return b, host, space
+}
+
+// M4: of what is switched off only the space's own goes: nothing that merely says
+// so, nor what took a name that was the space's.
+func TestWhatIsNotTheSpacesStaysWhateverIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "narrow")
+	switches, err := kinds.Parse([]string{"configmaps=off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.options = syncer.Options{Sync: switches}
+	b.build(t)
+	of := func(space, name string) *corev1.ConfigMap {
+		v := newConfigMap(name)
+		v.Namespace, v.UID = "default", "u"
+		h := &corev1.ConfigMap{ObjectMeta: translate.Space{Name: space}.ObjectMeta(v, translate.LimitSubdomain)}
+		h.Namespace = b.space.HostNamespace()
+		return h
+	}
+	there := b.host.CoreV1().ConfigMaps(b.space.HostNamespace())
+	unnamed, elsewhere := of("narrow", "unnamed"), of("narrow", "elsewhere")
+	unnamed.Annotations, elsewhere.Namespace = nil, metav1.NamespaceDefault
+	for _, o := range []*corev1.ConfigMap{of("narrow", "goes"), of("narrow", "replaced"), of("another", "of-another"), unnamed, elsewhere} {
+		must(t, b.host.CoreV1().ConfigMaps(o.Namespace).Create, o)
+		t.Cleanup(func() {
+			_ = b.host.CoreV1().ConfigMaps(o.Namespace).Delete(context.Background(), o.Name, metav1.DeleteOptions{})
+		})
+	}
+	replaced := of("narrow", "replaced").Name
+	var once sync.Once
+	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+		if c.to == toHost && c.Method == http.MethodDelete && strings.HasSuffix(c.URL.Path, "/"+replaced) {
+			once.Do(func() {
+				err := there.Delete(t.Context(), replaced, metav1.DeleteOptions{})
+				if err == nil {
+					_, err = there.Create(t.Context(), of("narrow", "replaced"), metav1.CreateOptions{})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return send()
+	})
+	awaitedGone(t, "see its own gone", there.Get, of("narrow", "goes").Name)
+	b.idle(t)
+	for _, o := range []*corev1.ConfigMap{of("narrow", "replaced"), of("another", "of-another"), unnamed, elsewhere} {
+		if _, err := b.host.CoreV1().ConfigMaps(o.Namespace).Get(t.Context(), o.Name, metav1.GetOptions{}); err != nil {
+			t.Errorf("%s/%s went: %v", o.Namespace, o.Name, err)
+		}
+	}
 }
