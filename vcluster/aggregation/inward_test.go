@@ -4,6 +4,7 @@
 package aggregation
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -12,9 +13,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/filters"
 	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -151,5 +155,37 @@ func TestDiscoveryWaitsForNoServer(t *testing.T) {
 	s.describe(w, asked(t, "/apis/example.com/v1"))
 	if w.Code == http.StatusOK {
 		t.Errorf("it answers %d", w.Code)
+	}
+}
+
+// A client is told how it went, whatever the server says before: here, that the body
+// may come.
+func TestWhatGoesBeforeAnAnswerIsNotTakenForIt(t *testing.T) {
+	s := served(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusEarlyHints)
+		http.Error(w, "there is one", http.StatusConflict)
+	})
+	timed := filters.WithTimeout(s, func(r *http.Request) (*http.Request, bool, func(), *apierrors.StatusError) {
+		return r, false, func() {}, nil
+	})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(request.WithUser(r.Context(), &user.DefaultInfo{Name: "jane"}), time.Minute)
+		defer cancel()
+		timed.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	defer front.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL+things, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Expect", "100-continue")
+	resp, err := front.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusConflict {
+		t.Errorf("it answers %d", resp.StatusCode)
 	}
 }

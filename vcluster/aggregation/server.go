@@ -170,8 +170,21 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ErrorHandler:   unavailable,
 		ErrorLog:       log.New(io.Discard, "", 0), // tenants make them fail as often as they like
 	}
-	h.ServeHTTP(w, asked)
+	h.ServeHTTP(finalWriter{w}, asked)
 }
+
+// finalWriter passes the answer itself on, and not what goes before, as "continue": those
+// that count how long a request takes would take that for the answer.
+type finalWriter struct{ http.ResponseWriter }
+
+func (w finalWriter) WriteHeader(code int) {
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap is for [http.ResponseController].
+func (w finalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 var errRedirect = errors.New("the backend attempted to redirect this request, which is not permitted")
 
