@@ -97,7 +97,7 @@ var errNode = errors.New("nodes belong to the host and are hidden in a space; th
 	"To move a pod, delete it: the host finds a place for the next one")
 
 // syncedGroups are those of kinds that are synced and not built in.
-var syncedGroups = []string{"gateway.networking.k8s.io", "snapshot.storage.k8s.io"} //nolint:gochecknoglobals // does not change
+var syncedGroups = []string{"gateway.networking.k8s.io", "snapshot.storage.k8s.io"}
 
 // guardAPIService keeps the built-in APIs the API server's own: handed to a
 // service that does not answer, they would keep the space from starting again,

@@ -56,7 +56,7 @@ type exceptAggregated struct{ aggregated.ResourceManager }
 
 func (e exceptAggregated) WithSource(source aggregated.Source) aggregated.ResourceManager {
 	if source == aggregated.AggregatorSource {
-		return dropped{e.ResourceManager}
+		return dropped(e)
 	}
 	return e.ResourceManager.WithSource(source)
 }
