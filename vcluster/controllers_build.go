@@ -145,6 +145,9 @@ func (b *controllerBuilder) inputs(
 	if b.config.HiddenNodes && name != names.DaemonSetController { // which works on the nodes that are there
 		seen = hiddenNodes{view}
 	}
+	if name == names.EndpointsController {
+		seen = keptEndpoints{seen}
+	}
 	inputs := app.ControllerContext{
 		ClientBuilder:                   b.clients,
 		InformerFactory:                 seen,

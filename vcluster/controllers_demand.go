@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 
+	"k8s.io/kubernetes/pkg/controller/endpoint"
+
 	"github.com/berth-dev/berth/vcluster/informer"
 )
 
@@ -75,7 +77,8 @@ func demands(servingCA []byte) map[string]demand {
 		names.DisruptionController:              on(every(policyv1.SchemeGroupVersion, "poddisruptionbudgets")),
 		names.HorizontalPodAutoscalerController: on(every(autoscalingv2.SchemeGroupVersion, "horizontalpodautoscalers")),
 
-		names.EndpointsController:              on(services, endpoints),
+		// It deletes its own when their service has gone.
+		names.EndpointsController:              on(services, endpoints.that(contains(endpoint.ControllerName))),
 		names.EndpointSliceController:          on(services),
 		names.EndpointSliceMirroringController: on(endpoints),
 		// The range that every cluster has is made ready once.

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	"k8s.io/kubernetes/pkg/controller/endpoint"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/vcluster"
@@ -78,6 +79,50 @@ func TestAnIdleSpaceIsFurnishedAndRunsNoController(t *testing.T) {
 	})
 	account(t, p, "default", "default")
 	atRest(t, p)
+}
+
+// S8: what a tenant wrote by hand stays while the controller comes and goes, and what
+// the controller left behind does not.
+func TestEndpointsWithoutAServiceStay(t *testing.T) {
+	p, client := startRestless(t, "endpoints")
+	endpoints, services := client.CoreV1().Endpoints("default"), client.CoreV1().Services("default")
+	for name, made := range map[string]map[string]string{"by-hand": nil, "left": {endpoint.LabelManagedBy: endpoint.ControllerName}} {
+		_, err := endpoints.Create(t.Context(), &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: made}}, metav1.CreateOptions{}) //nolint:staticcheck // tenants may still write them
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() error {
+		if _, err := endpoints.Get(t.Context(), "left", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("endpoints left by the controller: %v, want them gone", err)
+		}
+		return nil
+	})
+	service := &corev1.Service{ObjectMeta: meta("by-selector"), Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "none"}, Ports: []corev1.ServicePort{{Port: 80}},
+	}}
+	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := endpoints.Get(t.Context(), service.Name, metav1.GetOptions{})
+		return err
+	})
+	if err := services.Delete(t.Context(), service.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if running := p.RunningControllers(); slices.Contains(running, names.EndpointsController) {
+			return fmt.Errorf("these run: %v", running)
+		}
+		return nil
+	})
+	if _, err := endpoints.Get(t.Context(), "by-hand", metav1.GetOptions{}); err != nil {
+		t.Errorf("endpoints that a tenant wrote: %v", err)
+	}
+	if _, err := endpoints.Get(t.Context(), service.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("endpoints of a service that has gone: %v", err)
+	}
 }
 
 // S8

@@ -1,0 +1,53 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/core"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/kubernetes/pkg/controller/endpoint"
+)
+
+// keptEndpoints is a factory for the controller of endpoints. Whenever that starts,
+// it lists all endpoints and deletes those that have no service: after a restart of
+// a cluster, which is seldom. In a space it starts with each first service and each
+// wake, so it is shown only those that it made itself: what a tenant wrote by hand stays.
+type keptEndpoints struct {
+	informers.SharedInformerFactory
+}
+
+func (f keptEndpoints) Core() core.Interface { return keptCore{f.SharedInformerFactory.Core()} }
+
+type keptCore struct{ core.Interface }
+
+func (c keptCore) V1() coreinformers.Interface { return keptCoreV1{c.Interface.V1()} }
+
+type keptCoreV1 struct{ coreinformers.Interface }
+
+func (c keptCoreV1) Endpoints() coreinformers.EndpointsInformer {
+	return keptEndpointsInformer{c.Interface.Endpoints()}
+}
+
+type keptEndpointsInformer struct {
+	coreinformers.EndpointsInformer
+}
+
+func (i keptEndpointsInformer) Lister() corelisters.EndpointsLister {
+	return keptEndpointsLister{i.EndpointsInformer.Lister()}
+}
+
+type keptEndpointsLister struct{ corelisters.EndpointsLister }
+
+func (l keptEndpointsLister) List(selector labels.Selector) ([]*corev1.Endpoints, error) { //nolint:staticcheck // the controller is of these
+	all, err := l.EndpointsLister.List(selector)
+	return slices.DeleteFunc(all, func(e *corev1.Endpoints) bool { //nolint:staticcheck // as above
+		return e.Labels[endpoint.LabelManagedBy] != endpoint.ControllerName
+	}), err
+}
