@@ -4,9 +4,11 @@
 package translate
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // PullPodStatus is the status of v as the host pod tells it: what containers
@@ -25,8 +27,8 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 		StartTime:                  h.Status.StartTime,
 		QOSClass:                   v.Status.QOSClass,
 		NominatedNodeName:          s.PseudoNode(h.Status.NominatedNodeName),
-		InitContainerStatuses:      scrubContainers(h.Status.InitContainerStatuses, scrubber),
-		ContainerStatuses:          scrubContainers(h.Status.ContainerStatuses, scrubber),
+		InitContainerStatuses:      ofAsked(v.Spec.InitContainers, scrubContainers(h.Status.InitContainerStatuses, scrubber)),
+		ContainerStatuses:          ofAsked(v.Spec.Containers, scrubContainers(h.Status.ContainerStatuses, scrubber)),
 		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, scrubber),
 		Resources:                  h.Status.Resources,
 		AllocatedResources:         h.Status.AllocatedResources,
@@ -141,6 +143,36 @@ func scrubContainers(list []corev1.ContainerStatus, r *scrubber) []corev1.Contai
 		}
 		list[i].AllocatedResourcesStatus = nil // devices of the node, by its own ids
 		// The host mounts what translation made of the volumes; names stay.
+	}
+	return list
+}
+
+// ofAsked leaves those resources in statuses that the containers ask for. What the
+// space's wall adds on the host is in no spec of the space, and clients that resize
+// a pod compare the two.
+func ofAsked(spec []corev1.Container, list []corev1.ContainerStatus) []corev1.ContainerStatus {
+	for i := range list {
+		at := slices.IndexFunc(spec, func(c corev1.Container) bool { return c.Name == list[i].Name })
+		if at < 0 {
+			continue
+		}
+		asked := spec[at].Resources
+		list[i].AllocatedResources = among(list[i].AllocatedResources, asked.Requests)
+		if has := list[i].Resources; has != nil {
+			has.Requests, has.Limits = among(has.Requests, asked.Requests), among(has.Limits, asked.Limits)
+		}
+	}
+	return list
+}
+
+// among is what of list is also in asked, nil if nothing is.
+func among(list, asked corev1.ResourceList) corev1.ResourceList {
+	maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		_, is := asked[name]
+		return !is
+	})
+	if len(list) == 0 {
+		return nil
 	}
 	return list
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 )
@@ -66,6 +67,38 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, demo().PullPodStatus(v, host)); diff != "" {
 		t.Errorf("status: -want +got:\n%s", diff)
+	}
+}
+
+// S4: a status tells of the resources that its container asks for: those that the
+// space's wall adds are in no spec of the space.
+func TestPullPodStatusOfResources(t *testing.T) {
+	list := func(names ...corev1.ResourceName) corev1.ResourceList {
+		var out corev1.ResourceList
+		for _, name := range names {
+			if out == nil {
+				out = corev1.ResourceList{}
+			}
+			out[name] = resource.MustParse("1")
+		}
+		return out
+	}
+	const cpu, memory, disk = corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage
+	for reason, tc := range map[string]struct{ requests, limits []corev1.ResourceName }{
+		"nothing":  {},
+		"requests": {requests: []corev1.ResourceName{cpu}},
+		"limits":   {requests: []corev1.ResourceName{cpu, memory}, limits: []corev1.ResourceName{memory}},
+		"all":      {requests: []corev1.ResourceName{cpu, memory, disk}, limits: []corev1.ResourceName{cpu, memory, disk}},
+	} {
+		v, host := runningPod()
+		asked := corev1.ResourceRequirements{Requests: list(tc.requests...), Limits: list(tc.limits...)}
+		v.Spec.Containers[0].Resources = asked
+		host.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: list(cpu, memory, disk), Limits: list(cpu, memory, disk)}
+		host.Status.ContainerStatuses[0].AllocatedResources = list(cpu, memory, disk)
+		got := demo().PullPodStatus(v, host).ContainerStatuses[0]
+		if diff := cmp.Diff(&asked, got.Resources) + cmp.Diff(asked.Requests, got.AllocatedResources); diff != "" {
+			t.Errorf("a container that asks for %s: -want +got:\n%s", reason, diff)
+		}
 	}
 }
 

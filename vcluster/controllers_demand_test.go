@@ -94,7 +94,7 @@ func TestEndpointsWithoutAServiceStay(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if _, err := endpoints.Get(t.Context(), "left", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("endpoints left by the controller: %v, want them gone", err)
+			return fmt.Errorf("the endpoints that the controller left: %w", errors.Join(err, errors.New("want them gone")))
 		}
 		return nil
 	})
