@@ -35,7 +35,7 @@ const (
 var errTooLong = errors.New("the answer is too long")
 
 // readJSON reads a document of at most so many bytes and so many names, values and
-// brackets.
+// brackets. Nothing at all is one, too.
 func readJSON(r io.Reader, size, tokens int) ([]byte, error) {
 	document, err := io.ReadAll(io.LimitReader(r, int64(size)+1))
 	if err != nil {
@@ -47,6 +47,11 @@ func readJSON(r io.Reader, size, tokens int) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	for range tokens {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			// Brackets may be open still: a server that is hung up on has time to end
+			// its answer in due form.
+			if len(document) > 0 && !json.Valid(document) {
+				return nil, errors.New("the answer is not one whole JSON document")
+			}
 			return document, nil
 		} else if err != nil {
 			return nil, err

@@ -23,6 +23,9 @@ func TestWhatAServerSaysIsBounded(t *testing.T) {
 		"many short values":     {strings.NewReader("[" + strings.Repeat("0,", maxTokens) + "0]"), false, true},
 		"deep":                  {strings.NewReader(strings.Repeat("[", maxTokens)), false, true},
 		"no JSON":               {strings.NewReader("k8s\x00"), false, false},
+		"an open list":          {strings.NewReader(`[`), false, false},
+		"an open object":        {strings.NewReader(`{"items":[],"a":`), false, false},
+		"two documents":         {strings.NewReader(`{} {}`), false, false},
 		"it ends in the middle": {io.MultiReader(strings.NewReader(`{"a":`), iotest.ErrReader(io.ErrUnexpectedEOF)), false, false},
 	} {
 		t.Run(reason, func(t *testing.T) {
