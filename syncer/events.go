@@ -16,13 +16,6 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// An event may come before the object that it is about: the host's watches don't
-// keep step. For so long after it was made, it is looked at again.
-const (
-	eventPatience = 30 * time.Second
-	eventRetry    = time.Second
-)
-
 // syncEvents brings up what the host's kubelets and scheduler say of the
 // space's pods and claims, in the space's own terms. Each side forgets its
 // events by itself.
@@ -32,10 +25,7 @@ func (s *Syncer) syncEvents() error {
 		if !exists {
 			return 0, nil
 		}
-		want, known := s.eventUp(e)
-		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventPatience {
-			return eventRetry, nil
-		}
+		want := s.eventUp(e)
 		if want == nil {
 			return 0, nil
 		}
@@ -60,37 +50,38 @@ func (s *Syncer) syncEvents() error {
 }
 
 // eventUp is the space's version of a host event, nil for one that is none of
-// the space's business, and whether what it is about is known.
-func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
+// the space's business.
+func (s *Syncer) eventUp(e *corev1.Event) *corev1.Event {
 	about := e.InvolvedObject
 	core := s.informers.Core().V1()
 	switch about.Kind {
 	case "Pod":
-		host, known := cached[*corev1.Pod](s.host, pods, about.Namespace, about.Name)
-		if v, ok := ofHost[*corev1.Pod](s, host, known, core.Pods().Informer()); ok {
-			return s.space.PodEvent(e, v, host), true
+		host, v, ok := pair[*corev1.Pod](s, pods, core.Pods().Informer(), about)
+		if !ok {
+			return nil
 		}
-		return nil, known
+		return s.space.PodEvent(e, v, host)
 	case "PersistentVolumeClaim":
-		host, known := cached[*corev1.PersistentVolumeClaim](s.host, claims, about.Namespace, about.Name)
-		if v, ok := ofHost[*corev1.PersistentVolumeClaim](s, host, known, core.PersistentVolumeClaims().Informer()); ok {
-			return s.space.ClaimEvent(e, v), true
+		_, v, ok := pair[*corev1.PersistentVolumeClaim](s, claims, core.PersistentVolumeClaims().Informer(), about)
+		if !ok {
+			return nil
 		}
-		return nil, known
+		return s.space.ClaimEvent(e, v)
 	default:
-		return nil, true
+		return nil
 	}
 }
 
-// ofHost finds the virtual object of a host object, if that is known.
-func ofHost[T client.Object](s *Syncer, host T, known bool, virtual cache.SharedIndexInformer) (v T, ok bool) {
-	if !known {
-		return v, false
+// pair finds the host object that an event is about, and its virtual object.
+func pair[T client.Object](s *Syncer, kind string, virtual cache.SharedIndexInformer, about corev1.ObjectReference) (host, v T, ok bool) {
+	host, ok = cached[T](s.host, kind, about.Namespace, about.Name)
+	if !ok {
+		return host, v, false
 	}
 	id, ours := translate.IdentityOf(host)
 	if !ours || id.Space != s.space.Name {
-		return v, false
+		return host, v, false
 	}
 	v, ok = inStore[T](virtual, types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
-	return v, ok && v.GetUID() == id.UID
+	return host, v, ok && v.GetUID() == id.UID
 }

@@ -46,6 +46,10 @@ func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
 	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
 		return space.Get(ctx, client.ObjectKey{Name: name + "-shown"}, &gatewayv1.GatewayClass{})
 	})
+	// Each kind is defined by itself: a syncer that is killed now may leave the others undefined.
+	for _, all := range []client.ObjectList{&gatewayv1.GatewayList{}, &gatewayv1.HTTPRouteList{}} {
+		testhost.Eventually(t, "see the space serve the kinds", func(ctx context.Context) error { return space.List(ctx, all) })
+	}
 	return b, host, space
 }
 

@@ -121,9 +121,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 	}
 	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
 	v := snapshotOf("nightly", "data", "snap-shown")
-	if err := space.Create(ctx, v); err != nil {
-		t.Fatal(err)
-	}
+	served(t, space, v)
 	h := &snapshotv1.VolumeSnapshot{}
 	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error {
 		return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h)
