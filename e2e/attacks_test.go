@@ -216,7 +216,7 @@ func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
 		"create rolebindings.rbac.authorization.k8s.io berth-demo", "bind clusterroles.rbac.authorization.k8s.io",
 		"update resourcequotas berth-demo", "delete resourcequotas berth-demo", "update limitranges berth-demo",
 		"update networkpolicies.networking.k8s.io default", "delete networkpolicies.networking.k8s.io default", "create serviceaccounts default",
-		"create serviceaccounts berth-demo", "update serviceaccounts berth-demo", "delete serviceaccounts berth-demo", "create poddisruptionbudgets.policy berth-demo",
+		"create serviceaccounts berth-demo", "update serviceaccounts berth-demo", "create poddisruptionbudgets.policy berth-demo",
 		"update namespaces berth-demo", "patch namespaces berth-demo", "delete namespaces berth-demo", "create namespaces",
 		"create serviceaccounts/token berth-demo", "impersonate users", "impersonate serviceaccounts kube-system",
 	} {
@@ -264,6 +264,11 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ours}, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}},
 		}, metav1.CreateOptions{})
 		refused(t, "a door, "+name, err, says)
+	}
+	// What of tenants' accounts was synced before that was switched off, it may remove.
+	for _, name := range []string{"default", "berth-syncer"} {
+		err := syncer.CoreV1().ServiceAccounts(hostNamespace).Delete(t.Context(), name, metav1.DeleteOptions{})
+		refused(t, "removing the account "+name, err, says)
 	}
 	_, err := pods.Create(t.Context(), choosy, metav1.CreateOptions{})
 	refused(t, "a node", err, says)

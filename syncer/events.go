@@ -16,6 +16,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
+// An event may come before the object that it is about: the host's watches don't
+// keep step. For so long after it was made, it is looked at again.
+const (
+	eventPatience = 30 * time.Second
+	eventRetry    = time.Second
+)
+
 // syncEvents brings up what the host's kubelets and scheduler say of the
 // space's pods and claims, in the space's own terms. Each side forgets its
 // events by itself.
@@ -25,7 +32,10 @@ func (s *Syncer) syncEvents() error {
 		if !exists {
 			return 0, nil
 		}
-		want := s.eventUp(e)
+		want, known := s.eventUp(e)
+		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventPatience {
+			return eventRetry, nil
+		}
 		if want == nil {
 			return 0, nil
 		}
@@ -50,38 +60,37 @@ func (s *Syncer) syncEvents() error {
 }
 
 // eventUp is the space's version of a host event, nil for one that is none of
-// the space's business.
-func (s *Syncer) eventUp(e *corev1.Event) *corev1.Event {
+// the space's business, and whether what it is about is known.
+func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	about := e.InvolvedObject
 	core := s.informers.Core().V1()
 	switch about.Kind {
 	case "Pod":
-		host, v, ok := pair[*corev1.Pod](s, pods, core.Pods().Informer(), about)
-		if !ok {
-			return nil
+		host, known := cached[*corev1.Pod](s.host, pods, about.Namespace, about.Name)
+		if v, ok := ofHost[*corev1.Pod](s, host, known, core.Pods().Informer()); ok {
+			return s.space.PodEvent(e, v, host), true
 		}
-		return s.space.PodEvent(e, v, host)
+		return nil, known
 	case "PersistentVolumeClaim":
-		_, v, ok := pair[*corev1.PersistentVolumeClaim](s, claims, core.PersistentVolumeClaims().Informer(), about)
-		if !ok {
-			return nil
+		host, known := cached[*corev1.PersistentVolumeClaim](s.host, claims, about.Namespace, about.Name)
+		if v, ok := ofHost[*corev1.PersistentVolumeClaim](s, host, known, core.PersistentVolumeClaims().Informer()); ok {
+			return s.space.ClaimEvent(e, v), true
 		}
-		return s.space.ClaimEvent(e, v)
+		return nil, known
 	default:
-		return nil
+		return nil, true
 	}
 }
 
-// pair finds the host object that an event is about, and its virtual object.
-func pair[T client.Object](s *Syncer, kind string, virtual cache.SharedIndexInformer, about corev1.ObjectReference) (host, v T, ok bool) {
-	host, ok = cached[T](s.host, kind, about.Namespace, about.Name)
-	if !ok {
-		return host, v, false
+// ofHost finds the virtual object of a host object, if that is known.
+func ofHost[T client.Object](s *Syncer, host T, known bool, virtual cache.SharedIndexInformer) (v T, ok bool) {
+	if !known {
+		return v, false
 	}
 	id, ours := translate.IdentityOf(host)
 	if !ours || id.Space != s.space.Name {
-		return host, v, false
+		return v, false
 	}
 	v, ok = inStore[T](virtual, types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
-	return host, v, ok && v.GetUID() == id.UID
+	return v, ok && v.GetUID() == id.UID
 }
