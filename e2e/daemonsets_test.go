@@ -58,7 +58,8 @@ func TestDaemonSetsRunOnTheNodesOfTheirSpace(t *testing.T) {
 	t.Run("name no node but their space's", d.names)
 	t.Run("are told by nobody but their controller", d.forgeries)
 	t.Run("leave stand-ins to Berth", func(t *testing.T) { writeStandIns(t, d.demo, d.demo) })
-	t.Run("follow nodes that come and go", d.follows)
+	t.Run("follow nodes that close and open", d.follows)
+	t.Run("follow nodes that come and go", d.comeAndGo)
 	t.Run("follow the labels that tenants may select by", d.selects)
 	t.Run("wake their space", d.wakes)
 	t.Run("are bounded by the space's quota", d.bounded)
@@ -259,63 +260,6 @@ func (d *daemons) forgeries(t *testing.T) {
 	// It is the DaemonSet's by its own word, and for no node that there is.
 	awaitGone(t, "a pod of the DaemonSet's for a node that is not there", d.demo.CoreV1().Pods("default").Get, "forged")
 	d.awaitOn(t, "demo", "host-node-1", "host-node-2", "host-node-3")
-}
-
-func (d *daemons) follows(t *testing.T) {
-	node3 := d.agentOn(t, "host-node-3")
-	// A node that is cordoned keeps its pod, and gets none.
-	d.host.kubectl(t, "cordon", "host-node-3")
-	await(t, d.demo.CoreV1().Nodes().Get, node3.Spec.NodeName, func(n *corev1.Node) error { return expect("taints of the stand-in", len(n.Spec.Taints), 1) })
-	if now := d.agentOn(t, "host-node-3"); now.UID != node3.UID {
-		t.Error("a node was cordoned, and its pod is another one")
-	}
-	d.demo.kubectl(t, "delete", "pod", node3.Name)
-	await(t, d.demo.AppsV1().DaemonSets("default").Get, "agent", func(s *appsv1.DaemonSet) error {
-		return expect("pods with the node cordoned", s.Status.CurrentNumberScheduled, 2)
-	})
-	d.awaitNodes(t, d.demo, 3)
-	d.host.kubectl(t, "uncordon", "host-node-3")
-	d.awaitOn(t, "demo", "host-node-1", "host-node-2", "host-node-3")
-
-	// One that is set apart stays while the space's pods run there.
-	d.host.kubectl(t, "taint", "node", "host-node-3", "gpu=secret:NoSchedule")
-	await(t, d.demo.CoreV1().Nodes().Get, node3.Spec.NodeName, func(n *corev1.Node) error { return expect("taints of the stand-in", len(n.Spec.Taints), 1) })
-	d.demo.kubectl(t, "delete", "pod", d.agentOn(t, "host-node-3").Name)
-	d.awaitNodes(t, d.demo, 2)
-	d.awaitOn(t, "demo", "host-node-1", "host-node-2")
-	d.host.kubectl(t, "taint", "node", "host-node-3", "gpu-")
-	d.awaitOn(t, "demo", "host-node-1", "host-node-2", "host-node-3")
-
-	// One that is new is not ready yet.
-	made := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-node-new"}}
-	must(d.host.CoreV1().Nodes().Create(t.Context(), made, metav1.CreateOptions{}))(t)
-	d.awaitNodes(t, d.demo, 4)
-	d.awaitOn(t, "demo", "host-node-1", "host-node-2", "host-node-3")
-	if err := d.host.CoreV1().Nodes().Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	d.awaitNodes(t, d.demo, 3)
-
-	// One that is no longer the space's loses its agents.
-	d.host.kubectl(t, "label", "node", "host-node-2", "pool-")
-	d.awaitOn(t, "own", "host-node-1")
-	d.awaitNodes(t, d.own, 1)
-	d.host.kubectl(t, "label", "node", "host-node-2", "pool=own")
-	d.awaitOn(t, "own", "host-node-1", "host-node-2")
-}
-
-// agentOn is the space's pod on a node of the host's.
-func (d *daemons) agentOn(t *testing.T, node string) (found corev1.Pod) {
-	t.Helper()
-	for _, p := range d.demo.awaitPods(t, "default", "app=agent", 3) {
-		if h := must(d.host.CoreV1().Pods("berth-demo").Get(t.Context(), hostName("default", p.Name), metav1.GetOptions{}))(t); h.Spec.NodeName == node {
-			found = p
-		}
-	}
-	if found.Name == "" {
-		t.Fatalf("there is no agent on %s", node)
-	}
-	return found
 }
 
 func (d *daemons) selects(t *testing.T) {
