@@ -6,6 +6,7 @@ package translate
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -17,7 +18,47 @@ import (
 // An API server leaves out, without a word, what it is too old to know or was told
 // not to offer; admission may remove more. What the host puts in is its own affair.
 func Dropped(sent, made *corev1.Pod) []string {
+	if !mayLack(reflect.ValueOf(&made.Spec), reflect.ValueOf(&sent.Spec)) {
+		return nil // as nearly always, and many times cheaper to know
+	}
 	return dropped("spec", asMap(&sent.Spec), asMap(&made.Spec))
+}
+
+// mayLack reports whether made may lack something that sent has. Whether it does
+// is for [dropped] to say, which looks lists of other lengths through.
+func mayLack(made, sent reflect.Value) bool {
+	switch sent.Kind() {
+	case reflect.Pointer:
+		return !sent.IsNil() && (made.IsNil() || mayLack(made.Elem(), sent.Elem()))
+	case reflect.Struct:
+		if sent.NumField() == 0 || !sent.Type().Field(0).IsExported() {
+			break // a quantity or a time, which is one value
+		}
+		for i := range sent.NumField() {
+			if mayLack(made.Field(i), sent.Field(i)) {
+				return true
+			}
+		}
+		return false
+	case reflect.Slice:
+		if made.Len() != sent.Len() {
+			return sent.Len() > 0
+		}
+		for i := range sent.Len() {
+			if named(made.Index(i)) != named(sent.Index(i)) || mayLack(made.Index(i), sent.Index(i)) {
+				return true
+			}
+		}
+		return false
+	case reflect.Map:
+		for _, key := range sent.MapKeys() {
+			if !made.MapIndex(key).IsValid() {
+				return true
+			}
+		}
+		return false
+	}
+	return made.IsZero() && !sent.IsZero()
 }
 
 func asMap(spec *corev1.PodSpec) map[string]any {
@@ -65,4 +106,14 @@ func nameOf(item any) string {
 	fields, _ := item.(map[string]any)
 	name, _ := fields["name"].(string)
 	return name
+}
+
+// named is the name of an item that has one.
+func named(item reflect.Value) string {
+	if item.Kind() == reflect.Struct {
+		if name := item.FieldByName("Name"); name.Kind() == reflect.String {
+			return name.String()
+		}
+	}
+	return ""
 }

@@ -51,6 +51,7 @@ func TestWhatAHostDidNotTakeIsNamed(t *testing.T) {
 			s.Volumes, s.Containers[0].VolumeMounts = nil, nil
 		}, []string{"spec.containers[a].volumeMounts", "spec.volumes"}},
 		"and for some of them":                 {func(s *corev1.PodSpec) { s.Volumes = slices.Delete(s.Volumes, 0, 1) }, []string{"spec.volumes[v]"}},
+		"or has another in its place":          {func(s *corev1.PodSpec) { s.Volumes[1].Name = "x" }, []string{"spec.volumes[w]"}},
 		"its admission decides on tolerations": {func(s *corev1.PodSpec) { s.Tolerations = nil }, []string{"spec.tolerations"}},
 	} {
 		t.Run(reason, func(t *testing.T) {
