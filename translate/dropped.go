@@ -4,116 +4,115 @@
 package translate
 
 import (
-	"cmp"
-	"maps"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Dropped names the fields of a pod's spec that a host was sent and did not take.
 // An API server leaves out, without a word, what it is too old to know or was told
 // not to offer; admission may remove more. What the host puts in is its own affair.
 func Dropped(sent, made *corev1.Pod) []string {
-	if !mayLack(reflect.ValueOf(&made.Spec), reflect.ValueOf(&sent.Spec)) {
-		return nil // as nearly always, and many times cheaper to know
-	}
-	return dropped("spec", asMap(&sent.Spec), asMap(&made.Spec))
+	paths := behind("spec", lacks(reflect.ValueOf(made.Spec), reflect.ValueOf(sent.Spec)))
+	slices.Sort(paths)
+	return paths
 }
 
-// mayLack reports whether made may lack something that sent has. Whether it does
-// is for [dropped] to say, which looks lists of other lengths through.
-func mayLack(made, sent reflect.Value) bool {
+// lacks returns the paths, from sent on, to what of it made lacks: an empty one if
+// that is all. It names only what is lacking, as it is asked of each pod, and hardly
+// any lacks something.
+func lacks(made, sent reflect.Value) (paths []string) {
 	switch sent.Kind() {
-	case reflect.Pointer:
-		return !sent.IsNil() && (made.IsNil() || mayLack(made.Elem(), sent.Elem()))
 	case reflect.Struct:
-		if sent.NumField() == 0 || !sent.Type().Field(0).IsExported() {
+		if sent.Type().Implements(reflect.TypeFor[json.Marshaler]()) {
 			break // a quantity or a time, which is one value
 		}
 		for i := range sent.NumField() {
-			if mayLack(made.Field(i), sent.Field(i)) {
-				return true
+			if found := lacks(made.Field(i), sent.Field(i)); len(found) > 0 {
+				paths = append(paths, behind(pathOf(sent.Type().Field(i)), found)...)
 			}
 		}
-		return false
+		return paths
+	case reflect.Slice, reflect.Map:
+		if sent.Len() == 0 {
+			return nil
+		}
+	}
+	switch {
+	case sent.IsZero():
+		return nil
+	case made.IsZero():
+		return []string{""}
+	}
+	switch sent.Kind() {
+	case reflect.Pointer:
+		return lacks(made.Elem(), sent.Elem())
 	case reflect.Slice:
-		if made.Len() != sent.Len() {
-			return sent.Len() > 0
-		}
 		for i := range sent.Len() {
-			if named(made.Index(i)) != named(sent.Index(i)) || mayLack(made.Index(i), sent.Index(i)) {
-				return true
+			if found := itemLacks(made, sent, i); len(found) > 0 {
+				at := nameOf(sent.Index(i))
+				if at == "" {
+					at = strconv.Itoa(i)
+				}
+				paths = append(paths, behind("["+at+"]", found)...)
 			}
 		}
-		return false
 	case reflect.Map:
 		for _, key := range sent.MapKeys() {
 			if !made.MapIndex(key).IsValid() {
-				return true
+				paths = append(paths, "."+key.String())
 			}
-		}
-		return false
-	}
-	return made.IsZero() && !sent.IsZero()
-}
-
-func asMap(spec *corev1.PodSpec) map[string]any {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
-	if err != nil {
-		return nil // there is no spec that can't be written as JSON
-	}
-	return fields
-}
-
-func dropped(path string, before, after any) (paths []string) {
-	switch before := before.(type) {
-	case map[string]any:
-		after, _ := after.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(before)) {
-			if _, there := after[name]; !there {
-				paths = append(paths, path+"."+name)
-				continue
-			}
-			paths = append(paths, dropped(path+"."+name, before[name], after[name])...)
-		}
-	case []any:
-		after, _ := after.([]any)
-		for i, item := range before {
-			name := nameOf(item)
-			at := path + "[" + cmp.Or(name, strconv.Itoa(i)) + "]"
-			j := i
-			switch {
-			case name != "": // admission may have put its own before it
-				j = slices.IndexFunc(after, func(other any) bool { return nameOf(other) == name })
-			case len(before) < len(after): // there is no telling which became which
-				continue
-			}
-			if j < 0 || j >= len(after) {
-				paths = append(paths, at)
-				continue
-			}
-			paths = append(paths, dropped(at, item, after[j])...)
 		}
 	}
 	return paths
 }
 
-func nameOf(item any) string {
-	fields, _ := item.(map[string]any)
-	name, _ := fields["name"].(string)
-	return name
+// itemLacks is [lacks] of an item of a list. Admission may have put its own before it,
+// so that items with names are found by these.
+func itemLacks(made, sent reflect.Value, i int) []string {
+	item := sent.Index(i)
+	name := nameOf(item)
+	for j := range made.Len() {
+		if name != "" && nameOf(made.Index(j)) == name {
+			return lacks(made.Index(j), item)
+		}
+	}
+	switch {
+	case name == "" && made.Len() > sent.Len():
+		return nil // there is no telling which became which
+	case name == "" && i < made.Len():
+		return lacks(made.Index(i), item)
+	default:
+		return []string{""}
+	}
 }
 
-// named is the name of an item that has one.
-func named(item reflect.Value) string {
+// nameOf is the name of an item, if it has one.
+func nameOf(item reflect.Value) string {
 	if item.Kind() == reflect.Struct {
 		if name := item.FieldByName("Name"); name.Kind() == reflect.String {
 			return name.String()
 		}
 	}
 	return ""
+}
+
+// pathOf is how a field is reached: not at all, if it is a part of its struct.
+func pathOf(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	if name == "" {
+		return ""
+	}
+	return "." + name
+}
+
+func behind(path string, ends []string) []string {
+	for i := range ends {
+		ends[i] = path + ends[i]
+	}
+	return ends
 }

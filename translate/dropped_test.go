@@ -63,3 +63,20 @@ func TestWhatAHostDidNotTakeIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// S4: what is empty is not there for an API server, whether it is written or not.
+func TestNothingIsMissedWhereNothingWasAsked(t *testing.T) {
+	sent := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{}, Tolerations: []corev1.Toleration{},
+		Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}}},
+	}}
+	made := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
+	if got := translate.Dropped(sent, made); got != nil {
+		t.Errorf("it says %q", got)
+	}
+	sent.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	made.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+	if got, want := translate.Dropped(sent, made), []string{"spec.volumes[v].emptyDir"}; !slices.Equal(got, want) {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
