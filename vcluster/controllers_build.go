@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -143,10 +144,10 @@ func (b *controllerBuilder) inputs(
 	kinds := metadatainformer.NewSharedInformerFactoryWithOptions(client, informerResync, metadatainformer.WithTransform(informer.Trim))
 	var seen informers.SharedInformerFactory = view
 	if b.config.HiddenNodes && name != names.DaemonSetController { // which works on the nodes that are there
-		seen = hiddenNodes{view}
+		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return hiddenNodes{all} }}
 	}
 	if name == names.EndpointsController {
-		seen = keptEndpoints{seen}
+		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return keptEndpoints{all} }}
 	}
 	inputs := app.ControllerContext{
 		ClientBuilder:                   b.clients,

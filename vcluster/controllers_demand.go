@@ -19,7 +19,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
-
 	"k8s.io/kubernetes/pkg/controller/endpoint"
 
 	"github.com/berth-dev/berth/vcluster/informer"

@@ -8,31 +8,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/informers/core"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/kubernetes/pkg/controller/endpoint"
 )
 
-// keptEndpoints is a factory for the controller of endpoints. Whenever that starts,
+// keptEndpoints is a view for the controller of endpoints. Whenever that starts,
 // it lists all endpoints and deletes those that have no service: after a restart of
 // a cluster, which is seldom. In a space it starts with each first service and each
 // wake, so it is shown only those that it made itself: what a tenant wrote by hand stays.
-type keptEndpoints struct {
-	informers.SharedInformerFactory
-}
+type keptEndpoints struct{ coreinformers.Interface }
 
-func (f keptEndpoints) Core() core.Interface { return keptCore{f.SharedInformerFactory.Core()} }
-
-type keptCore struct{ core.Interface }
-
-func (c keptCore) V1() coreinformers.Interface { return keptCoreV1{c.Interface.V1()} }
-
-type keptCoreV1 struct{ coreinformers.Interface }
-
-func (c keptCoreV1) Endpoints() coreinformers.EndpointsInformer {
-	return keptEndpointsInformer{c.Interface.Endpoints()}
+func (v keptEndpoints) Endpoints() coreinformers.EndpointsInformer {
+	return keptEndpointsInformer{v.Interface.Endpoints()}
 }
 
 type keptEndpointsInformer struct {
