@@ -6,7 +6,6 @@ package vcluster
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"log"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 	apiregistry "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/berth-dev/berth/vcluster/podhttp"
 )
 
 // maxPage is how many bytes a page of HTML may have for its links to be changed, so
@@ -62,11 +63,7 @@ func (p podProxy) Connect(ctx context.Context, name string, opts runtime.Object,
 // upgrade serves a request to upgrade the connection in place of upstream's handler,
 // which reads the header of the answer however long it is.
 func upgrade(w http.ResponseWriter, r *http.Request, h *proxy.UpgradeAwareHandler, through *http.Transport) {
-	once := through.Clone()
-	once.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{} // HTTP/1.1 alone upgrades
-	if once.TLSClientConfig != nil {
-		once.TLSClientConfig.NextProtos = nil
-	}
+	once := podhttp.Upgrading(through)
 	defer once.CloseIdleConnections()
 	location := *h.Location
 	location.RawQuery = r.URL.RawQuery

@@ -10,8 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/server/egressselector"
@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"github.com/berth-dev/berth/vcluster/podhttp"
 )
 
 // An API server connects to what its objects name: webhooks, API services, pods
@@ -36,20 +36,11 @@ func refuseDial(_ context.Context, _, address string) (net.Conn, error) {
 	return nil, fmt.Errorf("connect to %s: %w", address, errUnreachable)
 }
 
-// idle is how long a connection is kept that nobody uses: each to a pod is a stream on the host.
-const idle = 20 * time.Second
-
-// maxHeader is how long the header of an answer of a pod may be.
-const maxHeader = 64 << 10
-
 // reachBy makes the proxies and the kubelet client of core use dial.
 func reachBy(core *controlplane.Config, dial utilnet.DialFunc) {
 	core.ControlPlane.ProxyTransport.DialContext = dial
 	core.ControlPlane.ProxyTransport.Proxy = nil
-	core.ControlPlane.ProxyTransport.IdleConnTimeout = idle
-	core.ControlPlane.ProxyTransport.MaxResponseHeaderBytes = maxHeader
-	// What a server may send before a client reads.
-	core.ControlPlane.ProxyTransport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 1 << 20}
+	podhttp.Bound(core.ControlPlane.ProxyTransport)
 	core.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return dial, nil }
 }
 

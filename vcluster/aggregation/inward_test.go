@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/vcluster/inside"
+	"github.com/berth-dev/berth/vcluster/podhttp"
 )
 
 const things = "/apis/example.com/v1/namespaces/default/things"
@@ -69,7 +70,7 @@ func TestWhatTheControlPlaneItselfIsToldIsBounded(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			w.Header().Set("Retry-After", "1000000")
-			w.Header().Set("Warning", `299 - "`+strings.Repeat("a", maxHeader/2)+`"`)
+			w.Header().Set("Warning", `299 - "`+strings.Repeat("a", podhttp.MaxHeader/2)+`"`)
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, body)
 		}

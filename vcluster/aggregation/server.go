@@ -28,19 +28,10 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/berth-dev/berth/vcluster/inside"
+	"github.com/berth-dev/berth/vcluster/podhttp"
 )
 
 const (
-	// idle is how long a connection is kept that nobody uses: each to a pod is a stream on the host.
-	idle = 20 * time.Second
-	// handshake bounds what a server may take for it.
-	handshake = 10 * time.Second
-	// maxHeader is how long the header of an answer may be.
-	maxHeader = 64 << 10
-	// What HTTP/2 lets a server send before anybody reads, on a stream and in all.
-	maxUnread, maxUnreadAll = 256 << 10, 1 << 20
-	// ping is after how long of silence a connection is tried.
-	ping = 30 * time.Second
 	// upgrading is how long a server may take to say that a connection is upgraded: it
 	// outlives the client's request from the start.
 	upgrading = 30 * time.Second
@@ -76,22 +67,14 @@ func newServer(c *Config, s *v1.APIService) (*server, error) {
 		}
 	}
 	made := &server{spec: spec, resolve: c.Resolve, transport: &http.Transport{
-		DialContext:            c.Dial,
-		TLSClientConfig:        trusted,
-		TLSHandshakeTimeout:    handshake,
-		IdleConnTimeout:        idle,
-		MaxResponseHeaderBytes: maxHeader,
+		DialContext:     c.Dial,
+		TLSClientConfig: trusted,
 		// What a server compresses a client may have: nobody here unpacks it.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
-		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxUnreadAll,
-			SendPingTimeout: ping, PingTimeout: handshake,
-		},
 	}}
-	made.upgrades = made.transport.Clone()
-	made.upgrades.ForceAttemptHTTP2, made.upgrades.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
-	made.upgrades.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	podhttp.Bound(made.transport)
+	made.upgrades = podhttp.Upgrading(made.transport)
 	made.upgrades.ResponseHeaderTimeout = upgrading
 	made.ended, made.end = context.WithCancel(context.Background())
 	made.available.Store(helper.IsAPIServiceConditionTrue(s, v1.Available))
