@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,14 +31,9 @@ const release = "berth-chart-test"
 // X1, X5: on a cluster with real containers, Berth is installed, tested, upgraded
 // and uninstalled by Helm; a space outlives its pod, and what it runs the release.
 func TestTheChartOnARealCluster(t *testing.T) {
-	kubeconfig, image := os.Getenv(envKubeconfig), os.Getenv(envImage)
-	if kubeconfig == "" || image == "" {
-		t.Skipf("needs a cluster with real containers: %s and %s", envKubeconfig, envImage)
-	}
-	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
-	host := newCluster(t, kubeconfig)
-	repository, tag := image[:strings.LastIndex(image, ":")], image[strings.LastIndex(image, ":")+1:]
-	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", "image.repository=" + repository + ",image.tag=" + tag +
+	host, images := realCluster(t, envImage)
+	image := images[0]
+	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", ofImage(image) +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].isolation=Dedicated"}
 	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}

@@ -60,22 +60,17 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 // S1, S2, M4: what the host's controllers do for spaces, with controllers that are
 // real: those of hack/drivers, which are Traefik's and the CSI projects'.
 func TestControllersOfARealClusterServeSpaces(t *testing.T) {
-	kubeconfig, image, tool, drivers := os.Getenv(envKubeconfig), os.Getenv(envImage), os.Getenv(envTool), os.Getenv(envDrivers)
-	if kubeconfig == "" || image == "" || tool == "" || drivers == "" {
-		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s, %s, %s and %s", envKubeconfig, envImage, envTool, envDrivers)
-	}
-	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
-	host := newCluster(t, kubeconfig)
+	host, images := realCluster(t, envImage, envTool, envDrivers)
+	image, tool := images[0], images[1]
 	ownRelease(t, host, doors, doorSpaces...)
 	defineGateways(t, host)
 	provideVolumes(t, host)
 	install(t, host, "door")
-	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", doors, "--create-namespace", "--wait", "--timeout", "3m",
-		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
+		"--set", fmt.Sprintf("%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
 			"sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true,"+
 			"sync.volumesnapshots=on,sync.volumesnapshotclasses=berth.dev/show=true",
-			image[:colon], image[colon+1:], doorSpaces[0], doorSpaces[1]))
+			ofImage(image), doorSpaces[0], doorSpaces[1]))
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
 	d := &doorTest{
 		host: host, a: reached(t, host, node, doors, doorSpaces[0]), b: reached(t, host, node, doors, doorSpaces[1]),

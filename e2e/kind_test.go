@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,25 +36,19 @@ var containerSpaces = []string{"containers-a", "containers-b"}
 // X1, S1: spaces of a Berth that Helm installed run real containers on several
 // nodes, with volumes and a network, and their tenants learn nothing of the nodes.
 func TestSpacesRunRealContainers(t *testing.T) {
-	kubeconfig, image, tool, inCluster := os.Getenv(envKubeconfig), os.Getenv(envImage), os.Getenv(envTool), os.Getenv(envInCluster)
-	if kubeconfig == "" || image == "" || tool == "" || inCluster == "" {
-		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s, %s, %s and %s", envKubeconfig, envImage, envTool, envInCluster)
-	}
-	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
-	host := newCluster(t, kubeconfig)
+	host, images := realCluster(t, envImage, envTool, envInCluster)
 	nodes := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items
 	if len(nodes) < 2 {
 		t.Fatalf("the cluster has %d nodes, want two or more", len(nodes))
 	}
 	ownRelease(t, host, containers, containerSpaces...)
-	colon := strings.LastIndex(image, ":")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", containers, "--create-namespace", "--wait", "--timeout", "3m",
-		"--set", fmt.Sprintf("image.repository=%s,image.tag=%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,sync.nodes=all,sync.daemonsets=translated",
-			image[:colon], image[colon+1:], containerSpaces[0], containerSpaces[1]))
+		"--set", fmt.Sprintf("%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,sync.nodes=all,sync.daemonsets=translated",
+			ofImage(images[0]), containerSpaces[0], containerSpaces[1]))
 	k := &kindTest{
 		host:  host,
-		tool:  tool,
-		asks:  inCluster,
+		tool:  images[1],
+		asks:  images[2],
 		nodes: nodes,
 		a:     reached(t, host, nodes[0], containers, containerSpaces[0]),
 		b:     reached(t, host, nodes[0], containers, containerSpaces[1]),

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,6 +16,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// realCluster returns the cluster with real containers that the environment names, as
+// `make e2e` makes one, Helm's too, and the values of the given variables, which
+// name images. Where one of them is not set, the test is skipped.
+func realCluster(t *testing.T, variables ...string) (host *cluster, images []string) {
+	t.Helper()
+	kubeconfig := os.Getenv(envKubeconfig)
+	for _, variable := range variables {
+		images = append(images, os.Getenv(variable))
+	}
+	if kubeconfig == "" || slices.Contains(images, "") {
+		t.Skipf("needs a cluster with real containers, as `make e2e` makes one: %s and %s", envKubeconfig, strings.Join(variables, ", "))
+	}
+	t.Setenv("KUBECONFIG", kubeconfig) // Helm's
+	return newCluster(t, kubeconfig), images
+}
+
+// ofImage is how the chart's values name an image of Berth.
+func ofImage(image string) string {
+	colon := strings.LastIndex(image, ":")
+	return "image.repository=" + image[:colon] + ",image.tag=" + image[colon+1:]
+}
 
 // ownRelease has a release of the chart, named berth in a namespace of the given
 // name, be the test's own: what an earlier run left of it and of its spaces goes
