@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -313,10 +315,20 @@ func synced(t *testing.T, name string, switches ...string) *bed {
 	return b
 }
 
-// must creates an object, and is for what no test is about.
+// created makes an object, however many others the host's quota counts meanwhile:
+// there it says Conflict then, as the syncer knows, too.
+func created[T metav1.Object](ctx context.Context, create func(context.Context, T, metav1.CreateOptions) (T, error), o T) (out T, err error) {
+	err = retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
+		out, err = create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+	return out, err
+}
+
+// must is [created] for what no test is about.
 func must[T metav1.Object](t *testing.T, create func(context.Context, T, metav1.CreateOptions) (T, error), o T) T {
 	t.Helper()
-	made, err := create(t.Context(), o, metav1.CreateOptions{})
+	made, err := created(t.Context(), create, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,15 +89,15 @@ func (b *bed) createOnHost(ctx context.Context, objects []metav1.Object) error {
 		var err error
 		switch o := o.(type) {
 		case *corev1.Pod:
-			_, err = core.Pods(ns).Create(ctx, o, metav1.CreateOptions{})
+			_, err = created(ctx, core.Pods(ns).Create, o)
 		case *corev1.ConfigMap:
-			_, err = core.ConfigMaps(ns).Create(ctx, o, metav1.CreateOptions{})
+			_, err = created(ctx, core.ConfigMaps(ns).Create, o)
 		case *corev1.Secret:
-			_, err = core.Secrets(ns).Create(ctx, o, metav1.CreateOptions{})
+			_, err = created(ctx, core.Secrets(ns).Create, o)
 		case *corev1.PersistentVolumeClaim:
-			_, err = core.PersistentVolumeClaims(ns).Create(ctx, o, metav1.CreateOptions{})
+			_, err = created(ctx, core.PersistentVolumeClaims(ns).Create, o)
 		case *corev1.Service:
-			_, err = core.Services(ns).Create(ctx, o, metav1.CreateOptions{})
+			_, err = created(ctx, core.Services(ns).Create, o)
 		}
 		if err != nil {
 			return err

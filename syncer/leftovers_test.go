@@ -248,7 +248,7 @@ func TestWhatIsNotTheSpacesStaysWhateverIsSwitchedOff(t *testing.T) {
 			once.Do(func() {
 				err := there.Delete(t.Context(), replaced, metav1.DeleteOptions{})
 				if err == nil {
-					_, err = there.Create(t.Context(), of("narrow", "replaced"), metav1.CreateOptions{})
+					_, err = created(t.Context(), there.Create, of("narrow", "replaced"))
 				}
 				if err != nil {
 					t.Error(err)

@@ -102,11 +102,7 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 		if change != nil {
 			change(host)
 		}
-		host, err := hosts.Create(t.Context(), host, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return host
+		return must(t, hosts.Create, host)
 	}
 	ask := func(name string, uid types.UID) (*corev1.Service, error) {
 		v := newService(name, "")
@@ -247,7 +243,7 @@ func TestReplacedServicesKeepTheHostsAddresses(t *testing.T) {
 			}
 			host.ObjectMeta = metav1.ObjectMeta{Name: host.Name, Namespace: host.Namespace, Labels: host.Labels, Annotations: host.Annotations}
 			host.Spec.ClusterIP, host.Spec.ClusterIPs = "", nil
-			_, err = b.host.CoreV1().Services(host.Namespace).Create(ctx, host, metav1.CreateOptions{})
+			_, err = created(ctx, b.host.CoreV1().Services(host.Namespace).Create, host)
 			b.begin(nil)
 			return err
 		}},
