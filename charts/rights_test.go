@@ -61,7 +61,8 @@ func TestTheDocumentationTellsOfEachRight(t *testing.T) {
 	}
 	_, rights, _ := strings.Cut(string(text), "## What Berth may do on the host")
 	rights, _, _ = strings.Cut(rights, "\n## ")
-	objects := render(t, append(slices.Clone(everything), "sync.volumesnapshots=on", "sync.volumesnapshotclasses=on")...)
+	objects := render(t, append(slices.Clone(everything),
+		"sync.volumesnapshots=on", "sync.volumesnapshotclasses=on", "sync.gateways=on", "sync.httproutes=on", "sync.gatewayclasses=on")...)
 	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
 	for _, rule := range role.Rules {
 		for _, name := range rule.ResourceNames {
@@ -70,7 +71,7 @@ func TestTheDocumentationTellsOfEachRight(t *testing.T) {
 			}
 		}
 	}
-	for _, whole := range []string{"events, which", "ingresses, as", "volumes and classes it sees all"} { // of syncer's watches
+	for _, whole := range []string{"events, which", "ingresses, as", "gateways and\nroutes, where", "volumes and classes it sees all, and nodes"} { // of syncer's watches
 		if !strings.Contains(rights, whole) {
 			t.Errorf("it is not told that all of these are seen: %s", whole)
 		}

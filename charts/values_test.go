@@ -126,6 +126,8 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
 		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
 		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "sync.nodes: all", "there would be no nodes to run on"},
+		"no gateways":    {[]string{"sync.httproutes=on"}, "sync.gateways: on", "nothing to attach to; Berth would not start"},
+		"too often":      {[]string{"snapshots.every=59.9s"}, "snapshots.every: 59.9s: want 1m", "Berth would not start"},
 		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
 		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},

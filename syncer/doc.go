@@ -28,8 +28,9 @@
 //     put on host objects stay.
 //   - A host object deleted by hand is made again, unless Kubernetes would not:
 //     a pod that ran is gone, and a bound volume claim is lost.
-//   - Tenant objects get no finalizer of Berth's, host objects no owner
-//     outside of their namespace: garbage is found by label.
+//   - Tenant objects get no finalizer of Berth's, host objects no owner but
+//     the space's namespace, which the classes of tenants have, as these are in
+//     none: garbage is found by label.
 //   - What the host refuses is told on the virtual object, in an event, and
 //     tried again with growing delays.
 //
@@ -43,8 +44,9 @@
 // happened on both sides.
 //
 // Host objects are written as the space's own service account, which can reach
-// nothing but the space's namespace; they are read from watches that all spaces
-// of a shard share.
+// nothing but the space's namespace and, where the admin lets tenants have
+// classes of their own on the host, those classes; they are read from watches
+// that all spaces of a shard share.
 //
 // What is synced is in the table of [github.com/berth-dev/berth/syncer/kinds].
 // What is switched off goes, but for data: see [github.com/berth-dev/berth/syncer/kinds.Kind.Lasts].

@@ -74,8 +74,10 @@ type Options struct {
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
-// of config reads objects that bear the space label in all namespaces, events,
-// volumes, ingresses and classes, and may impersonate the spaces' accounts.
+// of config may impersonate the spaces' accounts, and reads, of the kinds that
+// are synced, objects that bear the space label in all namespaces, and all
+// events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
+// reads for gateways, too: both claim host names.
 func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the host's own priority and fairness decides

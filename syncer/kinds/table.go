@@ -200,7 +200,7 @@ func Table() []Kind {
 		},
 		{
 			HTTPRoutes, ToHost, []string{Off, On}, "conditions of its gateways without their words",
-			"names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors",
+			"names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors. Needs `gateways=on`",
 		},
 		{
 			GatewayClasses, FromHost, []string{Off, Shown, On, Selector}, "name, conditions without their words, features",

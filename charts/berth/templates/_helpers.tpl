@@ -73,6 +73,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (ne (include "berth.sync" (list . "daemonsets")) "off") (ne (include "berth.sync" (list . "nodes")) "all") }}
 {{- fail "sync.daemonsets: a DaemonSet runs a pod on each node that its space sees; show them, with sync.nodes: all, too" }}
 {{- end }}
+{{- if and (ne (include "berth.sync" (list . "httproutes")) "off") (eq (include "berth.sync" (list . "gateways")) "off") }}
+{{- fail "sync.httproutes: a route attaches to gateways; sync them, with sync.gateways: on, too" }}
+{{- end }}
+{{- $start := toDate "2006-01-02" "2000-01-01" }}{{/* the templates know a duration only as what lies between two times */}}
+{{- if lt (sub (dateModify .Values.snapshots.every $start | unixEpoch) (unixEpoch $start)) 60 }}
+{{- fail (printf "snapshots.every: %s: want 1m or more" .Values.snapshots.every) }}
+{{- end }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
 {{- end }}
