@@ -19,12 +19,13 @@ const MaxHeader = 64 << 10
 const (
 	// idle is how long a connection is kept that nobody uses: each to a pod is a stream on the host.
 	idle = 20 * time.Second
-	// handshake bounds what a server may take for it, and for the answer to a ping.
+	// handshake bounds what a server may take for it.
 	handshake = 10 * time.Second
 	// What HTTP/2 lets a server send before anybody reads, on a stream and in all.
 	maxUnread, maxUnreadAll = 256 << 10, 1 << 20
-	// ping is after how long of silence a connection is tried.
-	ping = 30 * time.Second
+	// ping is after how long of silence a connection is tried, and pong when it is given
+	// up then: as upstream has them, see apimachinery's SetTransportDefaults.
+	ping, pong = 30 * time.Second, 15 * time.Second
 )
 
 // Bound sets the bounds of a transport that nobody uses yet.
@@ -33,7 +34,7 @@ func Bound(t *http.Transport) {
 	t.MaxResponseHeaderBytes = MaxHeader
 	t.HTTP2 = &http.HTTP2Config{
 		MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxUnreadAll,
-		SendPingTimeout: ping, PingTimeout: handshake,
+		SendPingTimeout: ping, PingTimeout: pong,
 	}
 }
 
