@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -15,52 +16,31 @@ import (
 
 // Dropped names the fields of a pod's spec that a host was sent and did not take.
 // An API server leaves out, without a word, what it is too old to know or was told
-// not to offer; admission may remove more. What the host puts in is its own affair.
+// not to offer; admission may remove more. What the host puts in, or changes, is its
+// own affair.
 func Dropped(sent, made *corev1.Pod) []string {
-	paths := behind("spec", lacks(reflect.ValueOf(made.Spec), reflect.ValueOf(sent.Spec)))
+	paths := behind("spec", lacks(reflect.ValueOf(&made.Spec).Elem(), reflect.ValueOf(&sent.Spec).Elem()))
 	slices.Sort(paths)
 	return paths
 }
 
-// lacks returns the paths, from sent on, to what of it made lacks: an empty one if
-// that is all. It names only what is lacking, as it is asked of each pod, and hardly
-// any lacks something.
+// lacks returns the paths, from sent on, to what of it made lacks. Both are there. It
+// names only what is lacking, as it is asked of each pod, and hardly any lacks something.
 func lacks(made, sent reflect.Value) (paths []string) {
-	switch sent.Kind() {
-	case reflect.Struct:
-		if sent.Type().Implements(reflect.TypeFor[json.Marshaler]()) {
-			break // a quantity or a time, which is one value
-		}
-		for i := range sent.NumField() {
-			if found := lacks(made.Field(i), sent.Field(i)); len(found) > 0 {
-				paths = append(paths, behind(pathOf(sent.Type().Field(i)), found)...)
-			}
-		}
-		return paths
-	case reflect.Slice, reflect.Map:
-		if sent.Len() == 0 {
-			return nil
-		}
-	}
-	switch {
-	case sent.IsZero():
-		return nil
-	case made.IsZero():
-		return []string{""}
-	}
 	switch sent.Kind() {
 	case reflect.Pointer:
 		return lacks(made.Elem(), sent.Elem())
-	case reflect.Slice:
-		for i := range sent.Len() {
-			if found := itemLacks(made, sent, i); len(found) > 0 {
-				at := nameOf(sent.Index(i))
-				if at == "" {
-					at = strconv.Itoa(i)
-				}
-				paths = append(paths, behind("["+at+"]", found)...)
+	case reflect.Struct:
+		if !inParts(sent.Type()) {
+			return nil
+		}
+		for i := range sent.NumField() {
+			if found := fieldLacks(made.Field(i), sent.Field(i)); len(found) > 0 {
+				paths = append(paths, behind(pathOf(sent.Type().Field(i)), found)...)
 			}
 		}
+	case reflect.Slice:
+		return itemsLack(made, sent)
 	case reflect.Map:
 		for _, key := range sent.MapKeys() {
 			if !made.MapIndex(key).IsValid() {
@@ -71,34 +51,62 @@ func lacks(made, sent reflect.Value) (paths []string) {
 	return paths
 }
 
-// itemLacks is [lacks] of an item of a list. Admission may have put its own before it,
-// so that items with names are found by these.
-func itemLacks(made, sent reflect.Value, i int) []string {
-	item := sent.Index(i)
-	name := nameOf(item)
-	for j := range made.Len() {
-		if name != "" && nameOf(made.Index(j)) == name {
-			return lacks(made.Index(j), item)
-		}
-	}
+// fieldLacks is [lacks] of a field, which is there unless it is empty: an empty path
+// stands for the whole of it.
+func fieldLacks(made, sent reflect.Value) []string {
 	switch {
-	case name == "" && made.Len() > sent.Len():
-		return nil // there is no telling which became which
-	case name == "" && i < made.Len():
-		return lacks(made.Index(i), item)
-	default:
+	case empty(sent):
+		return nil
+	case empty(made) && (sent.Kind() != reflect.Struct || !inParts(sent.Type())):
 		return []string{""}
+	default:
+		return lacks(made, sent)
 	}
 }
 
-// nameOf is the name of an item, if it has one.
-func nameOf(item reflect.Value) string {
-	if item.Kind() == reflect.Struct {
-		if name := item.FieldByName("Name"); name.Kind() == reflect.String {
-			return name.String()
+// itemsLack is [lacks] of lists. Admission may have put items of its own anywhere:
+// those with names are found by these, several of one name in their order.
+func itemsLack(made, sent reflect.Value) (paths []string) {
+	nameOf := names(sent.Type().Elem())
+	places := make(map[string][]int, made.Len())
+	for j := range made.Len() {
+		name := nameOf(made.Index(j))
+		places[name] = append(places[name], j)
+	}
+	for i := range sent.Len() {
+		name, lacking := nameOf(sent.Index(i)), []string{""}
+		if name == "" && made.Len() > sent.Len() {
+			continue // there is no telling which became which
+		}
+		if left := places[name]; len(left) > 0 {
+			places[name], lacking = left[1:], lacks(made.Index(left[0]), sent.Index(i))
+		}
+		if len(lacking) > 0 {
+			paths = append(paths, behind("["+cmp.Or(name, strconv.Itoa(i))+"]", lacking)...)
 		}
 	}
-	return ""
+	return paths
+}
+
+// names returns what tells the name of an item of a type, which is empty if it has none.
+func names(item reflect.Type) func(reflect.Value) string {
+	if item.Kind() == reflect.Struct {
+		if name, ok := item.FieldByName("Name"); ok && name.Type.Kind() == reflect.String {
+			return func(v reflect.Value) string { return v.FieldByIndex(name.Index).String() }
+		}
+	}
+	return func(reflect.Value) string { return "" }
+}
+
+// inParts reports whether a struct is its fields: a quantity or a time is one value.
+func inParts(t reflect.Type) bool { return !t.Implements(reflect.TypeFor[json.Marshaler]()) }
+
+// empty reports whether an API server would not write a field at all.
+func empty(v reflect.Value) bool {
+	if v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
+		return v.Len() == 0
+	}
+	return v.IsZero()
 }
 
 // pathOf is how a field is reached: not at all, if it is a part of its struct.
