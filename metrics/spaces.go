@@ -15,7 +15,7 @@ type Space struct {
 	Name string
 	// State is one of the States.
 	State string
-	// Ready says that a request would be answered.
+	// Ready says that the space serves, or sleeps and would wake for a request.
 	Ready bool
 	// Store figures are missing of a space whose store can't tell now.
 	Store *Store
@@ -75,7 +75,7 @@ type descs struct {
 func newDescs() descs {
 	return descs{
 		spaces:       gauge("berth_spaces", "Spaces of this berth, by state.", "state"),
-		ready:        gauge("berth_space_ready", "Whether a request to the space would be answered, which a sleeping space does by waking.", "space"),
+		ready:        gauge("berth_space_ready", "Whether the space serves, or sleeps and would wake for a request.", "space"),
 		awake:        gauge("berth_space_awake", "Whether the space's control plane runs.", "space"),
 		wakes:        counter("berth_space_wakes_total", "Starts of the space, by result.", "space", "result"),
 		requests:     counter("berth_space_requests_total", "Requests to the space that have ended, by what they wanted and the class of the answer's status code.", "space", "verb", "code"),

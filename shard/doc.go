@@ -3,7 +3,8 @@
 
 // Package shard gives many spaces a place in one process: for each that is
 // awake its control plane and its syncer, over one set of host watches for all;
-// for each that sleeps a row of a few hundred bytes (T8).
+// for each that sleeps a row, which with its host objects in the shared watches
+// is some kilobytes (T8).
 //
 // A space goes round: asleep → queued → starting → running → stopping → asleep.
 // serve.go holds the requests that find it asleep, wake.go starts it in its

@@ -16,7 +16,7 @@ import (
 )
 
 // ConditionReady is the type of the condition that every space has. It is true
-// if a request would be answered, which a sleeping space does by waking.
+// while the space runs, and while it sleeps, as a request wakes it.
 const ConditionReady = "Ready"
 
 // Reasons of the condition Ready.

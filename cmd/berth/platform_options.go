@@ -39,7 +39,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	addDataDir(cmd, &o.dataDir)
 	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, instead of sharing this one")
 	cmd.Flags().DurationVar(&o.idleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
-	cmd.Flags().IntVar(&o.spacesMax, "spaces-max", 250, "most spaces to be awake at once; 0 for no bound")
+	cmd.Flags().IntVar(&o.spacesMax, "spaces-max", 250, "most spaces to be awake at once, --dedicated ones not counted; 0 for no bound")
 	cmd.Flags().StringVar(&o.snapshots.to, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
 	cmd.Flags().DurationVar(&o.snapshots.every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
 	cmd.Flags().IntVar(&o.snapshots.keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")

@@ -20,8 +20,9 @@ func newSleep() *cobra.Command {
 	return newAct("sleep", "asleep", "Put spaces of a running berth to sleep", `Put spaces to sleep, without waiting until they are idle: their API servers and
 controllers end, requests under way too, watches among them. Their pods run on.
 
-A space sleeps as soon as its controllers and its syncer have nothing under way;
-until then, or the timeout, the command waits. A request, a change to its host
+A space sleeps as soon as its syncer has nothing under way and nothing was written
+to it for a second, which is waited for ten seconds at most; until then, or the
+timeout, the command waits. A request, a change to its host
 objects, and its own timers (a CronJob's next run, a token to renew) wake it.`)
 }
 

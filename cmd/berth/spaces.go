@@ -22,11 +22,12 @@ func newSpaces() *cobra.Command {
 		Short:   "List the spaces of a running berth, and how they are",
 		Long: `List the spaces of the berth that runs on the data directory.
 
-READY is True if a request would be answered, which a sleeping space does by
-waking; Unknown for one that has not run since berth was started. STATE is one of
-Running, Asleep, Waking, Starting, Stopping and Failed; MESSAGE says why a space
-is not ready. SINCE is how long READY has been as it is, IDLE how long ago the
-last request from outside came.`,
+READY is True for a space that runs, or sleeps, which a request ends; False while
+it starts, wakes or stops, which requests wait for, and if it has failed; Unknown
+for one that has not run since berth was started. STATE is one of Running, Asleep,
+Waking, Starting, Stopping and Failed; MESSAGE says why a space is not ready.
+SINCE is how long READY has been as it is, IDLE how long ago the last request from
+outside came.`,
 		Example: `  berth spaces
   berth spaces -o wide
   berth spaces demo -o jsonpath='{.status.conditions[0].reason}'`,

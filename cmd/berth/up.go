@@ -31,12 +31,13 @@ answered when it has woken; so do changes to its host objects, and what it wants
 to do by itself, such as a CronJob's next run. Requests are those that bear a
 credential of the space; a watch lasts as long as it is open, as do exec and logs.
 
-No more than --spaces-max spaces are awake at once. At the bound, the one idle
-longest makes room; if all are in use, the next one waits. Reckon with 16 MiB of
-memory for each that is awake, and more for one that holds much.
+No more than --spaces-max spaces, --dedicated ones not counted, are awake at
+once. At the bound, the one idle longest makes room; if all are in use, the next
+one waits. Reckon with 16 MiB of memory for each that is awake, and more for one
+that holds much.
 
-With --snapshot-to, snapshots of all spaces are taken as scheduled: see 'berth
-snapshot'.
+With --snapshot-to, snapshots of all spaces that share the process (not of
+--dedicated ones yet) are taken as scheduled: see 'berth snapshot'.
 
 A space named by --dedicated has a process of its own, with the same data: it can
 be switched at any start. Its log is in DATA-DIR/dedicated/SPACE.
