@@ -12,13 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reasons of the events that tell a tenant why an object is not on the host.
+// Reasons of the events that tell a tenant why an object is not on the host, or
+// not as it was. docs/syncing.md says what to do about each.
 const (
 	ReasonQuota   = "HostQuotaExceeded"
 	ReasonRefused = "HostRefused"
 	ReasonForbids = "SpaceForbids"
 	ReasonTaken   = "HostNameTaken"
 	ReasonDropped = "HostDropped" // it is there, but for some fields
+	ReasonLost    = "ClaimLost"
 )
 
 // errRefused says that the tenant was told why its object is not on the host.
