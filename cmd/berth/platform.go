@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,13 +172,7 @@ func (p *platform) port() string {
 	return port
 }
 
-func (p *platform) address() string {
-	host, _, err := net.SplitHostPort(p.options.listen)
-	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
-		return "127.0.0.1"
-	}
-	return host
-}
+func (p *platform) address() string { return cmp.Or(p.options.listenHost(), "127.0.0.1") }
 
 // names are those that the port's certificate is good for: the one that is
 // advertised, and this machine's own, by which also a forwarded port is reached.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -51,6 +52,16 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
+}
+
+// listenHost is the HOST of --listen, empty if that is all of the machine's
+// addresses: it then does not say by which of them clients come.
+func (o *runOptions) listenHost() string {
+	host, _, err := net.SplitHostPort(o.listen)
+	if ip := net.ParseIP(host); err != nil || ip != nil && ip.IsUnspecified() {
+		return ""
+	}
+	return host
 }
 
 // check refuses what means nothing, and drops what is said twice.

@@ -74,7 +74,7 @@ where it was, with the spaces of earlier runs too.`,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
 	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
 	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "simulated nodes of the embedded host")

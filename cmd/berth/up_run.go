@@ -68,5 +68,12 @@ and, as the platform's admin, see the same pods on the host:
   kubectl --kubeconfig %s get pods -A
 `, kubeconfigPath(dir, "host"))
 	}
+	if u.options.listenHost() == "" {
+		fmt.Fprintf(u.out, `
+--listen=%s: the port is open on all addresses, but kubeconfigs lead to %s,
+and the certificate is good on this machine only. For clients elsewhere, name in
+--listen the address or host name by which they reach it.
+`, u.options.listen, u.address())
+	}
 	fmt.Fprintf(u.out, "\nLog: %s. Stop with Ctrl-C; start again to go on.\n", filepath.Join(dir, logFile))
 }

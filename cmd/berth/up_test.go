@@ -1,0 +1,33 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// X3: a port that is open to others, with kubeconfigs that are of no use to them,
+// would look like a network that is broken.
+func TestUpTellsOfAPortThatKubeconfigsDoNotLeadTo(t *testing.T) {
+	for listen, warns := range map[string]bool{
+		"0.0.0.0:7443": true, ":7443": true, "[::]:7443": true,
+		"127.0.0.1:7443": false, "192.0.2.1:7443": false, "berth.example:7443": false,
+	} {
+		port, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		u := &up{platform: platform{options: runOptions{listen: listen, spaces: []string{"demo"}}, listener: port, host: &remoteHost{}}, out: &out}
+		u.explain()
+		if err := port.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(out.String(), "--listen="+listen); got != warns {
+			t.Errorf("--listen=%s: told of it: %v, want %v:\n%s", listen, got, warns, out.String())
+		}
+	}
+}
