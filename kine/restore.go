@@ -72,7 +72,7 @@ func restore(ctx context.Context, snapshot, path string) (err error) {
 	if err := checkWhole(ctx, tmp, "integrity_check"); err != nil {
 		return err
 	}
-	if err := advance(ctx, tmp); err != nil {
+	if err := advance(ctx, tmp, 0); err != nil {
 		return err
 	}
 	return place(tmp, path)
@@ -115,10 +115,19 @@ func (b *boundReader) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
-// advance makes the revision of the store at path jump, and everything before compacted.
-func advance(ctx context.Context, path string) error {
+// Advance makes the revision of the store at path, which nobody has open, jump as [Restore] does, and past one that
+// another store got to, whose place it is to take.
+func Advance(ctx context.Context, path string, past int64) error {
+	if err := advance(ctx, path, past); err != nil {
+		return fmt.Errorf("advance store %s: %w", path, err)
+	}
+	return nil
+}
+
+// advance makes the revision of the store at path jump, past another one too, and everything before compacted.
+func advance(ctx context.Context, path string, past int64) error {
 	db := openOne(path, creatorParams)
-	err := advanceIn(ctx, db)
+	err := advanceIn(ctx, db, past)
 	if err == nil {
 		err = checkpoint(context.WithoutCancel(ctx), db)
 	}
@@ -131,7 +140,7 @@ func advance(ctx context.Context, path string) error {
 	return nil
 }
 
-func advanceIn(ctx context.Context, db *sql.DB) error {
+func advanceIn(ctx context.Context, db *sql.DB, past int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -144,7 +153,7 @@ func advanceIn(ctx context.Context, db *sql.DB) error {
 	if last < 0 || last > maxRevision {
 		return fmt.Errorf("%w: its revision is %d", ErrDamaged, last)
 	}
-	next := last + restoreJump
+	next := max(last, min(past, maxRevision)) + restoreJump
 	if _, err := tx.ExecContext(ctx, compactSQL, last, last); err != nil {
 		return err
 	}

@@ -169,6 +169,28 @@ func TestClientsOfAStoreThatWasRestoredListAnew(t *testing.T) {
 	}
 }
 
+// D2: what knew a store whose place a restored one takes must not take that for it, however far the old one was.
+func TestClientsOfAStoreWhosePlaceIsTakenListAnew(t *testing.T) {
+	s := openNew(t)
+	create(t, s, "/registry/kept", "1")
+	path := filepath.Join(t.TempDir(), "other", "state.db")
+	mustRestore(t, snapshotOf(t, s), path)
+	const past = 7_000_000_000
+	if err := kine.Advance(t.Context(), path, past); err != nil {
+		t.Fatal(err)
+	}
+	c := openAt(t, path).Client()
+	list, err := c.Kubernetes.List(t.Context(), "/registry/kept", kubernetes.ListOptions{})
+	if err != nil || list.Revision <= past || len(list.Kvs) != 1 {
+		t.Fatalf("list of %v, %v", list, err)
+	}
+	for _, rev := range []int64{past, list.Revision - 1} {
+		if resp, open := <-c.Watch(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithRev(rev)); !open || !errors.Is(resp.Err(), rpctypes.ErrCompacted) {
+			t.Errorf("watch from %d: %v, want %v", rev, resp.Err(), rpctypes.ErrCompacted)
+		}
+	}
+}
+
 func TestNeitherASnapshotNorARestoreReplacesAnything(t *testing.T) {
 	s := openNew(t)
 	create(t, s, "/registry/a", "1")

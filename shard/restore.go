@@ -26,10 +26,10 @@ func (s *Shard) Prepare(ctx context.Context, name string) error {
 	return nil
 }
 
-// ReserveService makes the host object of a service of a space that was
-// prepared, and returns it with its addresses; see [syncer.Host.ReserveService].
-func (s *Shard) ReserveService(ctx context.Context, name string, v *corev1.Service) (*corev1.Service, error) {
-	return s.host.ReserveService(ctx, translate.Space{Name: name}, v)
+// InheritService makes the host object of a service of a space that was
+// prepared, and returns it with its addresses; see [syncer.Host.InheritService].
+func (s *Shard) InheritService(ctx context.Context, name string, v *corev1.Service) (*corev1.Service, error) {
+	return s.host.InheritService(ctx, translate.Space{Name: name}, v)
 }
 
 // Snapshot writes a copy of the space's store, as it is at one moment, to path,

@@ -16,9 +16,6 @@ import (
 // replacedFile is a store that a restore took the place of, until the next one.
 const replacedFile = storeFile + ".replaced"
 
-// ErrExists says that there is a space of a name already.
-var ErrExists = errors.New("there is a space of that name; choose another, or restore the snapshot under its own name")
-
 // Exists tells whether a space's store is in dir, which is the space's own.
 func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
 
@@ -30,7 +27,7 @@ func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
 // It is done whole or not at all.
 func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string) error {
 	err := withFetched(ctx, bucket, id, scratch, func(from string) error {
-		return replace(from, filepath.Join(spaces, id.Space))
+		return replace(ctx, from, filepath.Join(spaces, id.Space))
 	})
 	if err != nil {
 		return fmt.Errorf("restore snapshot %s: %w", id, err)
@@ -40,30 +37,22 @@ func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string)
 
 // Clone makes a space named as of a snapshot of another: with keys of its own,
 // so that nothing that was given out for the other works. What names the other
-// in its store is changed, see [Reidentify]; there must be no such space yet.
+// in its store is changed, see [Reidentify]. A space of that name that is there
+// keeps its keys, and its store is kept as by [Replace]; it must not run once
+// prepare, which is called when the snapshot was found sound, has returned.
 //
 // It is done whole or not at all, but for what prepare and reserve do.
 func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch string, prepare func(context.Context) error, reserve Reserve) (Changes, error) {
 	dir := filepath.Join(spaces, as)
 	var changes Changes
 	err := withFetched(ctx, bucket, id, scratch, func(from string) (err error) {
-		if Exists(dir) {
-			return ErrExists
-		}
 		if err := prepare(ctx); err != nil {
 			return err
 		}
-		store := filepath.Join(from, storeFile)
-		if changes, err = Reidentify(ctx, store, as, reserve); err != nil {
+		if changes, err = Reidentify(ctx, filepath.Join(from, storeFile), as, reserve); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		if err := os.Rename(store, filepath.Join(dir, storeFile)); err != nil {
-			return err
-		}
-		return syncDir(dir)
+		return place(ctx, from, dir)
 	})
 	if err != nil {
 		return Changes{}, fmt.Errorf("restore snapshot %s as %s: %w", id, as, err)
@@ -104,7 +93,7 @@ func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do 
 	return do(dir)
 }
 
-func replace(from, dir string) error {
+func replace(ctx context.Context, from, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -115,6 +104,22 @@ func replace(from, dir string) error {
 			}
 		}
 	}
+	return place(ctx, from, dir)
+}
+
+// place moves the store in from to dir. At each moment the store there is the old
+// one, with all that was written to it, or the new one.
+func place(ctx context.Context, from, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := follow(ctx, filepath.Join(from, storeFile), filepath.Join(dir, storeFile)); err != nil {
+		return err
+	}
+	return move(from, dir)
+}
+
+func move(from, dir string) error {
 	path, replaced := filepath.Join(dir, storeFile), filepath.Join(dir, replacedFile)
 	lock, err := kine.Lock(path)
 	if err != nil {
@@ -138,4 +143,26 @@ func replace(from, dir string) error {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// follow has the store at path go on after the old one, so that no revision
+// stands for two things to those who watched that. And what the old one has in a
+// log, as it was not closed in order, goes to its file, which place moves alone.
+// One that can't be opened is lost, and nobody has seen what is in it of late.
+func follow(ctx context.Context, path, old string) error {
+	if !exists(old) {
+		return nil
+	}
+	store, err := kine.Open(ctx, kine.Options{Path: old, Name: filepath.Base(filepath.Dir(old))})
+	if errors.Is(err, kine.ErrInUse) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		return nil //nolint:nilerr // it is to be replaced because it can't be opened
+	}
+	stats, err := store.Stats(ctx)
+	if err = errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	return kine.Advance(ctx, path, stats.Revision)
 }

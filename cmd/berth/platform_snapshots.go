@@ -4,23 +4,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // snapshotOptions are the flags about scheduled snapshots.
@@ -141,7 +136,8 @@ func (s *snapshots) serve(mux *http.ServeMux) {
 		if err != nil {
 			return nil, err
 		}
-		return s.restore(r.Context(), bucket, r.URL.Query().Get("id"), r.URL.Query().Get("as"))
+		query := r.URL.Query()
+		return s.restore(r.Context(), bucket, query.Get("id"), query.Get("as"), query.Has("replace"))
 	}))
 }
 
@@ -154,74 +150,4 @@ func (s *snapshots) bucket(r *http.Request, parameter string) (*snapshot.Bucket,
 		return bucket, nil
 	}
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("where are the snapshots? name a place with --%s, or start berth with --snapshot-to", parameter))
-}
-
-// restored is what came of a restore.
-type restored struct {
-	Space    string           `json:"space"`
-	Snapshot string           `json:"snapshot"`
-	Changes  snapshot.Changes `json:"changes"` // of one that was given another name
-}
-
-func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, as string) (*restored, error) {
-	id, err := snapshot.ParseID(name)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	s.restoring.Lock()
-	defer s.restoring.Unlock()
-	if id, err = bucket.Find(ctx, id); err != nil {
-		return nil, err
-	}
-	if s.elsewhere(id.Space) && as == "" || s.elsewhere(as) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; stop berth, and restore the space while none runs", cmp.Or(as, id.Space)))
-	}
-	result := &restored{Space: id.Space, Snapshot: id.String()}
-	if as == "" {
-		err = s.replace(ctx, bucket, id)
-	} else {
-		result.Space = as
-		result.Changes, err = s.clone(ctx, bucket, id, as)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return result, s.shard.Wake(ctx, result.Space)
-}
-
-// replace stops a space, whatever state it is in, and gives it back its place
-// also if it could not be restored: it is as it was then.
-func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if err := tenancy.CheckSpaceName(id.Space); err != nil {
-		return err
-	}
-	if err := s.shard.StopSpace(ctx, id.Space); err != nil {
-		return err
-	}
-	err := snapshot.Replace(ctx, bucket, id, filepath.Join(s.dataDir, "spaces"), scratchDir(s.dataDir))
-	if err != nil && !snapshot.Exists(filepath.Join(s.dataDir, "spaces", id.Space)) {
-		return err
-	}
-	return errors.Join(err, s.shard.Add(id.Space))
-}
-
-func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string) (snapshot.Changes, error) {
-	if err := tenancy.CheckSpaceName(as); err != nil {
-		return snapshot.Changes{}, fmt.Errorf("--as: %w", err)
-	}
-	if _, there := s.shard.Status(as); there {
-		return snapshot.Changes{}, fmt.Errorf("restore snapshot %s as %s: %w", id, as, snapshot.ErrExists)
-	}
-	changes, err := snapshot.Clone(ctx, bucket, id, as, filepath.Join(s.dataDir, "spaces"), scratchDir(s.dataDir),
-		func(ctx context.Context) error { return s.shard.Prepare(ctx, as) },
-		func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
-			return s.shard.ReserveService(ctx, as, v)
-		})
-	if err != nil {
-		if !snapshot.Exists(filepath.Join(s.dataDir, "spaces", as)) {
-			_ = os.Remove(kubeconfigPath(s.dataDir, as)) // it leads nowhere
-		}
-		return snapshot.Changes{}, err
-	}
-	return changes, s.shard.Add(as)
 }

@@ -125,8 +125,9 @@ func printSnapshots(out, hints io.Writer, infos []snapshot.Info, now time.Time) 
 
 func newSnapshotRestore() *cobra.Command {
 	var dir, from, as string
+	var replace bool
 	cmd := &cobra.Command{
-		Use:   "restore SNAPSHOT [--as SPACE]",
+		Use:   "restore SNAPSHOT [--as SPACE [--replace]]",
 		Short: "Make a space what it was, or another space of it",
 		Long: `Make a space what it was when a snapshot was taken. SNAPSHOT is a name that
 'berth snapshot list' prints, or that of a space, for its newest.
@@ -141,15 +142,27 @@ With --as, the snapshot becomes a space of its own, beside the one it was taken
 of. It gets an identity of its own: nothing that was given out for the other
 works in it, tokens in Secrets are issued anew, and services have other
 addresses. Pods start anew, and claims get new, empty volumes: what is in
-volumes is not in a snapshot.`,
+volumes is not in a snapshot.
+
+With --replace, too, it takes the place of all that a space of that name holds,
+on the host too, volumes among it. That space keeps its own keys: its
+kubeconfigs work on, and lead to what was restored. If the restore fails, it is
+as it was.`,
 		Example: `  berth snapshot restore demo
   berth snapshot restore demo/20260102T030405.000Z --as demo-copy
+  berth snapshot restore demo --as staging --replace
   berth snapshot restore demo --from file:///var/backups/berth`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if replace && as == "" {
+				return errors.New("--replace goes with --as; under its own name, a snapshot takes the space's place anyway")
+			}
 			var result restored
 			query := url.Values{"id": {args[0]}, "from": {from}, "as": {as}}
+			if replace {
+				query.Set("replace", "")
+			}
 			err := control.NewClient(dir).Do(cmd.Context(), http.MethodPost, "/snapshots/restore?"+query.Encode(), &result)
 			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" {
 				result.Space, result.Snapshot, err = restoreAtRest(cmd.Context(), dir, args[0], from)
@@ -169,6 +182,7 @@ volumes is not in a snapshot.`,
 	addDataDir(cmd, &dir)
 	cmd.Flags().StringVar(&from, "from", "", "URL of where it is; where scheduled ones go if empty")
 	cmd.Flags().StringVar(&as, "as", "", "name of the space to make of it; its own if empty")
+	cmd.Flags().BoolVar(&replace, "replace", false, "with --as, take the place of all that a space of that name holds")
 	return cmd
 }
 

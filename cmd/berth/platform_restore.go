@@ -1,0 +1,131 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/tenancy"
+)
+
+// restored is what came of a restore.
+type restored struct {
+	Space    string           `json:"space"`
+	Snapshot string           `json:"snapshot"`
+	Changes  snapshot.Changes `json:"changes"` // of one that was given another name
+}
+
+// restore makes a space of a snapshot: the one that it was taken of, or as, which
+// may hold something only if that is to be replaced.
+func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, as string, replace bool) (*restored, error) {
+	id, err := snapshot.ParseID(name)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	s.restoring.Lock()
+	defer s.restoring.Unlock()
+	if id, err = bucket.Find(ctx, id); err != nil {
+		return nil, err
+	}
+	result := &restored{Space: id.Space, Snapshot: id.String()}
+	if as == "" {
+		err = s.replace(ctx, bucket, id)
+	} else {
+		result.Space = as
+		result.Changes, err = s.clone(ctx, bucket, id, as, replace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result, s.shard.Wake(ctx, result.Space)
+}
+
+// replace stops a space, whatever state it is in, and has it be what it was.
+func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
+	if err := tenancy.CheckSpaceName(id.Space); err != nil {
+		return err
+	}
+	if s.elsewhere(id.Space) {
+		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; stop berth, and restore the space while none runs", id.Space))
+	}
+	_, had := s.shard.Status(id.Space)
+	err := s.stop(ctx, id.Space)
+	if err == nil {
+		err = snapshot.Replace(ctx, bucket, id, filepath.Join(s.dataDir, "spaces"), scratchDir(s.dataDir))
+	}
+	return s.settle(id.Space, had, err)
+}
+
+func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
+	if err := tenancy.CheckSpaceName(as); err != nil {
+		return snapshot.Changes{}, fmt.Errorf("--as: %w", err)
+	}
+	_, had := s.shard.Status(as)
+	dir := filepath.Join(s.dataDir, "spaces", as)
+	if err := s.mayClone(id, as, had || s.elsewhere(as) || snapshot.Exists(dir), replace); err != nil {
+		return snapshot.Changes{}, err
+	}
+	changes, err := snapshot.Clone(ctx, bucket, id, as, filepath.Join(s.dataDir, "spaces"), scratchDir(s.dataDir),
+		func(ctx context.Context) error {
+			// Not before the snapshot was found sound; and what it holds has its services
+			// reserved under the eyes of no syncer.
+			if err := s.stop(ctx, as); err != nil {
+				return err
+			}
+			return s.shard.Prepare(ctx, as)
+		},
+		func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
+			return s.shard.InheritService(ctx, as, v)
+		})
+	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
+		_ = os.Remove(kubeconfigPath(s.dataDir, as)) // it leads nowhere
+	}
+	return changes, err
+}
+
+// mayClone says why a snapshot can't become the space as, if it can't.
+func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) error {
+	var remedy string
+	switch {
+	case !there:
+		return nil
+	case as == id.Space:
+		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
+	case s.elsewhere(as):
+		remedy = "it runs in a process of its own; choose another name, or run it without (--dedicated, the chart's isolation) and say --replace"
+	case !replace:
+		remedy = "choose another name; or say --replace to have the snapshot take the place of all that it holds, on the host too"
+	default:
+		return nil
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("restore snapshot %s as %s: there is a space of that name: %s", id, as, remedy))
+}
+
+// stop stops a space and takes its place away. Who asked may lose patience: it
+// is waited for all the same, as a space that stops on has no place to go back to.
+func (s *snapshots) stop(ctx context.Context, space string) error {
+	return s.shard.StopSpace(context.WithoutCancel(ctx), space)
+}
+
+// settle gives a space its place, if it was restored, or else had one and was
+// stopped: then it goes on as it was.
+func (s *snapshots) settle(space string, had bool, err error) error {
+	_, has := s.shard.Status(space)
+	if has || err != nil && !had {
+		return err
+	}
+	added := s.shard.Add(space)
+	if err != nil {
+		s.shard.Visit(space)
+	}
+	return errors.Join(err, added)
+}
