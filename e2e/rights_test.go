@@ -36,7 +36,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 	existing := sharedBerth(t)
 	host := existing.host(t)
 	host.namespace(t, platform)
-	args := []string{"template", "berth", "../charts/berth", "--namespace", platform, "--set", "spaces[0].name=warded"}
+	args := []string{"template", "berth", "../charts/berth", "--namespace", platform, "--set", "spaces[0].name=warded,spaces[1].name=refilled"}
 	for _, file := range []string{"serviceaccount", "clusterrole", "role", "admissionpolicy"} {
 		args = append(args, "--show-only", "templates/"+file+".yaml")
 	}
@@ -50,7 +50,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 	serve := func(more ...string) {
 		t.Helper()
 		b.process = spawn(t, append([]string{
-			"serve", "--data-dir", b.dir, "--listen", "127.0.0.1:0", "--host-kubeconfig", account.kubeconfig, "--space", "warded",
+			"serve", "--data-dir", b.dir, "--listen", "127.0.0.1:0", "--host-kubeconfig", account.kubeconfig, "--space", "warded,refilled",
 			"--space-role", "platform-berth-space", "--kubeconfig-secrets", platform, "--log-format", "json",
 		}, more...)...)
 		eventually(t, func() error {
@@ -85,6 +85,21 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 		t.Errorf("the host's pod is that of %v", identityOf(h))
 	}
 
+	t.Run("a snapshot takes the place of a space that is listed", func(t *testing.T) {
+		into := must(secrets.Get(t.Context(), "refilled-kubeconfig", metav1.GetOptions{}))(t)
+		kept := filepath.Join(t.TempDir(), "refilled.kubeconfig")
+		if err := os.WriteFile(kept, into.Data["kubeconfig"], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		bucket := "file://" + t.TempDir()
+		berthDoes(t, "snapshot", "create", "warded", "--to", bucket, "--data-dir", b.dir)
+		if _, stderr, code := runBerth(t, "snapshot", "restore", "warded", "--as", "unlisted", "--from", bucket, "--data-dir", b.dir); code == 0 || !strings.Contains(stderr, "forbidden") {
+			t.Errorf("as one that is not listed: %d %s", code, stderr)
+		}
+		berthDoes(t, "snapshot", "restore", "warded", "--as", "refilled", "--replace", "--from", bucket, "--data-dir", b.dir)
+		newCluster(t, kept).awaitRunning(t, "default", "visitor")
+		host.awaitRunning(t, "berth-refilled", "refilled--default--visitor")
+	})
 	t.Run("by name and by verb", func(t *testing.T) { checkRefusedByRBAC(t, account) })
 	t.Run("outside of spaces' namespaces", func(t *testing.T) { checkRefusedByPolicy(t, account) })
 	t.Run("logs are JSON, and a stop is clean", func(t *testing.T) {
