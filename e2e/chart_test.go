@@ -73,6 +73,21 @@ func TestTheChartOnARealCluster(t *testing.T) {
 		helmTest(t, "chart-a", "chart-b", "chart-c")
 		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
 	})
+	t.Run("a snapshot takes the place of the space that was added", func(t *testing.T) {
+		inPod := func(args ...string) {
+			host.kubectl(t, append([]string{"exec", "--namespace", release, "berth-0", "--", "berth", "snapshot"}, args...)...)
+		}
+		inPod("create", "chart-a", "--to", "file:///tmp/snapshots")
+		inPod("restore", "chart-a", "--as", "chart-c", "--replace", "--from", "file:///tmp/snapshots")
+		other := forwarded(t, host, release, "chart-c")
+		host.awaitRunning(t, "berth-chart-c", "chart-c--default--real")
+		other.awaitRunning(t, "default", "real")
+		if copied := must(other.CoreV1().ConfigMaps(made.Namespace).Get(t.Context(), made.Name, metav1.GetOptions{}))(t); copied.Data["a"] != "b" {
+			t.Errorf("it holds %v", copied.Data)
+		}
+		checkInside(t, other, "inside-copy", image)
+		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
+	})
 	t.Run("uninstalled and installed again, it goes on where it was", func(t *testing.T) {
 		helm(t, "uninstall", "berth", "--namespace", release, "--wait", "--timeout", "2m")
 		awaitGone(t, "Berth's pod", host.CoreV1().Pods(release).Get, "berth-0")
