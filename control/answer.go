@@ -31,11 +31,11 @@ func Answer(do func(*http.Request) (any, error)) http.Handler {
 
 func statusOf(err error) metav1.Status {
 	status := apierrors.NewInternalError(err).Status()
-	status.Message = err.Error()
 	var known apierrors.APIStatus
 	if errors.As(err, &known) && known.Status().Code >= http.StatusBadRequest {
 		status = known.Status()
 	}
+	status.Message = err.Error() // with what was being done, around what the host or a space says
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	return status
 }

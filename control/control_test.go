@@ -6,6 +6,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -31,7 +32,7 @@ func mux() *http.ServeMux {
 	m.Handle("GET /name", control.Answer(func(*http.Request) (any, error) { return "argo", nil }))
 	m.Handle("POST /fail", control.Answer(func(*http.Request) (any, error) { return nil, errors.New("out of order") }))
 	m.Handle("POST /missing", control.Answer(func(*http.Request) (any, error) {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "spaces"}, "argo")
+		return nil, fmt.Errorf("wake: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "spaces"}, "argo"))
 	}))
 	m.Handle("GET /forever", control.Answer(func(r *http.Request) (any, error) {
 		<-r.Context().Done()
@@ -85,8 +86,8 @@ func TestACommandAsksTheRunningBerth(t *testing.T) {
 			if err := c.Do(t.Context(), http.MethodGet, "/name", &got); err != nil || got != "argo" {
 				t.Errorf("got %q (%v)", got, err)
 			}
-			if err := c.Do(t.Context(), http.MethodPost, "/missing", nil); !apierrors.IsNotFound(err) {
-				t.Errorf("got %v, want a not found", err)
+			if err := c.Do(t.Context(), http.MethodPost, "/missing", nil); !apierrors.IsNotFound(err) || err.Error() != `wake: spaces "argo" not found` {
+				t.Errorf("got %v, want a not found, and what was being done", err)
 			}
 			if err := c.Do(t.Context(), http.MethodPost, "/fail", nil); err == nil || err.Error() != "out of order" {
 				t.Errorf("got %v, want the error as it is", err)

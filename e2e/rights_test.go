@@ -93,7 +93,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 		}
 		bucket := "file://" + t.TempDir()
 		berthDoes(t, "snapshot", "create", "warded", "--to", bucket, "--data-dir", b.dir)
-		if _, stderr, code := runBerth(t, "snapshot", "restore", "warded", "--as", "unlisted", "--from", bucket, "--data-dir", b.dir); code == 0 || !strings.Contains(stderr, "forbidden") {
+		if _, stderr, code := runBerth(t, "snapshot", "restore", "warded", "--as", "unlisted", "--from", bucket, "--data-dir", b.dir); code == 0 || !strings.Contains(stderr, "forbidden") || !strings.Contains(stderr, "list unlisted first") {
 			t.Errorf("as one that is not listed: %d %s", code, stderr)
 		}
 		berthDoes(t, "snapshot", "restore", "warded", "--as", "refilled", "--replace", "--from", bucket, "--data-dir", b.dir)

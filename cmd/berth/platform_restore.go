@@ -81,7 +81,11 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			if err := s.stop(ctx, as); err != nil {
 				return err
 			}
-			return s.shard.Prepare(ctx, as)
+			err := s.shard.Prepare(ctx, as)
+			if apierrors.IsForbidden(err) {
+				return fmt.Errorf("%w; where spaces are listed beforehand, as in the chart, list %s first, and say --replace", err, as)
+			}
+			return err
 		},
 		func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
 			return s.shard.InheritService(ctx, as, v)
