@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/berth-dev/berth/kine"
 )
@@ -24,7 +25,8 @@ func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
 // what was given out goes on working; if they are lost, they are the snapshot's.
 // The store that was there is kept as store.db.replaced until the next time.
 //
-// It is done whole or not at all.
+// It is done whole or not at all. A store that is damaged is replaced as well; one
+// that can't be read for another reason is not.
 func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string) error {
 	err := withFetched(ctx, bucket, id, scratch, func(from string) error {
 		return replace(ctx, from, filepath.Join(spaces, id.Space))
@@ -126,7 +128,7 @@ func move(from, dir string) error {
 		return err
 	}
 	defer lock.Close()
-	for _, old := range []string{replaced, replaced + "-wal", path + "-shm"} {
+	for _, old := range []string{replaced, replaced + "-wal", replaced + "-journal", path + "-shm"} {
 		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -136,33 +138,52 @@ func move(from, dir string) error {
 	if err := os.Link(path, replaced); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(path+"-wal", replaced+"-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	for _, log := range []string{"-wal", "-journal"} { // of one that is damaged
+		if err := os.Rename(path+log, replaced+log); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	if err := os.Rename(filepath.Join(from, storeFile), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("the new store is in its place, but the disk does not confirm it, so look which one is there after a crash: %w", err)
+	}
+	return nil
 }
 
 // follow has the store at path go on after the old one, so that no revision
 // stands for two things to those who watched that. And what the old one has in a
 // log, as it was not closed in order, goes to its file, which place moves alone.
-// One that can't be opened is lost, and nobody has seen what is in it of late.
+//
+// One that is damaged is lost, and does not tell how far it got: restores, too,
+// may have brought it far beyond the snapshot. One that can't be read for another
+// reason, such as a full disk, may be sound, and stays.
 func follow(ctx context.Context, path, old string) error {
 	if !exists(old) {
 		return nil
 	}
-	store, err := kine.Open(ctx, kine.Options{Path: old, Name: filepath.Base(filepath.Dir(old))})
-	if errors.Is(err, kine.ErrInUse) || ctx.Err() != nil {
-		return err
+	past, err := revision(ctx, old)
+	switch {
+	case errors.Is(err, kine.ErrDamaged), errors.Is(err, kine.ErrNotStore):
+		past = beyond(time.Now())
+	case err != nil:
+		return fmt.Errorf("read the store that is to be replaced: %w", err)
 	}
+	return kine.Advance(ctx, path, past)
+}
+
+// revision is how far the store at path got, which is left in order.
+func revision(ctx context.Context, path string) (int64, error) {
+	store, err := kine.Open(ctx, kine.Options{Path: path, Name: filepath.Base(filepath.Dir(path))})
 	if err != nil {
-		return nil //nolint:nilerr // it is to be replaced because it can't be opened
+		return 0, err
 	}
 	stats, err := store.Stats(ctx)
-	if err = errors.Join(err, store.Close()); err != nil {
-		return err
-	}
-	return kine.Advance(ctx, path, stats.Revision)
+	return stats.Revision, errors.Join(err, store.Close())
 }
+
+// beyond is a revision that no store gets to before now, also one that this has
+// been given to before: writes take longer than the nanosecond that each counts
+// for, and restores, with the wake of the space, than their second.
+func beyond(now time.Time) int64 { return now.UnixNano() }

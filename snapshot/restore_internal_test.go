@@ -4,9 +4,11 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -83,5 +85,96 @@ func TestARestoreThatIsCutOffLosesNothing(t *testing.T) {
 	}
 	if !holds(t, filepath.Join(dir, replacedFile), "/registry/old") {
 		t.Error("the old store was not kept")
+	}
+}
+
+// A store that can't be read, but isn't damaged, may be sound: it is not
+// replaced, and what is in its log stays with it.
+func TestAStoreThatCannotBeReadNowIsNotReplaced(t *testing.T) {
+	from, dir := t.TempDir(), t.TempDir()
+	killed(t, from, "/registry/new")
+	killed(t, dir, "/registry/old")
+	path := filepath.Join(dir, storeFile)
+	if !holds(t, filepath.Join(from, storeFile), "/registry/new") { // it is in order now
+		t.Fatal("the new store does not hold what it should")
+	}
+	if err := os.Mkdir(path+"-shm", 0o700); err != nil { // SQLite has no place for the log's index
+		t.Fatal(err)
+	}
+	if err := place(t.Context(), from, dir); err == nil {
+		t.Error("it was replaced")
+	}
+	if err := os.Remove(path + "-shm"); err != nil {
+		t.Fatal(err)
+	}
+	if !holds(t, path, "/registry/old") {
+		t.Error("what was written to it is lost")
+	}
+}
+
+// ending is a context that ends once it has been asked so often, by a call that
+// it is given to.
+type ending struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int64
+}
+
+func (e *ending) count() {
+	if e.left.Add(-1) == 0 {
+		e.end()
+	}
+}
+
+func (e *ending) Err() error {
+	e.count()
+	return e.Context.Err()
+}
+
+func (e *ending) Done() <-chan struct{} {
+	e.count()
+	return e.Context.Done()
+}
+
+// D2: at whatever moment who asked goes, the old store is left closed: a space
+// goes back to it.
+func TestARestoreThatIsGivenUpLeavesTheOldStoreClosed(t *testing.T) {
+	from, dir := t.TempDir(), t.TempDir()
+	killed(t, from, "/registry/new")
+	killed(t, dir, "/registry/old")
+	fresh, old := filepath.Join(from, storeFile), filepath.Join(dir, storeFile)
+	if !holds(t, fresh, "/registry/new") {
+		t.Fatal("the new store does not hold what it should")
+	}
+	var given int
+	for moment := int64(1); ; moment++ {
+		ctx := &ending{}
+		ctx.Context, ctx.end = context.WithCancel(t.Context())
+		ctx.left.Store(moment)
+		err := follow(ctx, fresh, old)
+		whole := ctx.left.Load() > 0
+		ctx.end()
+		lock, lockErr := kine.Lock(old)
+		if lockErr != nil {
+			t.Fatalf("given up when asked %d times (%v): %v", moment, err, lockErr)
+		}
+		if err := lock.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			given++
+		}
+		if whole {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if given == 0 {
+		t.Error("it was never given up")
+	}
+	if !holds(t, old, "/registry/old") {
+		t.Error("what was written to the old store is lost")
 	}
 }

@@ -107,17 +107,22 @@ func TestASpaceWhosePlaceIsNotTakenIsAsItWas(t *testing.T) {
 	errNo := errors.New("no")
 	no := func(context.Context) error { return errNo }
 	yes := func(context.Context) error { return nil }
+	var leave context.CancelFunc
 	for reason, c := range map[string]struct {
 		id      snapshot.ID
 		prepare func(context.Context) error
 		reserve snapshot.Reserve
 		want    error
 	}{
-		"the snapshot is damaged":           {damaged, func(context.Context) error { t.Error("prepared for a damaged one"); return nil }, given, snapshot.ErrDamaged},
-		"it can't be stopped":               {id, no, given, errNo},
-		"the host has no address":           {id, yes, func(context.Context, *corev1.Service) (*corev1.Service, error) { return nil, errNo }, errNo},
-		"it woke meanwhile":                 {id, func(ctx context.Context) error { return s.Wake(ctx, "into") }, given, kine.ErrInUse},
-		"who asked has gone":                {id, func(context.Context) error { return context.Canceled }, given, context.Canceled},
+		"the snapshot is damaged": {damaged, func(context.Context) error { t.Error("prepared for a damaged one"); return nil }, given, snapshot.ErrDamaged},
+		"it can't be stopped":     {id, no, given, errNo},
+		"the host has no address": {id, yes, func(context.Context, *corev1.Service) (*corev1.Service, error) { return nil, errNo }, errNo},
+		"it woke meanwhile":       {id, func(ctx context.Context) error { return s.Wake(ctx, "into") }, given, kine.ErrInUse},
+		"who asked has gone":      {id, func(context.Context) error { leave(); return nil }, given, context.Canceled},
+		"who asked goes at the last service": {id, yes, func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
+			leave()
+			return given(ctx, v)
+		}, context.Canceled},
 		"what was kept of it is in the way": {id, yes, given, os.ErrExist},
 	} {
 		if errors.Is(c.want, os.ErrExist) {
@@ -125,7 +130,10 @@ func TestASpaceWhosePlaceIsNotTakenIsAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := snapshot.Clone(t.Context(), bucket, c.id, "into", s.dir, t.TempDir(), c.prepare, c.reserve)
+		var ctx context.Context
+		ctx, leave = context.WithCancel(t.Context())
+		_, err := snapshot.Clone(ctx, bucket, c.id, "into", s.dir, t.TempDir(), c.prepare, c.reserve)
+		leave()
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", reason, err, c.want)
 		}
@@ -142,4 +150,62 @@ func TestASpaceWhosePlaceIsNotTakenIsAsItWas(t *testing.T) {
 			}
 		}
 	}
+}
+
+// D1, D2: a store that is damaged, or is none any more, is replaced all the same,
+// by the same snapshot each time; and its clients, whose revisions earlier
+// restores have brought far, see each time that all is another.
+func TestADamagedStoreIsReplacedAgainAndAgain(t *testing.T) {
+	s := newSpaces(t, "from", "into")
+	bucket := open(t, "file://"+t.TempDir())
+	id := taken(t, s, bucket, "from")
+	path := s.path("into")
+	stop := func(context.Context) error { return nil }
+	restore := func(reason string, damage func(t *testing.T, path string)) {
+		t.Helper()
+		before := s.Revision("into")
+		s.sleep(t, "into")
+		damage(t, path)
+		if _, err := snapshot.Clone(t.Context(), bucket, id, "into", s.dir, t.TempDir(), stop, given); err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		s.wake(t, "into")
+		if after := s.Revision("into"); after <= before {
+			t.Errorf("%s: its revision was %d, and is %d", reason, before, after)
+		}
+		if first := s.get(t, "into", "/registry/configmaps/default/first"); first != "of from" {
+			t.Errorf("%s: it holds %q", reason, first)
+		}
+	}
+	sound := func(*testing.T, string) {}
+	for range 2 {
+		restore("it is sound", sound)
+	}
+	for reason, damage := range damages {
+		restore(reason, damage)
+	}
+	restore("it is sound again", sound)
+}
+
+var damages = map[string]func(t *testing.T, path string){
+	"it is cut off": func(t *testing.T, path string) {
+		if err := os.Truncate(path, 5000); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"it is empty": func(t *testing.T, path string) {
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"it is something else": func(t *testing.T, path string) {
+		if err := os.WriteFile(path, bytes.Repeat([]byte("else"), 5000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a journal is beside it": func(t *testing.T, path string) {
+		if err := os.WriteFile(path+"-journal", []byte("of another"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	},
 }
