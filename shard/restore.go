@@ -6,11 +6,37 @@ package shard
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/translate"
 )
+
+// restoreRetry is when who asks for a space that is being restored asks again.
+const restoreRetry = 5 * time.Second
+
+// Hold has requests to a space told to try again, until it is released, also while
+// it has no place here: its clients must not take a space that is being restored
+// for one that is gone. Nobody else may hold it.
+func (s *Shard) Hold(name string) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[name] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.held, name)
+	}
+}
+
+// restoring answers in place of a space that is being restored.
+func restoring(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		unavailable(name, "is being restored", restoreRetry).write(w)
+	})
+}
 
 // Prepare makes on the host what a space stands on that has no place yet, and
 // whose store is being made elsewhere. It may be called again.

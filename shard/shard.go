@@ -41,9 +41,10 @@ type Shard struct {
 
 	mu       sync.Mutex
 	places   map[string]*place
-	queue    []*place // to be started, in this order
-	later    []*place // to be started when nobody waits for another
-	awake    int      // starting, running or stopping
+	held     map[string]bool // see Hold
+	queue    []*place        // to be started, in this order
+	later    []*place        // to be started when nobody waits for another
+	awake    int             // starting, running or stopping
 	starting int
 	leaving  int       // dozing or stopping
 	giveBack time.Time // when memory is given back to the system; zero if none was freed
@@ -66,7 +67,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	}
 	s := &Shard{
 		config: c.complete(), host: host, serviceRange: cidr,
-		poke: make(chan struct{}, 1), places: map[string]*place{},
+		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.keep)
@@ -129,12 +130,15 @@ func (s *Shard) Host() *syncer.Host { return s.host }
 func (s *Shard) ServiceRange() string { return s.serviceRange }
 
 // Handler serves a space's API, and wakes the space for it; nil if the space has
-// no place here.
+// no place here, and is not held.
 func (s *Shard) Handler(name string) http.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.places[name]; p != nil {
 		return &door{shard: s, place: p}
+	}
+	if s.held[name] {
+		return restoring(name)
 	}
 	return nil
 }
@@ -150,6 +154,7 @@ func (s *Shard) StopSpace(ctx context.Context, name string) error {
 		return nil
 	}
 	p.removed = true
+	p.stopErr = nil // an earlier stop's, by which it fell asleep
 	switch p.state {
 	case asleep:
 		s.drop(p)

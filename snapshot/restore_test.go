@@ -181,31 +181,34 @@ func TestADamagedStoreIsReplacedAgainAndAgain(t *testing.T) {
 	for range 2 {
 		restore("it is sound", sound)
 	}
-	for reason, damage := range damages {
+	for reason, damage := range damages() {
 		restore(reason, damage)
 	}
 	restore("it is sound again", sound)
 }
 
-var damages = map[string]func(t *testing.T, path string){
-	"it is cut off": func(t *testing.T, path string) {
-		if err := os.Truncate(path, 5000); err != nil {
-			t.Fatal(err)
-		}
-	},
-	"it is empty": func(t *testing.T, path string) {
-		if err := os.Truncate(path, 0); err != nil {
-			t.Fatal(err)
-		}
-	},
-	"it is something else": func(t *testing.T, path string) {
-		if err := os.WriteFile(path, bytes.Repeat([]byte("else"), 5000), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	},
-	"a journal is beside it": func(t *testing.T, path string) {
-		if err := os.WriteFile(path+"-journal", []byte("of another"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	},
+// damages are what may have become of a store.
+func damages() map[string]func(t *testing.T, path string) {
+	return map[string]func(t *testing.T, path string){
+		"it is cut off": func(t *testing.T, path string) {
+			if err := os.Truncate(path, 5000); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it is empty": func(t *testing.T, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it is something else": func(t *testing.T, path string) {
+			if err := os.WriteFile(path, bytes.Repeat([]byte("else"), 5000), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a journal is beside it": func(t *testing.T, path string) {
+			if err := os.WriteFile(path+"-journal", []byte("of another"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
 }

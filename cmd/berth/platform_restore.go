@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/tenancy"
 )
+
+// restorable are the spaces that a restore stops, and gives their places back.
+type restorable interface {
+	Status(space string) (shard.Status, bool)
+	Hold(space string) (release func())
+	StopSpace(ctx context.Context, space string) error
+	Prepare(ctx context.Context, space string) error
+	InheritService(ctx context.Context, space string, v *corev1.Service) (*corev1.Service, error)
+	Add(space string) error
+	Visit(space string)
+	Wake(ctx context.Context, space string) error
+}
 
 // restored is what came of a restore.
 type restored struct {
@@ -31,22 +45,27 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	s.restoring.Lock()
+	if !s.restoring.TryLock() { // a wait here could not be given up
+		return nil, apierrors.NewConflict(spaceResource, cmp.Or(as, id.Space), errors.New("another restore is under way; try again once it has ended"))
+	}
 	defer s.restoring.Unlock()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
-	result := &restored{Space: id.Space, Snapshot: id.String()}
+	result := &restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
+	defer s.shard.Hold(result.Space)()
 	if as == "" {
 		err = s.replace(ctx, bucket, id)
 	} else {
-		result.Space = as
 		result.Changes, err = s.clone(ctx, bucket, id, as, replace)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return result, s.shard.Wake(ctx, result.Space)
+	if err := s.shard.Wake(ctx, result.Space); err != nil {
+		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; it is tried again, `berth spaces` tells more", result.Space, result.Snapshot, err)
+	}
+	return result, nil
 }
 
 // replace stops a space, whatever state it is in, and has it be what it was.
@@ -102,10 +121,10 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 	switch {
 	case !there:
 		return nil
-	case as == id.Space:
-		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
 	case s.elsewhere(as):
 		remedy = "it runs in a process of its own; choose another name, or run it without (--dedicated, the chart's isolation) and say --replace"
+	case as == id.Space:
+		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
 	case !replace:
 		remedy = "choose another name; or say --replace to have the snapshot take the place of all that it holds, on the host too"
 	default:
@@ -116,8 +135,15 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 
 // stop stops a space and takes its place away. Who asked may lose patience: it
 // is waited for all the same, as a space that stops on has no place to go back to.
+// One that is gone may have stopped with an error, as one whose store is damaged
+// does. It is to be replaced, and if its store were open yet, could not be.
 func (s *snapshots) stop(ctx context.Context, space string) error {
-	return s.shard.StopSpace(context.WithoutCancel(ctx), space)
+	err := s.shard.StopSpace(context.WithoutCancel(ctx), space)
+	if _, has := s.shard.Status(space); has || err == nil {
+		return err
+	}
+	s.logger.Error(err, "Space to be replaced did not stop in order", "space", space)
+	return nil
 }
 
 // settle gives a space its place, if it was restored, or else had one and was

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard"
@@ -45,9 +46,10 @@ func (o *snapshotOptions) check() error {
 
 // snapshots takes and restores snapshots of a running berth's spaces.
 type snapshots struct {
-	shard   *shard.Shard
+	shard   restorable
 	dataDir string
 	keeper  *snapshot.Keeper
+	logger  klog.Logger
 	// elsewhere tells whether a space runs in a process of its own.
 	elsewhere func(space string) bool
 
@@ -69,7 +71,7 @@ func (p *platform) startSnapshots(context.Context) (err error) {
 			return err
 		}
 	}
-	s := &snapshots{shard: p.shard, dataDir: p.options.dataDir, elsewhere: func(space string) bool { return p.processes[space] != nil }}
+	s := &snapshots{shard: p.shard, dataDir: p.options.dataDir, logger: p.logger, elsewhere: func(space string) bool { return p.processes[space] != nil }}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
 	}
