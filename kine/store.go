@@ -144,8 +144,9 @@ func (s *Store) checkLater(ctx context.Context, log klog.Logger) {
 // Client is the store's etcd client. All calls return the same one, which lives as long as the Store: don't close it.
 func (s *Store) Client() *kubernetes.Client { return s.client }
 
-// Close ends watches, waits for calls in flight, and leaves a file without a write-ahead log. Calls of the client that
-// come later fail. Further calls of Close wait for the first and return its result.
+// Close ends watches, waits for calls in flight, and leaves a file without a write-ahead log; its error wraps ErrDamaged if
+// the file turned out to be so. Calls of the client that come later fail. Further calls of Close wait for the first and
+// return its result.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shutdown() error {
@@ -153,7 +154,7 @@ func (s *Store) shutdown() error {
 	s.dialer.close()
 	s.stop()
 	s.check.Wait()
-	err := errors.Join(s.engine.close(), s.lock.Close())
+	err := errors.Join(asDamage(s.engine.close()), s.lock.Close())
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.path, err)
 	}

@@ -156,21 +156,29 @@ func move(from, dir string) error {
 // stands for two things to those who watched that. And what the old one has in a
 // log, as it was not closed in order, goes to its file, which place moves alone.
 //
-// One that is damaged is lost, and does not tell how far it got: restores, too,
-// may have brought it far beyond the snapshot. One that can't be read for another
-// reason, such as a full disk, may be sound, and stays.
+// One that can't be read, but isn't damaged, such as on a full disk, may be sound,
+// and stays.
 func follow(ctx context.Context, path, old string) error {
 	if !exists(old) {
 		return nil
 	}
 	past, err := revision(ctx, old)
-	switch {
-	case errors.Is(err, kine.ErrDamaged), errors.Is(err, kine.ErrNotStore):
-		past = beyond(time.Now())
-	case err != nil:
+	if past, err = passed(past, err, time.Now()); err != nil {
 		return fmt.Errorf("read the store that is to be replaced: %w", err)
 	}
 	return kine.Advance(ctx, path, past)
+}
+
+// passed is a revision that a store did not get beyond, given what came of asking
+// it. One that is damaged, found so at whatever step, does not tell: restores, too,
+// may have brought it far beyond the snapshot. It did not get to the time, also if
+// that was what it was given the last time: writes take longer than the nanosecond
+// that each counts for, and restores, with the wake of the space, than their second.
+func passed(revision int64, err error, now time.Time) (int64, error) {
+	if errors.Is(err, kine.ErrDamaged) || errors.Is(err, kine.ErrNotStore) {
+		return now.UnixNano(), nil
+	}
+	return revision, err
 }
 
 // revision is how far the store at path got, which is left in order.
@@ -182,8 +190,3 @@ func revision(ctx context.Context, path string) (int64, error) {
 	stats, err := store.Stats(ctx)
 	return stats.Revision, errors.Join(err, store.Close())
 }
-
-// beyond is a revision that no store gets to before now, also one that this has
-// been given to before: writes take longer than the nanosecond that each counts
-// for, and restores, with the wake of the space, than their second.
-func beyond(now time.Time) int64 { return now.UnixNano() }

@@ -6,10 +6,12 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
@@ -176,5 +178,30 @@ func TestARestoreThatIsGivenUpLeavesTheOldStoreClosed(t *testing.T) {
 	}
 	if !holds(t, old, "/registry/old") {
 		t.Error("what was written to the old store is lost")
+	}
+}
+
+// D1: a store is damaged at whatever step that was found, and in whatever company.
+func TestADamagedStoreDoesNotRefuseItsReplacement(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	errDisk := errors.New("disk I/O error")
+	for reason, c := range map[string]struct {
+		err  error
+		want int64
+		fail bool
+	}{
+		"it is sound":                        {nil, 7, false},
+		"found when it was opened":           {fmt.Errorf("open store: %w", kine.ErrDamaged), now.UnixNano(), false},
+		"none at all":                        {fmt.Errorf("open store: %w", kine.ErrNotStore), now.UnixNano(), false},
+		"found later, and closed with":       {errors.Join(fmt.Errorf("read figures: %w", kine.ErrDamaged), errDisk), now.UnixNano(), false},
+		"found when it was closed":           {errors.Join(nil, fmt.Errorf("close store: %w", kine.ErrDamaged)), now.UnixNano(), false},
+		"somebody has it open":               {kine.ErrInUse, 0, true},
+		"the disk fails":                     {errDisk, 0, true},
+		"who asked for the restore has gone": {context.Canceled, 0, true},
+	} {
+		past, err := passed(7, c.err, now)
+		if (err != nil) != c.fail || !c.fail && past != c.want || c.fail && !errors.Is(err, c.err) {
+			t.Errorf("%s: %d (%v)", reason, past, err)
+		}
 	}
 }
