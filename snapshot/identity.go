@@ -6,26 +6,26 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/translate"
 )
 
-// Reserve gives a service of a space that is being made, which has no cluster IP
-// and no node port, its object on the host, and returns that; nil if it takes no
-// part there.
-type Reserve func(ctx context.Context, service *corev1.Service) (*corev1.Service, error)
+// Reserve gives the services of a space that is being made, which have no cluster
+// IPs and no node ports, their objects on the host, and returns those in the same
+// order; nil for one that needs nothing of the host.
+type Reserve func(ctx context.Context, services []*corev1.Service) ([]*corev1.Service, error)
 
 // Changes counts what was changed to make a space another one.
 type Changes struct {
-	Services int `json:"services"` // that got other addresses
+	Services int `json:"services"` // that have addresses which the host gave it
 	Claims   int `json:"claims"`   // that will get new, empty volumes
 	Pods     int `json:"pods"`     // that will start anew
 	Tokens   int `json:"tokens"`   // in Secrets, that will be issued anew
@@ -67,11 +67,10 @@ func Reidentify(ctx context.Context, path, space string, reserve Reserve) (chang
 			return changes, err
 		}
 	}
-	r := reidentifier{changes: &changes, reserve: reserve}
+	r := reidentifier{&changes}
 	for prefix, change := range map[string]func(context.Context, runtime.Object) (verdict, error){
 		"namespaces/kube-system":  r.namespace,
 		"secrets/":                r.secret,
-		"services/specs/":         r.service,
 		"persistentvolumes/":      r.volume,
 		"persistentvolumeclaims/": r.claim,
 		"pods/":                   r.pod,
@@ -81,12 +80,12 @@ func Reidentify(ctx context.Context, path, space string, reserve Reserve) (chang
 			return changes, err
 		}
 	}
-	return changes, nil
+	err = r.services(ctx, s, reserve) // last, as it is felt on the host
+	return changes, err
 }
 
 type reidentifier struct {
 	changes *Changes
-	reserve Reserve
 }
 
 func (reidentifier) namespace(_ context.Context, o runtime.Object) (verdict, error) {
@@ -109,14 +108,54 @@ func (r reidentifier) secret(_ context.Context, o runtime.Object) (verdict, erro
 	return write, nil
 }
 
-func (r reidentifier) service(ctx context.Context, o runtime.Object) (verdict, error) {
-	v, ok := o.(*corev1.Service)
-	if !ok || v.Spec.Type == corev1.ServiceTypeExternalName {
+// services has addresses reserved for all services at once, so that they are
+// given all of them or none, and then writes them.
+func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve) error {
+	each := func(f func(context.Context, runtime.Object) (verdict, error)) error {
+		return s.each(ctx, "services/specs/", func(o *stored) (verdict, error) { return s.change(ctx, o, f) })
+	}
+	var asked []*corev1.Service
+	err := each(func(_ context.Context, o runtime.Object) (verdict, error) {
+		v, ok := o.(*corev1.Service)
+		if !ok || v.Spec.Type == corev1.ServiceTypeExternalName {
+			return keep, nil
+		}
+		if v.DeletionTimestamp != nil {
+			return drop, nil
+		}
+		asked = append(asked, unaddressed(v))
 		return keep, nil
+	})
+	if err != nil {
+		return err
 	}
-	if v.DeletionTimestamp != nil {
-		return drop, nil
+	hosts, err := reserve(ctx, asked)
+	if err != nil {
+		return err
 	}
+	given := map[types.NamespacedName]*corev1.Service{}
+	for i, v := range asked {
+		given[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}] = hosts[i]
+	}
+	return each(func(_ context.Context, o runtime.Object) (verdict, error) {
+		v, ok := o.(*corev1.Service)
+		if !ok {
+			return keep, nil
+		}
+		host := given[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}]
+		if host == nil {
+			return keep, nil
+		}
+		readdress(v, host)
+		if host.Spec.ClusterIP != corev1.ClusterIPNone {
+			r.changes.Services++
+		}
+		return write, nil
+	})
+}
+
+// unaddressed is a service as one that is new.
+func unaddressed(v *corev1.Service) *corev1.Service {
 	asked := v.DeepCopy()
 	asked.UID = ""
 	if asked.Spec.ClusterIP != corev1.ClusterIPNone {
@@ -126,13 +165,11 @@ func (r reidentifier) service(ctx context.Context, o runtime.Object) (verdict, e
 	for i := range asked.Spec.Ports {
 		asked.Spec.Ports[i].NodePort = 0
 	}
-	host, err := r.reserve(ctx, asked)
-	if err != nil {
-		return keep, fmt.Errorf("give service %s/%s an address: %w", v.Namespace, v.Name, err)
-	}
-	if host == nil {
-		return keep, nil
-	}
+	return asked
+}
+
+// readdress gives a service the addresses and ports of its host object.
+func readdress(v, host *corev1.Service) {
 	v.Spec.ClusterIP, v.Spec.ClusterIPs = host.Spec.ClusterIP, host.Spec.ClusterIPs
 	v.Spec.IPFamilies, v.Spec.IPFamilyPolicy = host.Spec.IPFamilies, host.Spec.IPFamilyPolicy
 	v.Spec.HealthCheckNodePort = host.Spec.HealthCheckNodePort
@@ -146,8 +183,6 @@ func (r reidentifier) service(ctx context.Context, o runtime.Object) (verdict, e
 		}
 	}
 	v.Status.LoadBalancer = corev1.LoadBalancerStatus{}
-	r.changes.Services++
-	return write, nil
 }
 
 func (reidentifier) volume(_ context.Context, o runtime.Object) (verdict, error) {

@@ -42,7 +42,9 @@ func taken(t *testing.T, s *spaces, bucket *snapshot.Bucket, name string) snapsh
 	return id
 }
 
-func given(context.Context, *corev1.Service) (*corev1.Service, error) { return &corev1.Service{}, nil }
+func given(_ context.Context, asked []*corev1.Service) ([]*corev1.Service, error) {
+	return asked, nil
+}
 
 // D2: a snapshot takes the place of what another space holds, which is kept
 // beside it; that one's keys stay, and its clients see that all is another.
@@ -116,12 +118,12 @@ func TestASpaceWhosePlaceIsNotTakenIsAsItWas(t *testing.T) {
 	}{
 		"the snapshot is damaged": {damaged, func(context.Context) error { t.Error("prepared for a damaged one"); return nil }, given, snapshot.ErrDamaged},
 		"it can't be stopped":     {id, no, given, errNo},
-		"the host has no address": {id, yes, func(context.Context, *corev1.Service) (*corev1.Service, error) { return nil, errNo }, errNo},
+		"the host has no address": {id, yes, func(context.Context, []*corev1.Service) ([]*corev1.Service, error) { return nil, errNo }, errNo},
 		"it woke meanwhile":       {id, func(ctx context.Context) error { return s.Wake(ctx, "into") }, given, kine.ErrInUse},
 		"who asked has gone":      {id, func(context.Context) error { leave(); return nil }, given, context.Canceled},
-		"who asked goes at the last service": {id, yes, func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
+		"who asked goes with the services": {id, yes, func(ctx context.Context, vs []*corev1.Service) ([]*corev1.Service, error) {
 			leave()
-			return given(ctx, v)
+			return given(ctx, vs)
 		}, context.Canceled},
 		"what was kept of it is in the way": {id, yes, given, os.ErrExist},
 	} {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,40 +34,29 @@ func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *cor
 	if !h.sync.On(services) {
 		return nil, nil
 	}
-	return h.reserveService(ctx, space, v, false)
+	return h.reserveService(ctx, space, v)
 }
 
-// InheritService is [Host.ReserveService] for a new service of a space that does
-// not run, and whose objects are all about to be others. If the host has a
-// service of that name that can become this one, it does, and keeps its
-// addresses and its load balancer. Should the space come back as it was, the
-// service that it was of takes it back.
-func (h *Host) InheritService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
-	if !h.sync.On(services) {
-		return nil, nil
-	}
-	return h.reserveService(ctx, space, v, true)
-}
-
-func (h *Host) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, inherit bool) (*corev1.Service, error) {
+func (h *Host) reserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
 	writer, err := h.as(space)
 	if err != nil {
 		return nil, err
 	}
-	// The syncer has its hands on the same object when a name is used again:
-	// what was read may be marked, changed or gone a moment later.
-	raced := func(err error) bool {
-		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
-	}
 	var reserved *corev1.Service
 	err = retry.OnError(retry.DefaultBackoff, raced, func() (err error) {
-		reserved, err = reserveService(ctx, writer, space, v, inherit)
+		reserved, err = reserveService(ctx, writer, space, v)
 		return err
 	})
 	return reserved, err
 }
 
-func reserveService(ctx context.Context, account client.Client, space translate.Space, v *corev1.Service, inherit bool) (*corev1.Service, error) {
+// raced reports whether what was read was marked, changed or gone a moment later:
+// the syncer has its hands on the same object when a name is used again.
+func raced(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+func reserveService(ctx context.Context, account client.Client, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
 	want := space.Service(v)
 	if w, ok := account.(*writer); ok && v.UID != "" {
 		w.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, version(v.ResourceVersion))
@@ -85,12 +73,10 @@ func reserveService(ctx context.Context, account client.Client, space translate.
 	switch {
 	case !ours || id.Space != space.Name:
 		return nil, errForeign
-	case id.UID == v.UID || id.UID == "" || inherit && becomes(have, want):
+	case id.UID == v.UID || id.UID == "":
 		changed := translate.PushService(want, have)
 		if v.UID == "" {
-			// A write at any rate: the syncer may be about to mark it as that of
-			// an earlier one of the name, see kind.update.
-			metav1.SetMetaDataAnnotation(&have.ObjectMeta, annotationReserved, rand.Text())
+			markReserved(have)
 			changed = true
 		}
 		if changed {
@@ -107,12 +93,10 @@ func reserveService(ctx context.Context, account client.Client, space translate.
 	}
 }
 
-// becomes reports whether a host's service can be made another one as it is: an
-// address, or that there is none, is for life.
-func becomes(have, want *corev1.Service) bool {
-	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
-	family := func(s *corev1.Service) []corev1.IPFamily { return s.Spec.IPFamilies[:min(1, len(s.Spec.IPFamilies))] }
-	return headless(have) == headless(want) && (len(want.Spec.IPFamilies) == 0 || slices.Equal(family(have), family(want)))
+// markReserved makes for a write at any rate: the syncer may be about to mark the
+// host object as that of an earlier one of the name, see kind.update.
+func markReserved(host *corev1.Service) {
+	metav1.SetMetaDataAnnotation(&host.ObjectMeta, annotationReserved, rand.Text())
 }
 
 // holdLag is how long a space's informers may take to show what was written.
@@ -194,7 +178,7 @@ func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
-		have, err = h.reserveService(ctx, space, v, false)
+		have, err = h.reserveService(ctx, space, v)
 		if err != nil {
 			return "", fmt.Errorf("reserve the address of the space's API: %w", err)
 		}

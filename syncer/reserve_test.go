@@ -16,7 +16,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -154,48 +153,6 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 			t.Errorf("it is %v (%v)", now, err)
 		}
 	})
-}
-
-// D2: in a space whose objects are all about to be others, a service becomes the
-// one that takes its name, and keeps its address; a headless one can't. If they
-// do not come after all, it is as it was.
-func TestAServiceIsInheritedAndTakenBack(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, "inherit")
-	b.begin(nil)
-	must(t, b.virtual.CoreV1().Services("default").Create, newService("web", ""))
-	must(t, b.virtual.CoreV1().Services("default").Create, newService("headless", corev1.ClusterIPNone))
-	b.play([]step{{"come to rest", b.alike}})
-	hosts := map[string]*corev1.Service{}
-	for _, name := range []string{"web", "headless"} {
-		var err error
-		if hosts[name], err = b.hostService(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := b.kill(); err != nil {
-		t.Fatal(err)
-	}
-	reserver, err := syncer.NewHost(b.cluster.Config(), b.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, was := range hosts {
-		v := newService(name, "")
-		v.Namespace, v.Spec.Selector = "default", map[string]string{"app": "another"}
-		got, err := reserver.InheritService(t.Context(), b.space, v)
-		if err != nil || (got.UID == was.UID) != (name == "web") || got.Spec.ClusterIP == "" || got.Spec.ClusterIP == corev1.ClusterIPNone {
-			t.Fatalf("%s: got %v (%v)", name, got, err)
-		}
-		if id, _ := translate.IdentityOf(got); id.UID != "" {
-			t.Errorf("%s: marked as %v, and is not anybody's yet", name, id)
-		}
-	}
-	b.begin(nil)
-	b.play([]step{{"see it as it was", b.alike}})
-	if host, err := b.hostService(t.Context(), "web"); err != nil || host.UID != hosts["web"].UID || host.Spec.ClusterIP != hosts["web"].Spec.ClusterIP {
-		t.Errorf("it has %v (%v)", host, err)
-	}
 }
 
 // What a request has changed on the host ahead of the space stays until the

@@ -106,8 +106,8 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			}
 			return err
 		},
-		func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
-			return s.shard.InheritService(ctx, as, v)
+		func(ctx context.Context, vs []*corev1.Service) ([]*corev1.Service, error) {
+			return s.shard.InheritServices(ctx, as, vs)
 		})
 	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
 		_ = os.Remove(kubeconfigPath(s.dataDir, as)) // it leads nowhere

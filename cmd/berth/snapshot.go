@@ -140,8 +140,8 @@ a berth that runs, too: when one is started it goes on with the restored space.
 
 With --as, the snapshot becomes a space of its own, beside the one it was taken
 of. It gets an identity of its own: nothing that was given out for the other
-works in it, tokens in Secrets are issued anew, and services have other
-addresses. Pods start anew, and claims get new, empty volumes: what is in
+works in it, tokens in Secrets are issued anew, and services have addresses of
+its own. Pods start anew, and claims get new, empty volumes: what is in
 volumes is not in a snapshot.
 
 With --replace, too, it takes the place of all that a space of that name holds,
@@ -173,7 +173,7 @@ as it was.`,
 			fmt.Fprintf(cmd.OutOrStdout(), "space/%s restored from snapshot/%s\n", result.Space, result.Snapshot)
 			if as != "" {
 				c := result.Changes
-				fmt.Fprintf(cmd.ErrOrStderr(), "It is a space of its own: %d services have other addresses, %d claims get new, empty volumes, %d pods start anew, %d tokens are issued anew.\n",
+				fmt.Fprintf(cmd.ErrOrStderr(), "It is a space of its own: %d services have addresses of its own, %d claims get new, empty volumes, %d pods start anew, %d tokens are issued anew.\n",
 					c.Services, c.Claims, c.Pods, c.Tokens)
 			}
 			return nil
