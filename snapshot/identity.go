@@ -36,7 +36,6 @@ type Changes struct {
 // itself, and which addresses it has given out.
 var dropped = []string{
 	"configmaps/kube-system/extension-apiserver-authentication",
-	"services/specs/default/kubernetes",
 	"services/endpoints/default/kubernetes",
 	"endpointslices/default/kubernetes",
 	"ipaddresses/",
@@ -117,10 +116,10 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 	var asked []*corev1.Service
 	err := each(func(_ context.Context, o runtime.Object) (verdict, error) {
 		v, ok := o.(*corev1.Service)
-		if !ok || v.Spec.Type == corev1.ServiceTypeExternalName {
+		if !ok || v.Spec.Type == corev1.ServiceTypeExternalName && !isAPI(v) {
 			return keep, nil
 		}
-		if v.DeletionTimestamp != nil {
+		if v.DeletionTimestamp != nil || isAPI(v) && (v.Spec.Type != corev1.ServiceTypeClusterIP || v.Spec.ClusterIP == corev1.ClusterIPNone) {
 			return drop, nil
 		}
 		asked = append(asked, unaddressed(v))
@@ -152,6 +151,12 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 		}
 		return write, nil
 	})
+}
+
+// isAPI reports whether a service is that of the space's API, which upstream makes
+// if it is not there. What a tenant made of it is dropped.
+func isAPI(v *corev1.Service) bool {
+	return v.Namespace == metav1.NamespaceDefault && v.Name == "kubernetes"
 }
 
 // unaddressed is a service as one that is new.
