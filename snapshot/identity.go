@@ -142,7 +142,11 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 			return keep, nil
 		}
 		host := given[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}]
-		if host == nil {
+		switch {
+		case host != nil:
+		case isAPI(v):
+			return drop, nil // its address is the other space's
+		default:
 			return keep, nil
 		}
 		readdress(v, host)
