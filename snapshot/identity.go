@@ -125,7 +125,7 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 		asked = append(asked, unaddressed(v))
 		return keep, nil
 	})
-	if err != nil {
+	if err != nil || len(asked) == 0 {
 		return err
 	}
 	hosts, err := reserve(ctx, asked)

@@ -25,7 +25,7 @@ type restorable interface {
 	Hold(space string) (release func())
 	StopSpace(ctx context.Context, space string) error
 	Prepare(ctx context.Context, space string) error
-	InheritService(ctx context.Context, space string, v *corev1.Service) (*corev1.Service, error)
+	InheritServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
 	Add(space string) error
 	Visit(space string)
 	Wake(ctx context.Context, space string) error
