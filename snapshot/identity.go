@@ -116,11 +116,13 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 	var asked []*corev1.Service
 	err := each(func(_ context.Context, o runtime.Object) (verdict, error) {
 		v, ok := o.(*corev1.Service)
-		if !ok || v.Spec.Type == corev1.ServiceTypeExternalName && !isAPI(v) {
+		switch {
+		case !ok:
 			return keep, nil
-		}
-		if v.DeletionTimestamp != nil || isAPI(v) && (v.Spec.Type != corev1.ServiceTypeClusterIP || v.Spec.ClusterIP == corev1.ClusterIPNone) {
+		case v.DeletionTimestamp != nil, isAPI(v) && (v.Spec.Type != corev1.ServiceTypeClusterIP || v.Spec.ClusterIP == corev1.ClusterIPNone):
 			return drop, nil
+		case v.Spec.Type == corev1.ServiceTypeExternalName:
+			return keep, nil
 		}
 		asked = append(asked, unaddressed(v))
 		return keep, nil

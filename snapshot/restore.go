@@ -112,7 +112,7 @@ func replace(ctx context.Context, from, dir string) error {
 // place moves the store in from to dir. At each moment the store there is the old
 // one, with all that was written to it, or the new one.
 func place(ctx context.Context, from, dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o700), syncDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
 	if err := follow(ctx, filepath.Join(from, storeFile), filepath.Join(dir, storeFile)); err != nil {
@@ -164,7 +164,7 @@ func follow(ctx context.Context, path, old string) error {
 	}
 	past, err := revision(ctx, old)
 	if past, err = passed(past, err, time.Now()); err != nil {
-		return fmt.Errorf("read the store that is to be replaced: %w", err)
+		return fmt.Errorf("read the store that is to be replaced, which was left as it is: %w; mend that, and try again", err)
 	}
 	return kine.Advance(ctx, path, past)
 }

@@ -25,10 +25,10 @@ const releasePatience = 15 * time.Second
 // passes to the one of its name, with its addresses and its load balancer.
 // The results are in the order of vs; nil for one that needs nothing of the host.
 //
-// Until the space takes them in, nothing is taken from those that are there: what
-// they have to lose goes when the space's syncer finds the others. If the space
-// comes back as it was, its services take back what passed. If that fails, what
-// was made for them is given back.
+// Until the space takes them in, those that are there serve as before: what they
+// have to lose goes when the space's syncer finds the others. If the space comes
+// back as it was, its services take back what passed. If InheritServices fails, what
+// it made is given back. What is made leads to no pod until the syncer has it.
 func (h *Host) InheritServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
 	if !h.sync.On(services) {
 		return make([]*corev1.Service, len(vs)), nil
@@ -58,8 +58,7 @@ type share int
 const (
 	nothing share = iota // it needs none yet
 	anew                 // there is none
-	more                 // it needs more than the one that is there has
-	whole                // it needs no more than that
+	whole                // it needs no more than the one that is there has
 )
 
 // pass decides for all services before it changes anything. What the host may
@@ -72,7 +71,7 @@ func (e *estate) pass(ctx context.Context, vs []*corev1.Service) error {
 			return err
 		}
 	}
-	for _, now := range []share{anew, more, whole} {
+	for _, now := range []share{anew, whole} {
 		for i, v := range vs {
 			if shares[i] != now {
 				continue
@@ -97,6 +96,9 @@ func (e *estate) take(ctx context.Context, v *corev1.Service) (*corev1.Service, 
 	}
 	want := e.space.Service(v)
 	if share == anew {
+		if len(want.Spec.Selector) > 0 {
+			want.Spec.Selector[annotationReserved] = "true" // no pod: those that run are not for who comes
+		}
 		err := e.account.Create(ctx, want)
 		if err == nil {
 			e.made = append(e.made, want)
@@ -104,15 +106,11 @@ func (e *estate) take(ctx context.Context, v *corev1.Service) (*corev1.Service, 
 		return want, err
 	}
 	becomes := become(have, want)
-	if share == whole {
-		// It is nobody's from now on, and stays what it is: it is for the store that
-		// the space wakes with to say whose.
-		delete(have.Annotations, translate.AnnotationUID)
-		markReserved(have)
-		return becomes, e.account.Update(ctx, have)
-	}
-	markReserved(becomes)
-	return becomes, e.account.Update(ctx, becomes)
+	// It is nobody's from now on, and stays what it is: it is for the store that the
+	// space wakes with to say whose.
+	delete(have.Annotations, translate.AnnotationUID)
+	markReserved(have)
+	return becomes, e.account.Update(ctx, have)
 }
 
 // shareOf is how a service can come by its host object, and which one is there
@@ -130,13 +128,12 @@ func (e *estate) shareOf(ctx context.Context, v *corev1.Service) (share, *corev1
 		return nothing, nil, fmt.Errorf("service %s/%s can't have the place of the one that is there, %s/%s on the host: %w; %s",
 			v.Namespace, v.Name, have.Namespace, have.Name, why, remedy)
 	}
-	const remedy = "delete that in the space first (or on the host, if the space has none of that name)"
+	const remedy = "delete that in the space first, or on the host if the space does not run or has none of that name"
 	if id, ours := translate.IdentityOf(have); !ours || id.Space != e.space.Name {
 		return refuse(errForeign, "remove it from the host first")
 	}
 	none := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 	families := len(want.Spec.IPFamilies) == 0 || len(have.Spec.IPFamilies) == 0 || slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies)
-	becomes := become(have, want)
 	switch going := have.DeletionTimestamp != nil; {
 	case none(want) && (going || !none(have) || !families):
 		return nothing, nil, nil // without an address it can wait: the syncer makes it when that has gone
@@ -146,12 +143,10 @@ func (e *estate) shareOf(ctx context.Context, v *corev1.Service) (share, *corev1
 		return refuse(errors.New("that is headless, which is for life"), remedy)
 	case !families:
 		return refuse(errors.New("that has addresses of other IP families"), remedy)
-	case !lacks(becomes):
-		return whole, have, nil
-	case loses(have, becomes):
-		return refuse(errors.New("it needs more node ports than that has, which would lose some, or its load balancer"), remedy)
+	case lacks(become(have, want)):
+		return refuse(errors.New("it needs an address or node ports that that does not have"), remedy)
 	}
-	return more, have, nil
+	return whole, have, nil
 }
 
 // become is what a host's service is once it is as wanted.
@@ -171,16 +166,6 @@ func lacks(s *corev1.Service) bool {
 		balanced && (s.Spec.AllocateLoadBalancerNodePorts == nil || *s.Spec.AllocateLoadBalancerNodePorts)
 	return s.Spec.ClusterIP == "" || automatic && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == 0 }) ||
 		checksHealth(s) && s.Spec.HealthCheckNodePort == 0
-}
-
-// loses reports whether a host's service has something that is not its any more
-// once it is another.
-func loses(have, becomes *corev1.Service) bool {
-	balanced := func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer }
-	return balanced(have) && !balanced(becomes) || checksHealth(have) && !checksHealth(becomes) ||
-		slices.ContainsFunc(have.Spec.Ports, func(p corev1.ServicePort) bool {
-			return p.NodePort != 0 && !slices.ContainsFunc(becomes.Spec.Ports, func(b corev1.ServicePort) bool { return b.NodePort == p.NodePort })
-		})
 }
 
 // checksHealth reports whether a service has a node port for its health.
