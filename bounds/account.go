@@ -1,0 +1,116 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// ErrExceeded is what every [*ExceededError] is.
+var ErrExceeded = errors.New("a limit of the space is reached")
+
+// ExceededError says that a limit does not allow what was asked.
+type ExceededError struct {
+	Quantity Quantity
+	// Asked is what was asked for, Used what was in use already.
+	Asked, Used, Limit int64
+}
+
+func (e *ExceededError) Error() string {
+	b := e.Quantity.Bound()
+	if b.Scope == PerObject {
+		return fmt.Sprintf("%d %s, at most %d are possible (limit %s): %s", e.Asked, b.Unit, e.Limit, b.Name, b.Remedy)
+	}
+	return fmt.Sprintf("the space's limit %s is reached: %d %s asked, %d of %d in use: %s",
+		b.Name, e.Asked, b.Unit, e.Used, e.Limit, b.Remedy)
+}
+
+// Is makes it an [ErrExceeded].
+func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
+
+// Account is what one space uses now. It is safe for concurrent use. A nil account bounds and counts nothing: it is that of
+// the host, and of tests.
+type Account struct {
+	limits  Limits
+	used    [quantities]atomic.Int64
+	refused [quantities]atomic.Uint64
+}
+
+// NewAccount returns an account with nothing in use.
+func NewAccount(l Limits) *Account { return &Account{limits: l} }
+
+// Limit of a quantity.
+func (a *Account) Limit(q Quantity) int64 {
+	if a == nil {
+		return 1<<63 - 1
+	}
+	return a.limits.Of(q)
+}
+
+// Take notes that n more are in use, or returns an [*ExceededError] and notes that. Give must follow a success.
+func (a *Account) Take(q Quantity, n int64) error {
+	if a == nil {
+		return nil
+	}
+	limit := a.limits.Of(q)
+	if used := a.used[q].Add(n); used > limit {
+		a.used[q].Add(-n)
+		a.refused[q].Add(1)
+		return &ExceededError{Quantity: q, Asked: n, Used: used - n, Limit: limit}
+	}
+	return nil
+}
+
+// Give notes that n less are in use.
+func (a *Account) Give(q Quantity, n int64) {
+	if a != nil {
+		a.used[q].Add(-n)
+	}
+}
+
+// Set notes how much of a quantity is in use, where that is measured and not taken.
+func (a *Account) Set(q Quantity, n int64) {
+	if a != nil {
+		a.used[q].Store(n)
+	}
+}
+
+// Refuse notes that something was refused for a limit, where that is found otherwise than by Take.
+func (a *Account) Refuse(q Quantity) {
+	if a != nil {
+		a.refused[q].Add(1)
+	}
+}
+
+// Used is how much of a quantity is in use.
+func (a *Account) Used(q Quantity) int64 {
+	if a == nil {
+		return 0
+	}
+	return a.used[q].Load()
+}
+
+// Usage is what a space uses of a quantity.
+type Usage struct {
+	Quantity    Quantity
+	Used, Limit int64
+	// Refused counts what was refused since the account was made.
+	Refused uint64
+}
+
+// Usage of all quantities of a space, in the order of [Table].
+func (a *Account) Usage() []Usage {
+	if a == nil {
+		return nil
+	}
+	var list []Usage
+	for q := range quantities {
+		if q.Bound().Scope == PerSpace {
+			list = append(list, Usage{q, a.used[q].Load(), a.limits.Of(q), a.refused[q].Load()})
+		}
+	}
+	return list
+}

@@ -1,0 +1,156 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import "fmt"
+
+// Quantity is something that a tenant can make grow.
+type Quantity int
+
+// Quantities of a space. An [Account] counts them.
+const (
+	// MemoryBytes are bytes of objects that are read from the store, decoded, or written to a client.
+	MemoryBytes Quantity = iota
+	Watches
+	WatchBytes
+	StoreBytes
+	Objects
+	CustomResourceDefinitions
+	SchemaBytes
+
+	// Quantities of one object, or of one request.
+
+	ServicePorts
+	ServiceLinkVariables
+	EndpointAddresses
+	EndpointPorts
+	PolicyPeers
+	IngressHosts
+	IngressPaths
+	AffinityTerms
+	SpreadConstraints
+	GracePeriodSeconds
+	PodBytes
+
+	quantities // their number
+)
+
+// Scope is what a limit is for.
+type Scope string
+
+// Scopes.
+const (
+	PerSpace  Scope = "space"
+	PerObject Scope = "object"
+)
+
+// Bound describes a quantity and its limit.
+type Bound struct {
+	// Name is how settings, metrics and messages call it.
+	Name  string
+	Scope Scope
+	// Unit of the limit, in the plural: "bytes".
+	Unit string
+	// Default limit, where a space's settings give no other.
+	Default int64
+	// Counts says what is counted, as the end of "The limit counts …".
+	Counts string
+	// Remedy says what a tenant can do who meets the limit: an imperative.
+	Remedy string
+}
+
+const miB = 1 << 20
+
+// Table has a row for each quantity.
+func Table() [quantities]Bound {
+	return [quantities]Bound{
+		MemoryBytes: {"memory-bytes", PerSpace, "bytes", 256 * miB,
+			"objects being read, decoded, or written to clients, three bytes for each byte stored",
+			"list with a limit (kubectl get --chunk-size=500), read answers without delay, and retry"},
+		Watches: {"watches", PerSpace, "watches", 2000,
+			"watches that clients have open",
+			"end watches that are not used, and watch whole resources instead of single objects"},
+		WatchBytes: {"watch-bytes", PerSpace, "bytes", 32 * miB,
+			"changes that wait for slow clients of watches; the watch that is furthest behind is closed",
+			"read watches without delay; a client that lists and watches again misses nothing"},
+		StoreBytes: {"store-bytes", PerSpace, "bytes", 256 * miB,
+			"what the space's store holds, old versions until they are compacted included",
+			"delete objects, or ask the platform's admin for a larger store"},
+		Objects: {"objects", PerSpace, "objects", 50_000,
+			"objects of all resources in the space's store",
+			"delete objects, or ask the platform's admin for a higher limit"},
+		CustomResourceDefinitions: {"customresourcedefinitions", PerSpace, "definitions", 300,
+			"CustomResourceDefinitions in the space",
+			"delete definitions that are not used, or ask the platform's admin for a higher limit"},
+		SchemaBytes: {"schema-bytes", PerSpace, "bytes", 16 * miB,
+			"the stored size of all CustomResourceDefinitions of the space",
+			"delete definitions that are not used, or shorten their descriptions"},
+
+		ServicePorts: {"service-ports", PerObject, "ports", 100,
+			"ports of a Service",
+			"spread them over several Services"},
+		ServiceLinkVariables: {"service-link-variables", PerObject, "variables", 5000,
+			"environment variables for Services of the namespace, in all containers of a pod together; beyond it the pod gets none, and an event",
+			"set enableServiceLinks: false and find Services by DNS"},
+		EndpointAddresses: {"endpoint-addresses", PerObject, "addresses", 1000,
+			"addresses of an EndpointSlice, or of Endpoints",
+			"spread them over several EndpointSlices"},
+		EndpointPorts: {"endpoint-ports", PerObject, "ports", 100,
+			"ports of an EndpointSlice, or of Endpoints",
+			"spread them over several EndpointSlices"},
+		PolicyPeers: {"policy-peers", PerObject, "peers", 1000,
+			"peers of a NetworkPolicy in one direction, with rules that have none and exceptions of address blocks",
+			"spread them over several NetworkPolicies"},
+		IngressHosts: {"ingress-hosts", PerObject, "hosts", 1000,
+			"hosts of an Ingress, in rules and tls together",
+			"spread them over several Ingresses"},
+		IngressPaths: {"ingress-paths", PerObject, "paths", 1000,
+			"paths of an Ingress",
+			"spread them over several Ingresses"},
+		AffinityTerms: {"affinity-terms", PerObject, "terms", 100,
+			"affinity and anti-affinity terms between pods, of a pod",
+			"use fewer terms"},
+		SpreadConstraints: {"spread-constraints", PerObject, "constraints", 100,
+			"topology spread constraints of a pod",
+			"use fewer constraints"},
+		GracePeriodSeconds: {"grace-period-seconds", PerObject, "seconds", 3600,
+			"the termination grace period of a pod, or of one of its probes",
+			"set a shorter period"},
+		PodBytes: {"pod-bytes", PerObject, "bytes", 1 * miB,
+			"the encoded size of a pod on the host, with the variables that Berth adds",
+			"set enableServiceLinks: false, or use fewer containers"},
+	}
+}
+
+// Bound of the quantity.
+func (q Quantity) Bound() Bound { return Table()[q] }
+
+func (q Quantity) String() string {
+	if q < 0 || q >= quantities {
+		return fmt.Sprintf("quantity %d", int(q))
+	}
+	return q.Bound().Name
+}
+
+// Check returns an error that names the quantity, what was asked, the default limit and the remedy, if have is above it.
+func (q Quantity) Check(have int64) error { return Limits(nil).Check(q, have) }
+
+// Limits are limits of one space that differ from the defaults.
+type Limits map[Quantity]int64
+
+// Of returns a quantity's limit.
+func (l Limits) Of(q Quantity) int64 {
+	if limit, ok := l[q]; ok {
+		return limit
+	}
+	return q.Bound().Default
+}
+
+// Check returns an [*ExceededError] if have is above the quantity's limit.
+func (l Limits) Check(q Quantity, have int64) error {
+	if limit := l.Of(q); have > limit {
+		return &ExceededError{Quantity: q, Asked: have, Limit: limit}
+	}
+	return nil
+}
