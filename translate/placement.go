@@ -51,6 +51,9 @@ func (p Placement) String() string {
 func (p Placement) Check(spec *corev1.PodSpec) (errs field.ErrorList) {
 	path := field.NewPath("spec")
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		if p.ByName && key == corev1.LabelHostname {
+			continue
+		}
 		errs = append(errs, p.checkLabel(path.Child("nodeSelector").Key(key), key, []string{spec.NodeSelector[key]})...)
 	}
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
@@ -97,6 +100,9 @@ func (p Placement) checkTerm(path *field.Path, term *corev1.NodeSelectorTerm) (e
 		}
 	}
 	for i, e := range term.MatchExpressions {
+		if p.ByName && namesNode(e) {
+			continue
+		}
 		errs = append(errs, p.checkLabel(path.Child("matchExpressions").Index(i).Child("key"), e.Key, nil)...)
 	}
 	return errs
@@ -126,23 +132,32 @@ func (p Placement) remedy() string {
 // the host's node of a pseudonym of the space's; what names another must not be
 // made.
 func (p Placement) Place(v, host *corev1.Pod, hostNode func(pseudonym string) (name string, ok bool)) (errs field.ErrorList) {
-	selector := map[string]string{}
-	maps.Copy(selector, v.Spec.NodeSelector)
+	selector, affinity := v.Spec.NodeSelector, nodeAffinity(&v.Spec).DeepCopy()
+	if p.ByName {
+		selector, affinity = byName(selector, affinity)
+	}
+	selector = maps.Clone(selector)
+	if selector == nil {
+		selector = map[string]string{}
+	}
 	maps.Copy(selector, p.Selector)
 	if len(selector) > 0 {
 		host.Spec.NodeSelector = selector
 	}
-	if v.Spec.Affinity == nil || v.Spec.Affinity.NodeAffinity == nil {
+	if affinity == nil {
 		return nil
 	}
-	host.Spec.Affinity.NodeAffinity = v.Spec.Affinity.NodeAffinity.DeepCopy()
-	for path, term := range nodeTerms(field.NewPath("spec", "affinity", "nodeAffinity"), host.Spec.Affinity.NodeAffinity) {
+	if host.Spec.Affinity == nil {
+		host.Spec.Affinity = &corev1.Affinity{}
+	}
+	host.Spec.Affinity.NodeAffinity = affinity
+	for path, term := range nodeTerms(field.NewPath("spec", "affinity", "nodeAffinity"), affinity) {
 		for i := range term.MatchFields {
-			for j, pseudonym := range term.MatchFields[i].Values {
-				name, ok := hostNode(pseudonym)
+			for j, alias := range term.MatchFields[i].Values {
+				name, ok := hostNode(alias)
 				if !ok {
 					errs = append(errs, field.Forbidden(path.Child("matchFields").Index(i).Child("values").Index(j),
-						fmt.Sprintf("there is no node %q in this space; see 'kubectl get nodes'", pseudonym)))
+						fmt.Sprintf("there is no node %q in this space; see 'kubectl get nodes'", alias)))
 				}
 				term.MatchFields[i].Values[j] = name
 			}
@@ -151,17 +166,74 @@ func (p Placement) Place(v, host *corev1.Pod, hostNode func(pseudonym string) (n
 	return errs
 }
 
-// NamedNodes are the nodes that v asks for by name, in the space's words.
-func NamedNodes(v *corev1.Pod) (pseudonyms []string) {
-	if v.Spec.Affinity == nil || v.Spec.Affinity.NodeAffinity == nil {
+// nodeAffinity of a pod; nil if it has none.
+func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
+	if spec.Affinity == nil {
 		return nil
 	}
-	for _, term := range nodeTerms(nil, v.Spec.Affinity.NodeAffinity) {
-		for _, f := range term.MatchFields {
-			pseudonyms = append(pseudonyms, f.Values...)
+	return spec.Affinity.NodeAffinity
+}
+
+// namesNode reports whether an expression asks for one node by the label that holds
+// its name.
+func namesNode(e corev1.NodeSelectorRequirement) bool {
+	return e.Key == corev1.LabelHostname && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1
+}
+
+// byName turns requirements on the label kubernetes.io/hostname into requirements on
+// the field metadata.name. In a space both hold the alias of a node; a host's node
+// may have a label of another value than its name, and Berth knows the name alone.
+// It changes affinity, and leaves selector as it is.
+func byName(selector map[string]string, affinity *corev1.NodeAffinity) (map[string]string, *corev1.NodeAffinity) {
+	named := func(node string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+	}
+	if affinity != nil {
+		for _, term := range nodeTerms(nil, affinity) {
+			var others []corev1.NodeSelectorRequirement
+			for _, e := range term.MatchExpressions {
+				if namesNode(e) {
+					term.MatchFields = append(term.MatchFields, named(e.Values[0]))
+				} else {
+					others = append(others, e)
+				}
+			}
+			term.MatchExpressions = others
 		}
 	}
-	return pseudonyms
+	node, ok := selector[corev1.LabelHostname]
+	if !ok {
+		return selector, affinity
+	}
+	selector = maps.Clone(selector)
+	delete(selector, corev1.LabelHostname)
+	if affinity == nil {
+		affinity = &corev1.NodeAffinity{}
+	}
+	required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+		affinity.RequiredDuringSchedulingIgnoredDuringExecution = required
+	}
+	for i := range required.NodeSelectorTerms {
+		term := &required.NodeSelectorTerms[i]
+		term.MatchFields = append(term.MatchFields, named(node))
+	}
+	return selector, affinity
+}
+
+// NamedNodes are the aliases of the nodes that v asks for by name.
+func NamedNodes(v *corev1.Pod) (aliases []string) {
+	_, affinity := byName(v.Spec.NodeSelector, nodeAffinity(&v.Spec).DeepCopy())
+	if affinity == nil {
+		return nil
+	}
+	for _, term := range nodeTerms(nil, affinity) {
+		for _, f := range term.MatchFields {
+			aliases = append(aliases, f.Values...)
+		}
+	}
+	return aliases
 }
 
 // transient are taints of nodes that will do again, or not be there for long, and

@@ -125,11 +125,18 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 	}
 	both := byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1")
 	both.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions = needs("rack", corev1.NodeSelectorOpExists).MatchExpressions
+	hostname := func(nodes ...string) *corev1.Affinity {
+		return required(needs(corev1.LabelHostname, corev1.NodeSelectorOpIn, nodes...))
+	}
 	for name, tc := range map[string]struct {
 		reason           string
 		affinity, want   *corev1.Affinity
 		refused, unknown string
 	}{
+		"its label":          {"a virtual node's label holds its name", hostname("node-1"), byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), "", ""},
+		"the host's label":   {"N1", hostname("host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: there is no node "host-node-1"`},
+		"one of two labels":  {"a field takes one value", hostname("node-1", "node-2"), nil, "matchExpressions[0].key: Forbidden", ""},
+		"not its label":      {"a field may not be compared so", required(needs(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "node-1")), nil, "matchExpressions[0].key: Forbidden", ""},
 		"its own":            {"as a DaemonSet's do", byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1"), byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), "", ""},
 		"its own, preferred": {"it is the same", preferred("node-1"), preferred("host-node-1"), "", ""},
 		"the host's":         {"N1", byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: there is no node "host-node-1"`},
@@ -170,6 +177,43 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 				t.Errorf("the space's pod was changed: %s", diff)
 			}
 		})
+	}
+}
+
+// N2: a node selector on kubernetes.io/hostname names a node, too. It holds together
+// with all that the pod asks for besides.
+func TestANodeSelectorNamesANodeOfTheSpace(t *testing.T) {
+	where := translate.Placement{Selector: map[string]string{"pool": "tenants"}, Labels: []string{"disk"}, ByName: true}
+	v := plainPod()
+	v.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-1", "disk": "ssd"}
+	v.Spec.Affinity = required(needs("disk", corev1.NodeSelectorOpExists), needs("disk", corev1.NodeSelectorOpNotIn, "hdd"))
+	before := v.DeepCopy()
+	if errs := where.Check(&v.Spec); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	host := demo().Pod(v, translate.Surroundings{})
+	if errs := where.Place(v, host, hostNode); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	if diff := cmp.Diff(map[string]string{"pool": "tenants", "disk": "ssd"}, host.Spec.NodeSelector); diff != "" {
+		t.Errorf("the host pod's node selector: -want +got:\n%s", diff)
+	}
+	want := v.Spec.Affinity.DeepCopy()
+	for i := range want.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		want.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i].MatchFields =
+			byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields
+	}
+	if diff := cmp.Diff(want, host.Spec.Affinity); diff != "" {
+		t.Errorf("the host pod's affinity: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(before, v); diff != "" {
+		t.Errorf("the space's pod was changed: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"node-1", "node-1"}, translate.NamedNodes(v)); diff != "" {
+		t.Errorf("the nodes that it names: -want +got:\n%s", diff)
+	}
+	if errs := (translate.Placement{}).Check(&corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: "node-1"}}); len(errs) == 0 {
+		t.Error("a node may be named where nodes are hidden")
 	}
 }
 
