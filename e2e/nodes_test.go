@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -53,9 +52,6 @@ func TestNobodyInASpaceWritesWhatIsTheHosts(t *testing.T) {
 		t.Run("as "+name, func(t *testing.T) {
 			_, err := as.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
 			refused(t, "creating a node", err, "nodes")
-
-			_, err = as.CoreV1().PersistentVolumes().Create(t.Context(), newVolume("mine"), metav1.CreateOptions{})
-			refused(t, "creating a volume", err, "PersistentVolumeClaim")
 
 			err = as.CoreV1().Pods(ns).Bind(t.Context(), &corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Name: "waiting"}, Target: corev1.ObjectReference{Kind: "Node", Name: "host-node-1"},
@@ -131,18 +127,5 @@ func refused(t *testing.T, what string, err error, says string) {
 		t.Errorf("%s fails with %v, want it forbidden", what, err)
 	case !strings.Contains(err.Error(), says):
 		t.Errorf("%s is refused with %q, want it to name %q", what, err, says)
-	}
-}
-
-func newVolume(name string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: "/etc"},
-			},
-		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -156,4 +157,51 @@ func TestStorageClassesFollowTheHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitGone(t, "storage class", demo.StorageV1().StorageClasses().Get, "fast")
+}
+
+// S1, M4: a volume that a tenant writes is an object of its space, with a life of its own there: the host gets nothing of
+// it, no claim of the space is bound to it, and it can be deleted.
+func TestHostileVolumesStayInTheSpace(t *testing.T) {
+	t.Parallel()
+	b := sharedBerth(t)
+	demo, host := b.demo(t), b.host(t)
+	ns := demo.namespace(t, "own-volume")
+	mine := must(demo.CoreV1().PersistentVolumes().Create(t.Context(), newVolume("mine"), metav1.CreateOptions{}))(t)
+	claim := newClaim("data")
+	claim.Spec.VolumeName = mine.Name
+	_, err := demo.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
+	refused(t, "claiming it", err, "spec.volumeName")
+	// What is bound after it was written has been synced after it, too.
+	if _, err := demo.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), newClaim("data"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := demo.CoreV1().Pods(ns).Create(t.Context(), newPod("user", claiming("data")), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bound := await(t, demo.CoreV1().PersistentVolumeClaims(ns).Get, "data", bound)
+	if bound.Spec.VolumeName == mine.Name {
+		t.Error("a claim is bound to the volume that its tenant wrote")
+	}
+	for _, v := range must(host.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{}))(t).Items {
+		if strings.Contains(v.Name, mine.Name) || v.Spec.HostPath != nil {
+			t.Errorf("the host has the volume %s: %+v", v.Name, v.Spec.PersistentVolumeSource)
+		}
+	}
+	if err := demo.CoreV1().PersistentVolumes().Delete(t.Context(), mine.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, "volume", demo.CoreV1().PersistentVolumes().Get, mine.Name)
+}
+
+func newVolume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/etc"},
+			},
+		},
+	}
 }

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	nodev1 "k8s.io/api/node/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,9 +56,6 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	if a.GetResource().Group == apiregistration.GroupName && !inside.Is(ctx) {
 		return guardAPIService(a)
 	}
-	if r := a.GetResource(); r.Group == nodev1.GroupName && r.Resource == "runtimeclasses" && !inside.Is(ctx) {
-		return admission.NewForbidden(a, errors.New("runtime classes belong to the host; 'kubectl get runtimeclasses' lists those for spaces"))
-	}
 	if r := a.GetResource(); r.Group == appsv1.GroupName && r.Resource == "daemonsets" && a.GetOperation() == admission.Create && !g.where.ByName {
 		return admission.NewForbidden(a, errors.New("a DaemonSet runs a pod on each node, and nodes are hidden in a space; "+
 			"use a Deployment, with a topologySpreadConstraint on "+corev1.LabelHostname+" to have its pods on different nodes"))
@@ -86,8 +82,6 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	case resource == "persistentvolumeclaims/" && (create || !inside.Is(ctx)):
 		// Berth itself creates none: those from inside are a controller's, by a tenant's template.
 		return g.guardClaim(a)
-	case resource == "persistentvolumes/" && create && !inside.Is(ctx):
-		return admission.NewForbidden(a, errors.New("volumes belong to the host; create a PersistentVolumeClaim to get one"))
 	default:
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,8 +166,16 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 			return err
 		}
 	}
-	createVolume := func(ctx context.Context, client kubernetes.Interface) error {
-		_, err := client.CoreV1().PersistentVolumes().Create(ctx, volume("mine"), metav1.CreateOptions{})
+	createVolume := func(name string) func(context.Context, kubernetes.Interface) error {
+		return func(ctx context.Context, client kubernetes.Interface) error {
+			_, err := client.CoreV1().PersistentVolumes().Create(ctx, volume(name), metav1.CreateOptions{})
+			return err
+		}
+	}
+	createRuntime := func(ctx context.Context, client kubernetes.Interface) error {
+		_, err := client.NodeV1().RuntimeClasses().Create(ctx, &nodev1.RuntimeClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "own"}, Handler: "runc",
+		}, metav1.CreateOptions{})
 		return err
 	}
 	createClaim := func(ctx context.Context, client kubernetes.Interface) error {
@@ -222,7 +231,8 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		"a claim of a volume":            {"it may be another tenant's", createClaim, "spec.volumeName"},
 		"a volume for a claim":           {"it may be another tenant's", patchClaim("data", `{"spec":{"volumeName":"pvc-of-somebody"}}`), "spec.volumeName"},
 		"a label on a claim":             {"its own", patchClaim("data", `{"metadata":{"labels":{"a":"b"}}}`), ""},
-		"a volume":                       {"volumes are the host's", createVolume, "volumes belong to the host"},
+		"a volume":                       {"it is an object of the space: the host has none of it", createVolume("mine"), ""},
+		"a runtime class":                {"it is an object of the space: pods that name it are refused", createRuntime, ""},
 		"a node object":                  {"M1", createNode, "hidden in a space"},
 	}
 	for name, tc := range map[string]struct {
@@ -238,7 +248,7 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 	outside["a policy without end"] = try{"each peer becomes a list of namespaces", createPolicy(100_000), "spec.ingress: Invalid value: 100000"}
 	inside := map[string]try{
 		"a binding":            {"the syncer says where a pod runs", bind, ""},
-		"a volume":             {"the syncer shows bound volumes", createVolume, ""},
+		"a volume":             {"the syncer shows bound volumes", createVolume("bound"), ""},
 		"a volume for a claim": {"the syncer binds", patchClaim("bound", `{"spec":{"volumeName":"mine"}}`), ""},
 		"a host path":          {"controllers act for the tenant", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
 		"a claim of a volume":  {"from a tenant's template", createClaim, "spec.volumeName"},
