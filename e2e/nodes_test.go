@@ -77,13 +77,14 @@ func TestATenantCannotWriteAPodsStatus(t *testing.T) {
 	pod := demo.run(t, ns, newPod("honest"))
 	forged := pod.DeepCopy()
 	forged.ResourceVersion = "" // whatever others write meanwhile
+	forged.Status.HostIPs = []corev1.HostIP{{IP: "192.0.2.1"}}
 	forged.Status.HostIP, forged.Status.PodIP, forged.Status.PodIPs = "192.0.2.1", "169.254.169.254", []corev1.PodIP{{IP: "169.254.169.254"}}
 	forged.Status.Phase = corev1.PodFailed
 	if _, err := demo.CoreV1().Pods(ns).UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, demo.CoreV1().Pods(ns).Get, "honest", func(p *corev1.Pod) error {
-		return expect("status of the pod", p.Status.PodIP+" "+p.Status.HostIP+" "+string(p.Status.Phase), pod.Status.PodIP+"  Running")
+		return expect("status of the pod", p.Status.PodIP+" "+p.Status.HostIP+" "+string(p.Status.Phase), pod.Status.PodIP+" "+pod.Status.PodIP+" Running")
 	})
 	h := must(host.CoreV1().Pods(hostNamespace).Get(t.Context(), hostName(ns, "honest"), metav1.GetOptions{}))(t)
 	if h.Status.Phase != corev1.PodRunning || h.Status.PodIP != pod.Status.PodIP {

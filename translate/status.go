@@ -40,6 +40,11 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 	if h.Status.ObservedGeneration == h.Generation {
 		out.ObservedGeneration = v.Generation
 	}
+	// The downward API of the pod says the same (see fieldPath): clients wait for an address of its node.
+	out.HostIP = out.PodIP
+	for _, ip := range out.PodIPs {
+		out.HostIPs = append(out.HostIPs, corev1.HostIP(ip))
+	}
 	out.Conditions = pullConditions(v, h, scrub)
 	return out
 }

@@ -50,6 +50,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 		Reason: "NodeLost", Message: "Node " + node + " which was running pod web is unresponsive",
 		NominatedNodeName: demo().PseudoNode("kind-worker2"),
 		PodIP:             "10.244.1.15", PodIPs: []corev1.PodIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
+		HostIP: "10.244.1.15", HostIPs: []corev1.HostIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: started},
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started},
@@ -304,8 +305,8 @@ func TestAnyPulledStatusIsSilentAndStable(t *testing.T) {
 			messages = append(messages, state.Message)
 		}
 		checkSilent(t, messages, secrets...)
-		if got.HostIP != "" || len(got.HostIPs) > 0 {
-			t.Errorf("the host's addresses are %s %v", got.HostIP, got.HostIPs)
+		if got.HostIP != got.PodIP || len(got.HostIPs) != len(got.PodIPs) {
+			t.Errorf("the node's addresses are %s %v, want the pod's own", got.HostIP, got.HostIPs)
 		}
 		v.Status = got
 		if diff := cmp.Diff(got, demo().PullPodStatus(v, host)); diff != "" {
