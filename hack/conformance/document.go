@@ -5,9 +5,7 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 )
@@ -41,7 +39,7 @@ func (v verdict) markdown() string {
 	var b strings.Builder
 	counts := map[string]int{}
 	for _, r := range v.reasons {
-		counts[r.Kind] += len(v.failures(r))
+		counts[r.Kind] += len(among(r, v.failed))
 	}
 	fmt.Fprintf(&b, "Run on %s, in %s:\n\n", v.began.UTC().Format(time.DateOnly), v.took.Round(time.Minute))
 	b.WriteString("| | specs |\n|---|---|\n")
@@ -59,20 +57,21 @@ func (v verdict) markdown() string {
 		fmt.Fprintf(&b, "\n### %s\n", kind.title)
 		for _, r := range v.reasons {
 			if r.Kind == kind.name {
-				v.section(&b, r)
+				section(&b, r, among(r, v.failed))
 			}
 		}
 	}
 	if len(v.skipped) > 0 {
-		b.WriteString("\n### Skipped themselves\n\n")
-		list(&b, slices.Sorted(maps.Keys(v.skipped)))
+		b.WriteString("\n### Skipped themselves\n")
+		for _, r := range v.reasons {
+			section(&b, r, among(r, v.skipped))
+		}
 	}
 	return b.String()
 }
 
-func (v verdict) section(b *strings.Builder, r reason) {
-	failed := v.failures(r)
-	if len(failed) == 0 {
+func section(b *strings.Builder, r reason, specs []string) {
+	if len(specs) == 0 {
 		return
 	}
 	rule := ""
@@ -80,18 +79,18 @@ func (v verdict) section(b *strings.Builder, r reason) {
 		rule = " (" + r.Rule + ")"
 	}
 	fmt.Fprintf(b, "\n**%s**%s\n\n", strings.TrimSpace(r.Why), rule)
-	list(b, failed)
+	list(b, specs)
 }
 
-// failures are the specs of a reason that failed in this run.
-func (v verdict) failures(r reason) []string {
-	var failed []string
+// among returns the specs of a reason that are in a set.
+func among(r reason, set map[string]bool) []string {
+	var found []string
 	for _, spec := range r.Specs {
-		if v.failed[spec] {
-			failed = append(failed, spec)
+		if set[spec] {
+			found = append(found, spec)
 		}
 	}
-	return failed
+	return found
 }
 
 func list(b *strings.Builder, specs []string) {

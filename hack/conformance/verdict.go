@@ -67,8 +67,9 @@ func resultsOf(report types.Report) results {
 type verdict struct {
 	results
 	reasons []reason
-	// unexpected failed without a reason, mended have one and passed: either must be seen to.
-	unexpected, mended []string
+	// unexpected failed without a reason, unproven skipped themselves without one, and mended have one and passed: each
+	// makes the run a failure.
+	unexpected, unproven, mended []string
 }
 
 func judge(r results, reasons []reason) verdict {
@@ -87,12 +88,19 @@ func judge(r results, reasons []reason) verdict {
 			v.unexpected = append(v.unexpected, spec)
 		}
 	}
+	// A spec that skips itself proves as little as one that fails.
+	for spec := range r.skipped {
+		if !named[spec] {
+			v.unproven = append(v.unproven, spec)
+		}
+	}
 	slices.Sort(v.unexpected)
+	slices.Sort(v.unproven)
 	return v
 }
 
 func (v verdict) asExpected() bool {
-	return len(v.unexpected) == 0 && len(v.mended) == 0 && len(v.broken) == 0 && len(v.passed) > 0
+	return len(v.unexpected) == 0 && len(v.unproven) == 0 && len(v.mended) == 0 && len(v.broken) == 0 && len(v.passed) > 0
 }
 
 func (v verdict) print(out io.Writer) {
@@ -102,6 +110,7 @@ func (v verdict) print(out io.Writer) {
 	}{
 		{"The suite itself", v.broken},
 		{"Failed, and nothing says why", v.unexpected},
+		{"Skipped themselves, and nothing says why", v.unproven},
 		{"Passed, but expected to fail", v.mended},
 	} {
 		if len(list.specs) == 0 {
@@ -113,9 +122,9 @@ func (v verdict) print(out io.Writer) {
 		}
 	}
 	expected := ""
-	if len(v.failed) > 0 && v.asExpected() {
-		expected = ", each for a reason that docs/conformance.md tells"
+	if len(v.failed)+len(v.skipped) > 0 && v.asExpected() {
+		expected = ", each for a reason in docs/conformance.md"
 	}
-	fmt.Fprintf(out, "%d passed, %d failed%s, %d skipped themselves, in %s\n",
-		len(v.passed), len(v.failed), expected, len(v.skipped), v.took.Round(time.Second))
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped themselves%s, in %s\n",
+		len(v.passed), len(v.failed), len(v.skipped), expected, v.took.Round(time.Second))
 }

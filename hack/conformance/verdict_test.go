@@ -27,21 +27,23 @@ func report(states map[string]types.SpecState) types.Report {
 func TestARunIsAsExpectedIfEachFailureHasAReasonAndNothingElse(t *testing.T) {
 	known := []reason{{Kind: forbidden, Rule: "N1", Why: "nodes", Specs: []string{"[sig-x] lists nodes"}}}
 	flaky := []reason{{Kind: gap, Why: "races", Specs: []string{"[sig-x] lists nodes"}, Flaky: true}}
+	skips := []reason{{Kind: environment, Why: "one node", Specs: []string{"[sig-x] skips"}}}
 	for name, c := range map[string]struct {
 		states  map[string]types.SpecState
 		reasons []reason
 		want    bool
 	}{
-		"all passed":                                   {map[string]types.SpecState{"a": types.SpecStatePassed}, nil, true},
-		"nothing ran":                                  {map[string]types.SpecState{"a": types.SpecStateSkipped}, nil, false},
-		"a failure with a reason":                      {map[string]types.SpecState{"a": types.SpecStatePassed, "lists nodes": types.SpecStateFailed}, known, true},
-		"a failure without":                            {map[string]types.SpecState{"a": types.SpecStatePassed, "b": types.SpecStateFailed}, known, false},
-		"a panic without":                              {map[string]types.SpecState{"a": types.SpecStatePassed, "b": types.SpecStatePanicked}, known, false},
-		"a timeout without":                            {map[string]types.SpecState{"a": types.SpecStatePassed, "b": types.SpecStateTimedout}, known, false},
-		"one that was to fail passes":                  {map[string]types.SpecState{"lists nodes": types.SpecStatePassed}, known, false},
-		"one that fails at times passes":               {map[string]types.SpecState{"lists nodes": types.SpecStatePassed}, flaky, true},
-		"one that was to fail is not of this focus":    {map[string]types.SpecState{"a": types.SpecStatePassed, "lists nodes": types.SpecStateSkipped}, known, true},
-		"one skips itself, which no one has to expect": {map[string]types.SpecState{"a": types.SpecStatePassed, "skips": types.SpecStateSkipped}, nil, true},
+		"all passed":                                {map[string]types.SpecState{"a": types.SpecStatePassed}, nil, true},
+		"nothing ran":                               {map[string]types.SpecState{"a": types.SpecStateSkipped}, nil, false},
+		"a failure with a reason":                   {map[string]types.SpecState{"a": types.SpecStatePassed, "lists nodes": types.SpecStateFailed}, known, true},
+		"a failure without":                         {map[string]types.SpecState{"a": types.SpecStatePassed, "b": types.SpecStateFailed}, known, false},
+		"a panic without":                           {map[string]types.SpecState{"a": types.SpecStatePassed, "b": types.SpecStatePanicked}, known, false},
+		"a timeout without":                         {map[string]types.SpecState{"a": types.SpecStatePassed, "b": types.SpecStateTimedout}, known, false},
+		"one that was to fail passes":               {map[string]types.SpecState{"lists nodes": types.SpecStatePassed}, known, false},
+		"one that fails at times passes":            {map[string]types.SpecState{"lists nodes": types.SpecStatePassed}, flaky, true},
+		"one that was to fail is not of this focus": {map[string]types.SpecState{"a": types.SpecStatePassed, "lists nodes": types.SpecStateSkipped}, known, true},
+		"one skips itself without a reason":         {map[string]types.SpecState{"a": types.SpecStatePassed, "skips": types.SpecStateSkipped}, nil, false},
+		"one skips itself with a reason":            {map[string]types.SpecState{"a": types.SpecStatePassed, "skips": types.SpecStateSkipped}, skips, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := judge(resultsOf(report(c.states)), c.reasons)
