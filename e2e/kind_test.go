@@ -147,10 +147,12 @@ func (k *kindTest) deployment(t *testing.T) {
 			t.Errorf("node %s runs no pod of the deployment: only %v do", node.Name, used)
 		}
 	}
-	deployed := must(k.a.AppsV1().Deployments("default").Get(t.Context(), "spread", metav1.GetOptions{}))(t)
-	if deployed.Status.ReadyReplicas > replicas {
-		t.Errorf("the deployment has %d ready replicas of %d", deployed.Status.ReadyReplicas, replicas)
-	}
+	await(t, k.a.AppsV1().Deployments("default").Get, "spread", func(d *appsv1.Deployment) error {
+		if d.Status.ReadyReplicas != replicas {
+			return fmt.Errorf("the deployment has %d ready replicas of %d", d.Status.ReadyReplicas, replicas)
+		}
+		return nil
+	})
 }
 
 func (k *kindTest) volume(t *testing.T) {
