@@ -40,6 +40,11 @@ test: ## Run every test (PKG=./kine for one package, TEST_FLAGS=-race for other 
 	@mkdir -p bin
 	@$(TESTSUM) --format pkgname $(if $(PKG),-- $(TEST_FLAGS) $(PKG),--raw-command -- hack/test $(TEST_FLAGS))
 
+.PHONY: test-race
+test-race: ## Run the tests that don't link the API server under the race detector.
+	@mkdir -p bin
+	@$(TESTSUM) --format pkgname --raw-command -- hack/test-race $(TEST_FLAGS)
+
 .PHONY: e2e
 e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/kind.md).
 	@hack/e2e
@@ -57,9 +62,8 @@ soak: ## Create, use, sleep, wake and delete spaces for 10 minutes, and fail if 
 	go run ./bench -soak $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## Fuzz each target of ./translate for FUZZTIME.
-	@for f in $$(go test ./translate -list '^Fuzz' | grep '^Fuzz'); do \
-		go test ./translate -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) || exit 1; done
+fuzz: ## Fuzz each fuzz target of all packages for FUZZTIME.
+	@hack/fuzz $(FUZZTIME)
 
 .PHONY: lint
 lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
