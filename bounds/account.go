@@ -17,12 +17,17 @@ type ExceededError struct {
 	Quantity Quantity
 	// Asked is what was asked for, Used what was in use already.
 	Asked, Used, Limit int64
+	// Alone says that the request would pass the limit even if nothing else were in use: to try again is of no use.
+	Alone bool
 }
 
 func (e *ExceededError) Error() string {
 	b := e.Quantity.Bound()
-	if b.Scope == PerObject {
+	switch {
+	case b.Scope == PerObject:
 		return fmt.Sprintf("%d %s, at most %d are possible (limit %s): %s", e.Asked, b.Unit, e.Limit, b.Name, b.Remedy)
+	case e.Alone:
+		return fmt.Sprintf("the request needs more than the space's limit %s of %d %s: %s", b.Name, e.Limit, b.Unit, b.Remedy)
 	}
 	return fmt.Sprintf("the space's limit %s is reached: %d %s asked, %d of %d in use: %s",
 		b.Name, e.Asked, b.Unit, e.Used, e.Limit, b.Remedy)
@@ -37,6 +42,8 @@ type Account struct {
 	limits  Limits
 	used    [quantities]atomic.Int64
 	refused [quantities]atomic.Uint64
+	// strained says that the process is short of memory.
+	strained atomic.Bool
 }
 
 // NewAccount returns an account with nothing in use.
@@ -52,17 +59,48 @@ func (a *Account) Limit(q Quantity) int64 {
 
 // Take notes that n more are in use, or returns an [*ExceededError] and notes that. Give must follow a success.
 func (a *Account) Take(q Quantity, n int64) error {
+	if err := a.take(q, n); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (a *Account) take(q Quantity, n int64) *ExceededError {
 	if a == nil {
 		return nil
 	}
 	limit := a.limits.Of(q)
+	if a.strained.Load() && strains(q) {
+		limit = min(limit, 0)
+	}
 	if used := a.used[q].Add(n); used > limit {
 		a.used[q].Add(-n)
 		a.refused[q].Add(1)
-		return &ExceededError{Quantity: q, Asked: n, Used: used - n, Limit: limit}
+		return &ExceededError{Quantity: q, Asked: n, Used: used - n, Limit: a.limits.Of(q)}
 	}
 	return nil
 }
+
+// Add notes that n more are in use, whatever the limit: of what must not be refused. Give must follow.
+func (a *Account) Add(q Quantity, n int64) {
+	if a != nil {
+		a.used[q].Add(n)
+	}
+}
+
+// Strain has the account refuse all further memory, until it is called with false: the process is short of memory, and
+// this space uses most of what is accounted.
+func (a *Account) Strain(on bool) {
+	if a != nil {
+		a.strained.Store(on)
+	}
+}
+
+// strains says whether a quantity is refused to an account under strain.
+func strains(q Quantity) bool { return q == MemoryBytes || q == Watches }
+
+// Memory is how many bytes are in use of all quantities that lie in the process's memory.
+func (a *Account) Memory() int64 { return a.Used(MemoryBytes) + a.Used(WatchBytes) }
 
 // Give notes that n less are in use.
 func (a *Account) Give(q Quantity, n int64) {

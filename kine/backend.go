@@ -66,6 +66,7 @@ func (b *backend) close() {
 }
 
 func (b *backend) Get(ctx context.Context, key string, revision int64, keysOnly bool) (int64, *kineserver.KeyValue, error) {
+	flowOf(ctx).ready(ctx, b.closing.Done())
 	if err := b.enter(); err != nil {
 		return 0, nil, err
 	}
@@ -74,6 +75,7 @@ func (b *backend) Get(ctx context.Context, key string, revision int64, keysOnly 
 }
 
 func (b *backend) List(ctx context.Context, key, end string, limit, revision int64, keysOnly bool) (int64, []*kineserver.KeyValue, error) {
+	flowOf(ctx).ready(ctx, b.closing.Done())
 	if err := b.enter(); err != nil {
 		return 0, nil, err
 	}

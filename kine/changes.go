@@ -19,8 +19,20 @@ const (
 	compactRevRow = "compact_rev_key_apiserver"
 )
 
-// listBytes bounds what one list holds in memory. As many lists as there are readers are read at once.
-const listBytes = 256 << 20
+const (
+	// listBytes bounds what one list holds in memory where no reservation does.
+	listBytes = 256 << 20
+	// pageBytes is where a list that is asked for in pages is cut; one that a watch begins with at flowBytes. The first
+	// row is always in it.
+	pageBytes = 8 << 20
+)
+
+// readLimit says how much a list may hold.
+type readLimit struct {
+	most int64 // bytes, beyond which it fails
+	page int64 // bytes, beyond which it is cut; 0: never
+	grow func(n int64) error
+}
 
 // changes is a changesFunc.
 func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error) {
@@ -80,13 +92,21 @@ func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err erro
 	return changes, false, rows.Err()
 }
 
-// readEvents reads the rows of a list, and the store's revision and compacted revision that they were read at.
-func readEvents(ctx context.Context, rows *sql.Rows, val bool, most int) (revision, compacted int64, events kineserver.Events, err error) {
+// readEvents reads the rows of a list, and the store's revision and compacted revision that they were read at. cut says
+// that there are more.
+func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) (
+	revision, compacted int64, events kineserver.Events, cut bool, err error,
+) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
+	fail := func(err error) (int64, int64, kineserver.Events, bool, error) { return 0, 0, nil, false, err }
 	var rev, old sql.NullInt64
-	for size := 0; rows.Next(); {
+	for size := int64(0); rows.Next(); {
 		if err := ctx.Err(); err != nil {
-			return 0, 0, nil, err
+			return fail(err)
+		}
+		if limit.page > 0 && size >= limit.page {
+			cut = true
+			break
 		}
 		e := &kineserver.Event{KV: &kineserver.KeyValue{}}
 		into := []any{&rev, &old, &e.KV.ModRevision, &e.KV.Key, &e.Create, &e.Delete, &e.KV.CreateRevision, new(int64), &e.KV.Lease}
@@ -94,21 +114,39 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, most int) (revisi
 			into = append(into, &e.KV.Value)
 		}
 		if err := rows.Scan(into...); err != nil {
-			return 0, 0, nil, err
+			return fail(err)
 		}
 		if e.Create {
 			e.KV.CreateRevision = e.KV.ModRevision
 		}
-		if size += len(e.KV.Key) + len(e.KV.Value); size > most {
-			return 0, 0, nil, errListTooLarge
+		n := int64(len(e.KV.Key) + len(e.KV.Value))
+		if size += n; size > limit.most {
+			return fail(errListTooLarge)
+		}
+		if err := limit.grow(n); err != nil {
+			return fail(err)
 		}
 		events = append(events, e)
 	}
-	return rev.Int64, old.Int64, events, rows.Err()
+	return rev.Int64, old.Int64, events, cut, rows.Err()
 }
 
 // asCompactRevision makes the row that stands in for the API server's own look like that.
 func asCompactRevision(kv *mvccpb.KeyValue) {
 	kv.Key = []byte(compactRevKey)
 	kv.Version, kv.Value = kineserver.DecodeVersion(kv.Value)
+}
+
+type cutKey struct{}
+
+// withCut returns a context whose list says whether it was cut, past kine's backend.
+func withCut(ctx context.Context) (context.Context, *bool) {
+	cut := new(bool)
+	return context.WithValue(ctx, cutKey{}, cut), cut
+}
+
+func noteCut(ctx context.Context, cut bool) {
+	if noted, ok := ctx.Value(cutKey{}).(*bool); ok && cut {
+		*noted = true
+	}
 }

@@ -33,6 +33,22 @@ func (b *bridge) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantReque
 	return &etcdserverpb.LeaseGrantResponse{Header: granted.ResponseHeader, ID: int64(granted.ID), TTL: granted.TTL}, nil
 }
 
+// Range counts, as etcd does, what is left of a list that was cut: kine takes it for the end.
+func (b *bridge) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	ctx, wasCut := withCut(ctx)
+	resp, err := b.KVServerBridge.Range(ctx, r)
+	if err != nil || !*wasCut || resp.More {
+		return resp, err
+	}
+	revision := r.Revision
+	if revision == 0 {
+		revision = resp.Header.Revision
+	}
+	_, count, err := b.backend.Count(ctx, string(r.Key), string(r.RangeEnd), revision)
+	resp.More, resp.Count = true, count
+	return resp, err
+}
+
 // Put writes a key whatever its version. kine's own leaves the key as it is if anything else was written since.
 func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
 	key := string(r.Key)

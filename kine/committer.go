@@ -26,8 +26,9 @@ const insertSQL = `
 // committer appends rows, all that wait in one commit: while one fsync runs, the next group gathers. No write is delayed
 // to make a group larger, so a lone writer pays nothing for it.
 type committer struct {
-	db   *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
-	room *room
+	db      *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
+	room    *room
+	objects objects
 	// written is called after each commit.
 	written func()
 
@@ -47,15 +48,17 @@ type row struct {
 	key   string
 	value []byte
 	frees bool // it makes room, or is part of what does
-	args  []any
+	// creates and deletes say what becomes of the key.
+	creates, deletes bool
+	args             []any
 
 	id   int64
 	err  error
 	done chan struct{}
 }
 
-func newCommitter(db *sql.DB, room *room, written func(), last int64) *committer {
-	c := &committer{db: db, room: room, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1), began: time.Now()}
+func newCommitter(db *sql.DB, room *room, objects objects, written func(), last int64) *committer {
+	c := &committer{db: db, room: room, objects: objects, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1), began: time.Now()}
 	c.last.Store(last)
 	c.done.Go(c.run)
 	return c
@@ -123,7 +126,7 @@ func (c *committer) commit(group []*row) error {
 	if err != nil {
 		return err
 	}
-	last, grown := c.last.Load(), int64(0)
+	last, grown, more := c.last.Load(), int64(0), int64(0)
 	for _, r := range group {
 		if r.err = r.ctx.Err(); r.err != nil {
 			continue
@@ -131,6 +134,11 @@ func (c *committer) commit(group []*row) error {
 		size, ok := c.room.admit(r, grown)
 		if !ok {
 			r.err = errNoSpace
+			continue
+		}
+		change, err := c.objects.admit(r, more)
+		if err != nil {
+			r.err = err
 			continue
 		}
 		res, err := tx.Exec(insertSQL, r.args...)
@@ -145,7 +153,7 @@ func (c *committer) commit(group []*row) error {
 			_ = tx.Rollback() // SQLite may have rolled back on its own; the first error is the one to tell
 			return err
 		}
-		last, grown = max(last, r.id), grown+size
+		last, grown, more = max(last, r.id), grown+size, more+change
 	}
 	used, free, err := pages(context.Background(), tx)
 	if err == nil {
@@ -160,6 +168,7 @@ func (c *committer) commit(group []*row) error {
 	c.latest.Store(int64(time.Since(c.began)))
 	c.writes.Add(int64(len(group)))
 	c.room.set(used, free)
+	c.objects.committed(more)
 	c.written()
 	select {
 	case c.wrote <- struct{}{}:

@@ -21,6 +21,6 @@ var _ kineserver.Dialect = (*dialect)(nil)
 
 //nolint:revive // the interface's names
 func (d *dialect) Insert(ctx context.Context, key string, create, delete bool, createRevision, previousRevision, ttl int64, value []byte) (int64, error) {
-	return d.committer.append(&row{ctx: ctx, key: key, value: value, frees: frees(key, delete),
+	return d.committer.append(&row{ctx: ctx, key: key, value: value, frees: frees(key, delete), creates: create, deletes: delete,
 		args: []any{key, create, delete, createRevision, previousRevision, ttl, value}})
 }

@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/k3s-io/kine/pkg/logstructured"
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
@@ -43,14 +42,14 @@ type engine struct {
 // startEngine serves the store at path, which is there and was examined. ctx bounds the start.
 func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (*engine, error) {
 	quietKine()
-	e := &engine{health: newHealth(path, log), room: &room{max: o.MaxBytes, path: path, log: log}}
-	if err := e.start(ctx, path, o.History); err != nil {
+	e := &engine{health: newHealth(path, log), room: &room{max: o.MaxBytes, path: path, log: log, account: o.Account, volume: o.Volume}}
+	if err := e.start(ctx, path, o); err != nil {
 		return nil, errors.Join(asDamage(err), e.close())
 	}
 	return e, nil
 }
 
-func (e *engine) start(ctx context.Context, path string, history time.Duration) (err error) {
+func (e *engine) start(ctx context.Context, path string, o Options) (err error) {
 	e.writer = openOne(path, writerParams)
 	// The log of a killed process goes into the file, and indexes that another kine left out are made.
 	for _, stmt := range append(schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
@@ -67,17 +66,21 @@ func (e *engine) start(ctx context.Context, path string, history time.Duration) 
 	}
 	runCtx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.tidier = &tidier{ctx: runCtx, room: e.room, history: history}
+	e.tidier = &tidier{ctx: runCtx, room: e.room, history: o.History}
 	e.room.pressed = e.tidier.wake
 	used, free, err := pages(ctx, e.writer)
 	if err != nil {
 		return err
 	}
-	e.committer = newCommitter(e.writer, e.room, e.tidier.written, last)
+	counted, err := countObjects(ctx, e.writer, o.Account)
+	if err != nil {
+		return err
+	}
+	e.committer = newCommitter(e.writer, e.room, counted, e.tidier.written, last)
 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
-	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders), maxList: listBytes, run: runCtx,
+	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders), maxList: listBytes, account: o.Account, run: runCtx,
 		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without what kine does in the background
 	e.tidier.log = e.log
 	e.hub = newHub(runCtx, last, e.log.changes, e.log.last)
@@ -96,6 +99,7 @@ func (e *engine) start(ctx context.Context, path string, history time.Duration) 
 		return err
 	}
 	e.room.set(used, free)
+	e.room.volume.add(e.room)
 	e.ready = true
 	return ctx.Err()
 }
@@ -142,6 +146,7 @@ func (e *engine) close() error {
 		e.tidier.stop()
 	}
 	e.runs.Wait()
+	e.room.volume.remove(e.room)
 	if e.committer != nil {
 		e.committer.close()
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/k3s-io/kine/pkg/logstructured"
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
 	kineserver "github.com/k3s-io/kine/pkg/server"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // eventLog is kine's log of changes, made strict: kine's own takes a read that broke off for a short one, and reads the
@@ -24,7 +26,8 @@ type eventLog struct {
 	idle   *idler
 	// reading holds one for each reader that reads.
 	reading chan struct{}
-	maxList int             // bytes of keys and values that a list may have
+	maxList int64           // bytes of keys and values that a list may have
+	account *bounds.Account // of what is read for nobody in particular
 	run     context.Context // ends with the store
 
 	compacting sync.Mutex
@@ -55,7 +58,10 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 	} else {
 		rows, err = l.d.List(unbound, key, end, limit, revision, includeDeletes, keysOnly)
 	}
-	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly)
+	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly, end != "" && limit > 0)
+	if err == nil {
+		flowOf(ctx).taken(events, end, limit)
+	}
 	if err == nil && revision > rev {
 		return rev, nil, kineserver.ErrFutureRev
 	}
@@ -74,14 +80,19 @@ func (l *eventLog) enterRead(ctx context.Context) (leave func(), err error) {
 }
 
 // read returns the rows and the store's revision they were read at, or at least the one before.
-func (l *eventLog) read(ctx context.Context, rows *sql.Rows, err error, before, revision int64, val bool) (int64, kineserver.Events, error) {
+func (l *eventLog) read(
+	ctx context.Context, rows *sql.Rows, err error, before, revision int64, val, pages bool,
+) (int64, kineserver.Events, error) {
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
-	rev, compacted, events, err := readEvents(ctx, rows, val, l.maxList)
+	limit, leave := l.readLimit(ctx, pages)
+	defer leave()
+	rev, compacted, events, cut, err := readEvents(ctx, rows, val, limit)
 	if err != nil {
 		return 0, nil, l.health.see(err)
 	}
+	noteCut(ctx, cut)
 	l.d.committer.reached(rev)
 	if len(events) == 0 { // rows bear the revisions that they were read at
 		rev, compacted = before, l.compacted.Load()
@@ -140,4 +151,29 @@ func noteFailure(ctx context.Context, err error) {
 	if f, ok := ctx.Value(failureKey{}).(*failure); ok {
 		f.err = err
 	}
+}
+
+// readLimit is that of a list, whose bytes are those of the context's reservation. leave is called when it has been read:
+// without a reservation nobody says how long it is held.
+func (l *eventLog) readLimit(ctx context.Context, pages bool) (limit readLimit, leave func()) {
+	limit = readLimit{most: l.maxList}
+	if pages {
+		limit.page = pageBytes
+	}
+	switch reservation := bounds.ReservationOf(ctx); {
+	case flowOf(ctx) != nil:
+		limit.page = flowBytes
+		limit.grow = func(int64) error { return nil } // the flow counts
+	case reservation != nil:
+		limit.grow = reservation.Grow
+	default:
+		var held int64
+		limit.grow = func(n int64) error {
+			held += n
+			l.account.Add(bounds.MemoryBytes, n)
+			return nil
+		}
+		return limit, func() { l.account.Give(bounds.MemoryBytes, held) }
+	}
+	return limit, func() {}
 }

@@ -31,4 +31,4 @@ func (s *Store) Release() int {
 func (s *Store) TellProgress() { s.engine.hub.tellProgress() }
 
 // LimitLists sets how many bytes a list may have. It is called before the store is used.
-func (s *Store) LimitLists(n int) { s.engine.log.maxList = n }
+func (s *Store) LimitLists(n int64) { s.engine.log.maxList = n }

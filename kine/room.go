@@ -10,6 +10,8 @@ import (
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // DefaultMaxBytes is the limit of a store that was given none.
@@ -25,6 +27,8 @@ type room struct {
 	max     int64
 	path    string
 	log     klog.Logger
+	account *bounds.Account
+	volume  *Volume
 	pressed func() // called when the store is nearly full
 
 	used, free atomic.Int64
@@ -46,6 +50,7 @@ func pages(ctx context.Context, q querier) (used, free int64, err error) {
 // set takes note of a measurement.
 func (m *room) set(used, free int64) {
 	m.used.Store(used)
+	m.account.Set(bounds.StoreBytes, used)
 	m.free.Store(free)
 	if used < m.max/20*19 && m.refused.Load() && m.refused.Swap(false) {
 		m.log.Info("Store has room again", "path", m.path, "used", used, "limit", m.max)
@@ -59,8 +64,13 @@ func (m *room) set(used, free int64) {
 // lets it grow. Deletions may always be, and what compactions write.
 func (m *room) admit(r *row, grown int64) (size int64, ok bool) {
 	size = int64(3*len(r.key) + 2*len(r.value) + rowOverhead) // a later version keeps a copy of the value
-	if r.frees || m.used.Load()+grown+size <= m.max {
+	within := m.used.Load()+grown+size <= m.max
+	if r.frees || within && m.volume.mayGrow(m) {
 		return size, true
+	}
+	m.account.Refuse(bounds.StoreBytes)
+	if within { // it is the file system that is nearly full: a compaction would write to it first
+		return 0, false
 	}
 	if !m.refused.Swap(true) {
 		m.log.Error(nil, "Store is full, writes are refused until something is deleted", "path", m.path, "used", m.used.Load(), "limit", m.max)

@@ -17,6 +17,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // etcdVersion is what the API server sees when it looks for etcd's features.
@@ -33,6 +35,10 @@ type Options struct {
 	// etcd's ErrNoSpace until something is deleted. 0 is DefaultMaxBytes. Disk space for twice as much may be needed for
 	// a while, as deletions are written, too.
 	MaxBytes int64
+	// Account is of the space whose store it is. It counts objects, bytes stored, and what is read for nobody's request.
+	Account *bounds.Account
+	// Volume is the file system of the store. Default: the store grows until that is full.
+	Volume *Volume
 	// History is how long versions that were superseded are kept at least, for clients that watch or page through them.
 	// The last 1000 are kept longer. A store that is nearly full keeps less. 0 is DefaultHistory.
 	History time.Duration

@@ -28,6 +28,7 @@ type watch struct {
 	from              int64 // the first revision wanted
 	noPuts, noDeletes bool
 	progress          bool
+	flow              *Flow // nil if its client is trusted to take what it is handed
 	out               chan clientv3.WatchResponse
 	ended             chan struct{}
 	leave             func() bool // stops waiting for the end of the client's context
@@ -83,6 +84,11 @@ func (h *hub) hand(w *watch, events []*clientv3.Event) {
 	if len(events) == 0 {
 		return
 	}
+	size := sizeOfEvents(events)
+	if w.queued+size > watchQueue && w.busy || !w.flow.take(changesOf(events)) {
+		h.fallBehind(w, events[0].Kv.ModRevision)
+		return
+	}
 	r := response(events[len(events)-1].Kv.ModRevision, events...)
 	if !w.busy {
 		select {
@@ -91,11 +97,6 @@ func (h *hub) hand(w *watch, events []*clientv3.Event) {
 			return
 		default:
 		}
-	}
-	size := sizeOfEvents(events)
-	if w.queued+size > watchQueue {
-		h.fallBehind(w, events[0].Kv.ModRevision)
-		return
 	}
 	w.queue = append(w.queue, r)
 	w.queued += size
@@ -165,6 +166,7 @@ func (h *hub) pull(w *watch) (clientv3.WatchResponse, bool) {
 
 // readFor reads changes for a watch from the log, at most to a revision that the hub has reached.
 func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
+	w.flow.ready(h.ctx, w.ended)
 	select {
 	case h.readers <- struct{}{}:
 	case <-w.ended:
@@ -182,6 +184,9 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 		to = events[len(events)-1].Kv.ModRevision
 	}
 	events = w.wanted(events)
+	if !w.flow.take(changesOf(events)) {
+		return clientv3.WatchResponse{}, false // it is read again when there is room
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.next = to + 1
@@ -266,10 +271,15 @@ func (w *watch) wants(e *clientv3.Event) bool {
 func sizeOfEvents(events []*clientv3.Event) int {
 	n := 0
 	for _, e := range events {
-		n += 256 + len(e.Kv.Value) // the value before is another event's value
-		if e.PrevKv != nil {
-			n += len(e.PrevKv.Value)
-		}
+		n += sizeOfEvent(e)
+	}
+	return n
+}
+
+func sizeOfEvent(e *clientv3.Event) int {
+	n := 256 + len(e.Kv.Value) // the value before is another event's value
+	if e.PrevKv != nil {
+		n += len(e.PrevKv.Value)
 	}
 	return n
 }

@@ -28,6 +28,7 @@ func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 		progress:  set.FieldByName("progressNotify").Bool(),
 		noPuts:    set.FieldByName("filterPut").Bool(),
 		noDeletes: set.FieldByName("filterDelete").Bool(),
+		flow:      flowOf(ctx),
 	}
 	if watch.key == compactRevKey {
 		watch.key = compactRevRow

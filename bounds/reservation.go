@@ -1,0 +1,94 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import (
+	"context"
+	"sync"
+)
+
+// Reservation is what one request has in use of a quantity. End gives all of it back. A nil reservation counts nothing. It
+// is safe for concurrent use.
+type Reservation struct {
+	account  *Account
+	quantity Quantity
+	spare    int64
+
+	mu    sync.Mutex
+	held  int64
+	ended bool
+}
+
+// Reserve returns a reservation that holds nothing. It may grow to spare bytes whatever else is in use: so that a space
+// whose tenant has used all still does its own work.
+func (a *Account) Reserve(q Quantity, spare int64) *Reservation {
+	return &Reservation{account: a, quantity: q, spare: spare}
+}
+
+// Grow notes that n more are in use, or returns an [*ExceededError]: that of a request that is too large even if it is the
+// only one has its Alone set.
+func (r *Reservation) Grow(n int64) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil // what reads on is of a request that nobody waits for, and is about to end
+	}
+	if r.held+n <= r.spare {
+		r.account.Add(r.quantity, n)
+	} else if err := r.account.take(r.quantity, n); err != nil {
+		err.Alone = r.held+n > err.Limit
+		return err
+	}
+	r.held += n
+	return nil
+}
+
+// Shrink notes that n less are in use, or none if that is more than there is.
+func (r *Reservation) Shrink(n int64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = min(n, r.held)
+	r.held -= n
+	r.account.Give(r.quantity, n)
+}
+
+// Held is what is in use.
+func (r *Reservation) Held() int64 {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}
+
+// End gives back what is in use. Nothing is counted afterwards.
+func (r *Reservation) End() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.account.Give(r.quantity, r.held)
+	r.held, r.ended = 0, true
+}
+
+type reservationKey struct{}
+
+// WithReservation returns a context whose work is counted by r.
+func WithReservation(ctx context.Context, r *Reservation) context.Context {
+	return context.WithValue(ctx, reservationKey{}, r)
+}
+
+// ReservationOf returns the reservation of a context, nil if it has none.
+func ReservationOf(ctx context.Context) *Reservation {
+	r, _ := ctx.Value(reservationKey{}).(*Reservation)
+	return r
+}

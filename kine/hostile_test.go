@@ -1,0 +1,168 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine"
+)
+
+func openFor(t *testing.T, a *bounds.Account) *kine.Store {
+	t.Helper()
+	s, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(t.TempDir(), "state.db"), Name: "demo", Account: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return s
+}
+
+// L3 (S2): what a list reads is taken from the space's budget while it is read, and the request that it doesn't fit says
+// whether to try again is of any use.
+func TestHostileAListThatTheBudgetHasNoPlaceForIsRefused(t *testing.T) {
+	a := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: 1 << 20})
+	s := openFor(t, a)
+	for i := range 30 {
+		create(t, s, fmt.Sprintf("/registry/pods/%02d", i), strings.Repeat("x", 50<<10))
+	}
+	list := func(r *bounds.Reservation, limit int64) (int, error) {
+		resp, err := s.Client().Kubernetes.List(bounds.WithReservation(t.Context(), r), "/registry/pods/", kubernetes.ListOptions{Limit: limit})
+		return len(resp.Kvs), err
+	}
+	whole := a.Reserve(bounds.MemoryBytes, 0)
+	var exceeded *bounds.ExceededError
+	if _, err := list(whole, 0); !errors.As(err, &exceeded) || !exceeded.Alone {
+		t.Fatalf("a list of 1.5 MiB = %v, want that it is too large even alone", err)
+	}
+	whole.End()
+	page := a.Reserve(bounds.MemoryBytes, 0)
+	if n, err := list(page, 15); err != nil || n != 15 || a.Used(bounds.MemoryBytes) < 15*50<<10 {
+		t.Errorf("page of %d, %v, with %d accounted", n, err, a.Used(bounds.MemoryBytes))
+	}
+	other := a.Reserve(bounds.MemoryBytes, 0)
+	if _, err := list(other, 15); !errors.As(err, &exceeded) || exceeded.Alone {
+		t.Errorf("a second page = %v, want that the budget is used up now", err)
+	}
+	other.End()
+	page.End()
+	if used := a.Used(bounds.MemoryBytes); used != 0 {
+		t.Errorf("%d bytes are accounted with nothing under way", used)
+	}
+}
+
+// A page of large objects is cut, as etcd's clients expect it: with more to come, and their number.
+func TestALongPageIsCut(t *testing.T) {
+	s := openNew(t)
+	for i := range 12 {
+		create(t, s, fmt.Sprintf("/registry/pods/%02d", i), strings.Repeat("x", 1<<20))
+	}
+	resp, err := s.Client().KV.Get(t.Context(), "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))
+	if err != nil || len(resp.Kvs) != 8 || !resp.More || resp.Count != 12 {
+		t.Fatalf("%d of %d, more: %t, %v", len(resp.Kvs), resp.Count, resp.More, err)
+	}
+	rest, err := s.Client().KV.Get(t.Context(), "/registry/pods/08", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500),
+		clientv3.WithRev(resp.Header.Revision))
+	if err != nil || len(rest.Kvs) != 4 || rest.More {
+		t.Fatalf("then %d, more: %t, %v", len(rest.Kvs), rest.More, err)
+	}
+}
+
+// L3 (S2): a watch that nobody reads holds a bounded part of the changes, and misses none.
+func TestHostileAWatchThatNobodyReadsHoldsLittle(t *testing.T) {
+	a := bounds.NewAccount(nil)
+	s := openFor(t, a)
+	flow := kine.NewFlow(a, func() { t.Error("the budget is used up") })
+	watch := s.Client().Watch(kine.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+	rev := int64(0)
+	const writes, size = 50, 1 << 20
+	value := strings.Repeat("x", size)
+	for range writes {
+		rev = put(t, s, "/registry/a", value, rev)
+	}
+	until(t, func() bool { return a.Used(bounds.WatchBytes) > 0 })
+	if used := a.Used(bounds.WatchBytes); used > 8*size {
+		t.Errorf("%d bytes wait for a watch that nobody reads", used)
+	}
+	for seen := 0; seen < writes; {
+		for _, e := range (<-watch).Events {
+			seen++
+			flow.Done(e.Kv.ModRevision)
+		}
+	}
+	if used := a.Used(bounds.WatchBytes); used != 0 {
+		t.Errorf("%d bytes are accounted once all was read", used)
+	}
+}
+
+// L3 (S2): the lists that watches begin with wait for their client, too.
+func TestHostileAWatchBeginsWithPagesThatItsClientTakes(t *testing.T) {
+	a := bounds.NewAccount(nil)
+	s := openFor(t, a)
+	for i := range 10 {
+		create(t, s, fmt.Sprintf("/registry/pods/%02d", i), strings.Repeat("x", 300<<10))
+	}
+	flow := kine.NewFlow(a, func() {})
+	ctx := kine.WithFlow(t.Context(), flow)
+	next, seen := "/registry/pods/", 0
+	for more := true; more; {
+		resp, err := s.Client().KV.Get(ctx, next, clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(10000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(resp.Kvs) > 2 || a.Used(bounds.WatchBytes) == 0 {
+			t.Errorf("a page of %d objects of 300 KiB, with %d bytes accounted", len(resp.Kvs), a.Used(bounds.WatchBytes))
+		}
+		for _, kv := range resp.Kvs {
+			seen++
+			next = string(kv.Key) + "\x00"
+			flow.Skip(kv.ModRevision) // as if the client wanted none of them
+		}
+		more = resp.More
+	}
+	if used := a.Used(bounds.WatchBytes); seen != 10 || used != 0 {
+		t.Errorf("%d objects, %d bytes accounted", seen, used)
+	}
+}
+
+// L3 (S2): objects are counted as they are written, and none is made beyond the limit.
+func TestHostileAStoreTakesNoMoreObjectsThanAllowed(t *testing.T) {
+	a := bounds.NewAccount(bounds.Limits{bounds.Objects: 5})
+	path := filepath.Join(t.TempDir(), "state.db")
+	open := func() *kine.Store {
+		s, err := kine.Open(t.Context(), kine.Options{Path: path, Account: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	revs := map[string]int64{}
+	for i := range 5 {
+		key := fmt.Sprintf("/registry/%d", i)
+		revs[key] = create(t, s, key, "1")
+	}
+	_, err := s.Client().Kubernetes.OptimisticPut(t.Context(), "/registry/more", []byte("1"), 0, kubernetes.PutOptions{GetOnFailure: true})
+	if !errors.Is(err, bounds.ErrExceeded) {
+		t.Errorf("a sixth object = %v", err)
+	}
+	put(t, s, "/registry/0", "2", revs["/registry/0"])
+	remove(t, s, "/registry/1", revs["/registry/1"])
+	create(t, s, "/registry/more", "1")
+	closeStore(t, s)
+	a.Set(bounds.Objects, 0)
+	s = open()
+	defer closeStore(t, s)
+	if used := a.Used(bounds.Objects); used != 5 {
+		t.Errorf("%d objects are counted when the store is opened again, want 5", used)
+	}
+}

@@ -1,0 +1,41 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine
+
+import "testing"
+
+// D3, L3 (S16): one space that fills the file system must not keep the others from writing.
+func TestHostileTheLargestStoreIsTheFirstThatMayNotGrow(t *testing.T) {
+	const gib = 1 << 30
+	free := int64(2 * gib)
+	v := newVolume(func() (int64, int64, error) { return free, 10 * gib, nil })
+	large, middle, small := &room{}, &room{}, &room{}
+	large.used.Store(900 << 20)
+	middle.used.Store(300 << 20)
+	small.used.Store(2 << 20)
+	for _, m := range []*room{large, middle, small} {
+		v.add(m)
+	}
+	for _, c := range []struct {
+		reason               string
+		free                 int64
+		large, middle, small bool
+	}{
+		{"there is enough", 2 * gib, true, true, true},
+		{"the reserve is touched", 500 << 20, false, true, true},
+		{"most of the reserve is gone", 100 << 20, false, false, true},
+		{"nothing is left", 0, false, false, true},
+		{"somebody has deleted something", 600 << 20, true, true, true},
+	} {
+		free = c.free
+		if l, m, s := v.mayGrow(large), v.mayGrow(middle), v.mayGrow(small); l != c.large || m != c.middle || s != c.small {
+			t.Errorf("%s: large %t, middle %t, small %t, want %t, %t, %t", c.reason, l, m, s, c.large, c.middle, c.small)
+		}
+	}
+	free = 500 << 20
+	v.remove(large)
+	if v.mayGrow(middle) {
+		t.Error("the largest that is left may grow while the reserve is touched")
+	}
+}
