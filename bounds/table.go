@@ -18,6 +18,10 @@ const (
 	Objects
 	CustomResourceDefinitions
 	SchemaBytes
+	Gateways
+	Routes
+	VolumeSnapshots
+	OwnClasses
 
 	// Quantities of one object, or of one request.
 
@@ -25,12 +29,19 @@ const (
 	ServiceLinkVariables
 	EndpointAddresses
 	EndpointPorts
+	EndpointTargets
 	PolicyPeers
 	IngressHosts
 	IngressPaths
+	GatewayListeners
+	RouteHosts
+	RouteRules
+	RouteBackends
 	AffinityTerms
 	SpreadConstraints
 	GracePeriodSeconds
+	PodContainers
+	ReadinessGates
 	PodBytes
 
 	quantities // their number
@@ -86,6 +97,18 @@ func Table() [quantities]Bound {
 		SchemaBytes: {"schema-bytes", PerSpace, "bytes", 16 * miB,
 			"the stored size of all CustomResourceDefinitions of the space",
 			"delete definitions that are not used, or shorten their descriptions"},
+		Gateways: {"gateways", PerSpace, "gateways", 10,
+			"Gateways of the space on the host: each may cost a load balancer",
+			"delete some, or have several hosts share one"},
+		Routes: {"httproutes", PerSpace, "routes", 100,
+			"HTTPRoutes of the space on the host",
+			"delete some, or join several"},
+		VolumeSnapshots: {"volumesnapshots", PerSpace, "snapshots", 100,
+			"VolumeSnapshots of the space on the host",
+			"delete some"},
+		OwnClasses: {"own-classes", PerSpace, "classes", 20,
+			"the tenant's own priority classes, and as many storage classes, on the host, where no quota counts them",
+			"delete some"},
 
 		ServicePorts: {"service-ports", PerObject, "ports", 100,
 			"ports of a Service",
@@ -99,6 +122,9 @@ func Table() [quantities]Bound {
 		EndpointPorts: {"endpoint-ports", PerObject, "ports", 100,
 			"ports of an EndpointSlice, or of Endpoints",
 			"spread them over several EndpointSlices"},
+		EndpointTargets: {"endpoint-targets", PerObject, "targets", 5000,
+			"addresses times ports of an EndpointSlice, or of Endpoints: each is a rule on every node of the host",
+			"spread them over several EndpointSlices"},
 		PolicyPeers: {"policy-peers", PerObject, "peers", 1000,
 			"peers of a NetworkPolicy in one direction, with rules that have none and exceptions of address blocks",
 			"spread them over several NetworkPolicies"},
@@ -108,6 +134,18 @@ func Table() [quantities]Bound {
 		IngressPaths: {"ingress-paths", PerObject, "paths", 1000,
 			"paths of an Ingress",
 			"spread them over several Ingresses"},
+		GatewayListeners: {"gateway-listeners", PerObject, "listeners", 64,
+			"listeners of a Gateway",
+			"spread them over several Gateways"},
+		RouteHosts: {"route-hosts", PerObject, "hosts", 16,
+			"host names of an HTTPRoute",
+			"spread them over several HTTPRoutes"},
+		RouteRules: {"route-rules", PerObject, "rules", 16,
+			"rules of an HTTPRoute",
+			"spread them over several HTTPRoutes"},
+		RouteBackends: {"route-backends", PerObject, "backends", 256,
+			"backends of all rules of an HTTPRoute",
+			"spread them over several HTTPRoutes"},
 		AffinityTerms: {"affinity-terms", PerObject, "terms", 100,
 			"affinity and anti-affinity terms between pods, of a pod",
 			"use fewer terms"},
@@ -117,6 +155,12 @@ func Table() [quantities]Bound {
 		GracePeriodSeconds: {"grace-period-seconds", PerObject, "seconds", 3600,
 			"the termination grace period of a pod, or of one of its probes",
 			"set a shorter period"},
+		PodContainers: {"pod-containers", PerObject, "containers", 250,
+			"containers of a pod, init and ephemeral containers included",
+			"spread them over several pods"},
+		ReadinessGates: {"readiness-gates", PerObject, "gates", 100,
+			"readiness gates of a pod",
+			"use fewer gates"},
 		PodBytes: {"pod-bytes", PerObject, "bytes", 1 * miB,
 			"the encoded size of a pod on the host, with the variables that Berth adds",
 			"set enableServiceLinks: false, or use fewer containers"},
@@ -125,6 +169,9 @@ func Table() [quantities]Bound {
 
 // Bound of the quantity.
 func (q Quantity) Bound() Bound { return Table()[q] }
+
+// Max is the quantity's default limit, as a length or a count.
+func (q Quantity) Max() int { return int(q.Bound().Default) }
 
 func (q Quantity) String() string {
 	if q < 0 || q >= quantities {

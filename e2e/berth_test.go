@@ -34,6 +34,11 @@ func start(t *testing.T, args ...string) *berth {
 func (b *berth) up(t *testing.T, args ...string) {
 	t.Helper()
 	b.launch(t, args...)
+	b.awaitServing(t)
+}
+
+func (b *berth) awaitServing(t *testing.T) {
+	t.Helper()
 	eventually(t, func() error {
 		select {
 		case <-b.done:

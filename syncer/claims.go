@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -40,7 +41,7 @@ func indexClaims(obj any) ([]string, error) {
 	if o, ok := obj.(client.Object); ok && spaceIn(o.GetNamespace()) != "" {
 		// Whoever wrote it: this runs under the index's lock, which all spaces wait
 		// for. The host's admins' own claims all count.
-		hosts = hosts[:min(len(hosts), translate.MaxIngressHosts)]
+		hosts = hosts[:min(len(hosts), bounds.IngressHosts.Max())]
 	}
 	return hosts, nil
 }

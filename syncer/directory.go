@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -68,7 +69,7 @@ func serviceAddresses(service *corev1.Service) []string {
 // sliceAddresses reads no further than what a tenant may write, whoever wrote
 // the slice: it runs under the index's lock, which all spaces wait for.
 func sliceAddresses(slice *discoveryv1.EndpointSlice) []string {
-	seen, left := addressSet{}, translate.MaxEndpointAddresses
+	seen, left := addressSet{}, bounds.EndpointAddresses.Max()
 	for i := range slice.Endpoints {
 		for _, ip := range slice.Endpoints[i].Addresses {
 			if left--; left < 0 {

@@ -12,7 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/bounds"
 )
 
 // N1: an index of all spaces is no larger for one slice than a tenant may write
@@ -26,7 +26,7 @@ func TestASliceIsIndexedByABoundedNumberOfAddresses(t *testing.T) {
 		}
 		large.Endpoints = append(large.Endpoints, e)
 	}
-	if got := len(sliceAddresses(large)); got != translate.MaxEndpointAddresses {
+	if got := len(sliceAddresses(large)); got != bounds.EndpointAddresses.Max() {
 		t.Errorf("indexed by %d addresses", got)
 	}
 	small := &discoveryv1.EndpointSlice{Endpoints: []discoveryv1.Endpoint{
@@ -41,7 +41,7 @@ func TestASliceIsIndexedByABoundedNumberOfAddresses(t *testing.T) {
 
 // N1: nor for one ingress; what the host's admins claim all counts.
 func TestATenantsIngressIsIndexedByABoundedNumberOfHosts(t *testing.T) {
-	for namespace, want := range map[string]int{"berth-a": translate.MaxIngressHosts, "ingress": 2000} {
+	for namespace, want := range map[string]int{"berth-a": bounds.IngressHosts.Max(), "ingress": 2000} {
 		i := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}
 		for n := range 2000 {
 			i.Spec.Rules = append(i.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("h%d.example.com", n)})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -29,7 +30,7 @@ func (s *Syncer) syncGateways() error {
 		fresh:   func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
 		virtual: informer,
 		push:    translate.PushGateway,
-		bound:   bound{translate.MaxGateways, "gateways"},
+		bound:   bound{bounds.Gateways.Max(), "gateways"},
 		pull: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
 			status := translate.PullGatewayStatus(v, host)
 			if equality.Semantic.DeepEqual(status, v.Status) {
@@ -102,7 +103,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 		fresh:   func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
 		virtual: informer,
 		push:    translate.PushHTTPRoute,
-		bound:   bound{translate.MaxRoutes, "routes"},
+		bound:   bound{bounds.Routes.Max(), "routes"},
 		pull: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
 			status := s.space.PullHTTPRouteStatus(v, host)
 			if equality.Semantic.DeepEqual(status, v.Status) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/translate"
 )
@@ -109,12 +110,12 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 	if err := b.kill(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range translate.MaxGateways + 1 {
+	for i := range bounds.Gateways.Max() + 1 {
 		if err := space.Create(ctx, newGateway(fmt.Sprintf("g-%d", i), "gwmany-shown", fmt.Sprintf("g-%d.gwmany.example", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range translate.MaxRoutes + 1 {
+	for i := range bounds.Routes.Max() + 1 {
 		r := newRoute(fmt.Sprintf("r-%d", i), "g-0", "routes.gwmany.example", "web")
 		r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{Name: "g-1"})
 		if err := space.Create(ctx, r); err != nil {
@@ -133,8 +134,8 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 		err := host.List(ctx, all, theirs)
 		return len(all.Items), err
 	}
-	b.bounded(t, translate.MaxGateways, countGateways)
-	b.bounded(t, translate.MaxRoutes, countRoutes)
+	b.bounded(t, bounds.Gateways.Max(), countGateways)
+	b.bounded(t, bounds.Routes.Max(), countRoutes)
 
 	for kind, of := range map[string]struct {
 		names string
@@ -142,8 +143,8 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 		limit int
 		fresh func() client.Object
 	}{
-		"Gateway":   {"g", translate.MaxGateways, translate.LimitLabel, func() client.Object { return &gatewayv1.Gateway{} }},
-		"HTTPRoute": {"r", translate.MaxRoutes, translate.LimitSubdomain, func() client.Object { return &gatewayv1.HTTPRoute{} }},
+		"Gateway":   {"g", bounds.Gateways.Max(), translate.LimitLabel, func() client.Object { return &gatewayv1.Gateway{} }},
+		"HTTPRoute": {"r", bounds.Routes.Max(), translate.LimitSubdomain, func() client.Object { return &gatewayv1.HTTPRoute{} }},
 	} {
 		onHost := func(ctx context.Context, name string) error {
 			return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.space.HostName("default", name, of.limit)}, of.fresh())

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -75,7 +76,7 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 	return host.GetName(), err == nil, err
 }
 
-func ownClasses() bound { return bound{translate.MaxOwnClasses, "classes of its own on the host"} }
+func ownClasses() bound { return bound{bounds.OwnClasses.Max(), "classes of its own on the host"} }
 
 func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
 	highest, preempt, _ := s.host.sync.PriorityBound()

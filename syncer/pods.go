@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -71,15 +72,23 @@ func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, e
 	if err := forbids(translate.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
 		return nil, false, err
 	}
-	return s.space.Pod(v, in), true, nil
+	host := s.space.Pod(v, in)
+	return host, true, forbids(translate.CheckHostPod(host))
 }
 
-// podMade tells a tenant what the host left out of a pod, which may mean much to
+// podMade tells a tenant what the host, or Berth, left out of a pod, which may mean much to
 // it: on a host that is too old, containers restart by other rules, or without the
 // pod's own limits.
 func (s *Syncer) podMade(v, sent, host *corev1.Pod) {
 	if fields := translate.Dropped(sent, host); len(fields) > 0 {
 		s.teller.tell(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+	}
+	in, err := s.surroundings(v.Namespace)
+	if err == nil {
+		err = translate.CheckServiceLinks(v, in)
+	}
+	if errors.Is(err, bounds.ErrExceeded) {
+		s.teller.tell(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 	ReasonRefused = "HostRefused"
 	ReasonForbids = "SpaceForbids"
 	ReasonTaken   = "HostNameTaken"
-	ReasonDropped = "HostDropped" // it is there, but for some fields
+	ReasonDropped = "HostDropped"         // it is there, but for some fields
+	ReasonNoLinks = "ServiceLinksLeftOut" // it is there, but for some environment variables
 	ReasonLost    = "ClaimLost"
 )
 

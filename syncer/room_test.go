@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
@@ -52,7 +53,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		}
 		return len(all.Items), nil
 	}
-	for i := range translate.MaxOwnClasses {
+	for i := range bounds.OwnClasses.Max() {
 		must(t, ours.Create, priorityClass(fmt.Sprintf("c-%d", i), 1))
 		pod := newPod(fmt.Sprintf("p-%d", i)) // makes it as well
 		pod.Spec.PriorityClassName = fmt.Sprintf("c-%d", i)
@@ -61,7 +62,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 			return err
 		})
 	}
-	b.bounded(t, translate.MaxOwnClasses, count)
+	b.bounded(t, bounds.OwnClasses.Max(), count)
 	for round := range 2 { // what is gone takes no room
 		name := fmt.Sprintf("more-%d", round)
 		must(t, ours.Create, priorityClass(name, 1))
@@ -70,12 +71,12 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaited(t, "see the other one", theirs.Get, "many-classes."+name, nil)
-		b.bounded(t, translate.MaxOwnClasses, count)
+		b.bounded(t, bounds.OwnClasses.Max(), count)
 	}
 	if err := b.kill(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range translate.MaxOwnClasses {
+	for i := range bounds.OwnClasses.Max() {
 		must(t, ours.Create, priorityClass(fmt.Sprintf("burst-%d", i), 1))
 		if name := fmt.Sprintf("c-%d", i); i > 1 {
 			if err := ours.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -84,7 +85,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		}
 	}
 	b.begin(nil)
-	b.bounded(t, translate.MaxOwnClasses, count)
+	b.bounded(t, bounds.OwnClasses.Max(), count)
 }
 
 // M4: so it is with volume snapshots, and those that come in one burst.
@@ -104,14 +105,14 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 	if err := b.kill(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range translate.MaxSnapshots + 20 {
+	for i := range bounds.VolumeSnapshots.Max() + 20 {
 		v := snapshotOf(fmt.Sprintf("s-%d", i), "data", "many-snaps")
 		if err := space.Create(t.Context(), v); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.begin(nil) // which finds all of them at once
-	b.bounded(t, translate.MaxSnapshots, func(ctx context.Context) (int, error) {
+	b.bounded(t, bounds.VolumeSnapshots.Max(), func(ctx context.Context) (int, error) {
 		all := &snapshotv1.VolumeSnapshotList{}
 		err := host.List(ctx, all, client.InNamespace(b.space.HostNamespace()))
 		return len(all.Items), err

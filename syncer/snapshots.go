@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -28,7 +29,7 @@ func (s *Syncer) syncSnapshots() error {
 		Syncer: s, name: volumeSnapshots, limit: translate.LimitSubdomain,
 		fresh:   func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
 		virtual: informer,
-		bound:   bound{translate.MaxSnapshots, "volume snapshots"},
+		bound:   bound{bounds.VolumeSnapshots.Max(), "volume snapshots"},
 		down: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {

@@ -4,31 +4,12 @@
 package translate
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-)
 
-// What one object of a tenant's may hold. Kubernetes bounds an object by its size
-// alone, and a process that all spaces share would pay for what a hundred
-// thousand short entries multiply with.
-const (
-	// MaxEndpointAddresses and MaxEndpointPorts are of a slice, or of Endpoints.
-	// Kubernetes allows a hundred times what its own controller would ever write.
-	MaxEndpointAddresses = 1000
-	MaxEndpointPorts     = 100
-	// MaxPolicyPeers are of a network policy in each direction; rules without
-	// peers and the exceptions of address blocks count as well.
-	MaxPolicyPeers = 1000
-	// MaxIngressHosts are of an ingress, in rules and in tls together.
-	MaxIngressHosts = 1000
-	MaxIngressPaths = 1000
-	// MaxAffinityTerms are all those between pods of one pod.
-	MaxAffinityTerms     = 100
-	MaxSpreadConstraints = 100
+	"github.com/berth-dev/berth/bounds"
 )
 
 // What the namespace selectors of one object may cost together: the names that
@@ -40,12 +21,14 @@ const (
 
 const tooManySelected = "the namespace selectors of this object select, or look through, too many namespaces; use fewer selectors, or spread them over several objects"
 
-func atMost(path *field.Path, have, most int, what, remedy string) field.ErrorList {
-	if have <= most {
-		return nil
+// atMost refuses more of a quantity than its bound. Kubernetes bounds an object by
+// its size alone, and a process that all spaces share would pay for what a hundred
+// thousand short entries multiply with.
+func atMost(path *field.Path, have int, of bounds.Quantity) field.ErrorList {
+	if err := of.Check(int64(have)); err != nil {
+		return field.ErrorList{field.Invalid(path, have, err.Error())}
 	}
-	return field.ErrorList{field.Invalid(path, have,
-		fmt.Sprintf("%d %s in one object, at most %d are possible in a space; %s", have, what, most, remedy))}
+	return nil
 }
 
 // selectedNamespaces turns the namespace selectors of one object into names.

@@ -82,7 +82,7 @@ func TestWhatOneObjectMayListIsBounded(t *testing.T) {
 		want   string
 	}{
 		"Peers":           {"as many as are possible", policy(from(1000), nil), ""},
-		"TooManyPeers":    {"each becomes a list of namespaces", policy(from(100_000), nil), "spec.ingress: Invalid value: 100000: 100000 peers and exceptions in one object, at most 1000 are possible in a space; spread them over several policies"},
+		"TooManyPeers":    {"each becomes a list of namespaces", policy(from(100_000), nil), "spec.ingress: Invalid value: 100000: 100000 peers, at most 1000 are possible (limit policy-peers): spread them over several NetworkPolicies"},
 		"Rules":           {"each is everyone", policy(nil, make([]networkingv1.NetworkPolicyEgressRule, 1001)), "spec.egress: Invalid value: 1001"},
 		"Exceptions":      {"", egressErrs(block("8.0.0.0/8", exceptions(1000)...)), "spec.egress: Invalid value: 1001"},
 		"Terms":           {"", pod(withTerms(50, 50, 100)), ""},

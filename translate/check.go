@@ -22,6 +22,8 @@ func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	errs := podSecurity(meta, spec)
 	errs = append(errs, scheduling(path, spec)...)
 	errs = append(errs, countTerms(path, spec)...)
+	errs = append(errs, countParts(path, spec)...)
+	errs = append(errs, checkSize(meta, spec)...)
 	errs = append(errs, checkShared(path, spec)...)
 	for i := range spec.Volumes {
 		errs = append(errs, checkVolume(path.Child("volumes").Index(i), &spec.Volumes[i])...)

@@ -8,9 +8,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-)
 
-const spreadEndpoints = "spread them over several EndpointSlices"
+	"github.com/berth-dev/berth/bounds"
+)
 
 // CheckEndpointSlice lists what is too much in a slice that a tenant writes.
 func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
@@ -18,19 +18,33 @@ func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
 	for i := range v.Endpoints {
 		addresses += len(v.Endpoints[i].Addresses)
 	}
-	return append(atMost(field.NewPath("endpoints"), addresses, MaxEndpointAddresses, "addresses", spreadEndpoints),
-		atMost(field.NewPath("ports"), len(v.Ports), MaxEndpointPorts, "ports", spreadEndpoints)...)
+	return checkTargets(field.NewPath("endpoints"), field.NewPath("ports"), addresses, len(v.Ports))
+}
+
+// checkTargets bounds addresses, ports, and their product, which is what each node
+// of the host has to program.
+func checkTargets(addressesPath, portsPath *field.Path, addresses, ports int) field.ErrorList {
+	errs := append(atMost(addressesPath, addresses, bounds.EndpointAddresses), atMost(portsPath, ports, bounds.EndpointPorts)...)
+	if len(errs) > 0 {
+		return errs
+	}
+	return atMost(addressesPath, addresses*ports, bounds.EndpointTargets)
 }
 
 // CheckEndpoints is the same for Endpoints, of which slices are made.
 func CheckEndpoints(v *corev1.Endpoints) field.ErrorList { //nolint:staticcheck // tenants may still write them
 	var errs field.ErrorList
-	addresses, path := 0, field.NewPath("subsets")
+	addresses, targets, path := 0, 0, field.NewPath("subsets")
 	for i := range v.Subsets {
-		addresses += len(v.Subsets[i].Addresses) + len(v.Subsets[i].NotReadyAddresses)
-		errs = append(errs, atMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), MaxEndpointPorts, "ports", spreadEndpoints)...)
+		of := len(v.Subsets[i].Addresses) + len(v.Subsets[i].NotReadyAddresses)
+		addresses += of
+		targets += of * len(v.Subsets[i].Ports)
+		errs = append(errs, atMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), bounds.EndpointPorts)...)
 	}
-	return append(errs, atMost(path, addresses, MaxEndpointAddresses, "addresses", spreadEndpoints)...)
+	if errs = append(errs, atMost(path, addresses, bounds.EndpointAddresses)...); len(errs) > 0 {
+		return errs
+	}
+	return atMost(path, targets, bounds.EndpointTargets)
 }
 
 // EndpointSlice is v's host object: the tenant's own addresses, for its own
@@ -45,10 +59,10 @@ func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.Endpoint
 		host.Labels[discoveryv1.LabelServiceName] = s.HostName(v.Namespace, service, LimitLabel)
 	}
 	host.Labels[discoveryv1.LabelManagedBy] = "syncer." + Domain
-	for i := range v.Ports[:min(len(v.Ports), MaxEndpointPorts)] {
+	for i := range v.Ports[:min(len(v.Ports), bounds.EndpointPorts.Max())] {
 		host.Ports = append(host.Ports, *v.Ports[i].DeepCopy())
 	}
-	left := MaxEndpointAddresses
+	left := min(bounds.EndpointAddresses.Max(), bounds.EndpointTargets.Max()/max(len(host.Ports), 1))
 	for i := range v.Endpoints {
 		if left -= len(v.Endpoints[i].Addresses); left < 0 {
 			break

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -49,10 +50,12 @@ func TestEndpointsOfTenantsAreBounded(t *testing.T) {
 		errs   field.ErrorList
 		want   string
 	}{
-		"Usual":      {"the most that Kubernetes' own controller writes", translate.CheckEndpointSlice(slice(1000, 1, 100)), ""},
+		"Usual":      {"the most that Kubernetes' own controller writes", translate.CheckEndpointSlice(slice(1000, 1, 5)), ""},
 		"Addresses":  {"many of each endpoint", translate.CheckEndpointSlice(slice(1000, 100, 1)), "endpoints: Invalid value: 100000"},
 		"Ports":      {"", translate.CheckEndpointSlice(slice(1, 1, 20000)), "ports: Invalid value: 20000"},
-		"Endpoints":  {"", endpoints(2, 250, 250, 100), ""},
+		"Targets":    {"S4: each is a rule on every node", translate.CheckEndpointSlice(slice(51, 1, 100)), "endpoints: Invalid value: 5100: 5100 targets, at most 5000 are possible (limit endpoint-targets)"},
+		"Endpoints":  {"", endpoints(2, 250, 250, 5), ""},
+		"AllSubsets": {"S4", endpoints(2, 20, 6, 100), "subsets: Invalid value: 5200"},
 		"Subsets":    {"many of each subset", endpoints(200, 6, 0, 1), "subsets: Invalid value: 1200"},
 		"NotReady":   {"they are mirrored, too", endpoints(1, 1, 1000, 1), "subsets: Invalid value: 1001"},
 		"SubsetPort": {"", endpoints(1, 1, 0, 101), "subsets[0].ports: Invalid value: 101"},
@@ -68,11 +71,14 @@ func TestEndpointsOfTenantsAreBounded(t *testing.T) {
 // N1: what was stored before there was the check, or is mirrored, is cut.
 func TestTooManyEndpointsDoNotReachTheHost(t *testing.T) {
 	host := demo().EndpointSlice(slice(1000, 100, 20000))
-	if len(host.Endpoints) != 10 || len(host.Ports) != translate.MaxEndpointPorts || len(translate.CheckEndpointSlice(host)) > 0 {
+	if len(host.Endpoints) != 0 || len(host.Ports) != bounds.EndpointPorts.Max() || len(translate.CheckEndpointSlice(host)) > 0 {
 		t.Errorf("the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
 	}
-	host = demo().EndpointSlice(slice(1000, 1, 100))
-	if len(host.Endpoints) != 1000 || len(host.Ports) != 100 {
+	if host = demo().EndpointSlice(slice(1000, 1, 100)); len(host.Endpoints) != 50 || len(host.Ports) != 100 {
+		t.Errorf("S4: of too many targets the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
+	}
+	host = demo().EndpointSlice(slice(1000, 1, 5))
+	if len(host.Endpoints) != 1000 || len(host.Ports) != 5 {
 		t.Errorf("of what is allowed the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
 	}
 }

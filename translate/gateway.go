@@ -13,17 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
-const (
-	// GatewayController stands in the space for whatever serves the host's gateways.
-	GatewayController = Domain + "/gateway"
-	// MaxGateways is how many gateways a space may have: each may cost the host a
-	// load balancer.
-	MaxGateways = 10
-	// MaxGatewayListeners are of one gateway, as upstream's definition has it.
-	MaxGatewayListeners = 64
-)
+// GatewayController stands in the space for whatever serves the host's gateways.
+const GatewayController = Domain + "/gateway"
 
 // listenerPorts are those that gateways of spaces listen at, by protocol: some
 // controllers open them on nodes, and others for all gateways at once.
@@ -48,7 +43,7 @@ func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 	if l := v.Spec.AllowedListeners; l != nil && l.Namespaces != nil {
 		forbid(path.Child("allowedListeners"), ptr.Deref(l.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone, "listeners are the gateway's own; list them in spec.listeners")
 	}
-	if many := atMost(path.Child("listeners"), len(v.Spec.Listeners), MaxGatewayListeners, "listeners", "spread them over several gateways"); len(many) > 0 {
+	if many := atMost(path.Child("listeners"), len(v.Spec.Listeners), bounds.GatewayListeners); len(many) > 0 {
 		return append(errs, many...)
 	}
 	for i := range v.Spec.Listeners {

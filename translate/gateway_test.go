@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -43,11 +44,11 @@ func TestRoutesAndGatewaysOfTooManyPartsAreRefusedAsAWhole(t *testing.T) {
 	for i := range 100_000 {
 		route.Spec.Hostnames = append(route.Spec.Hostnames, gatewayv1.Hostname(fmt.Sprintf("h%d.example.com", i)))
 	}
-	if errs := translate.CheckHTTPRoute(route); len(errs) != 1 || !strings.Contains(errs[0].Error(), "host names") {
+	if errs := translate.CheckHTTPRoute(route); len(errs) != 1 || !strings.Contains(errs[0].Error(), "100000 hosts, at most 16") {
 		t.Errorf("there are %d errors", len(errs))
 	}
 	gateway := &gatewayv1.Gateway{}
-	for range translate.MaxGatewayListeners + 1 {
+	for range bounds.GatewayListeners.Max() + 1 {
 		gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayv1.Listener{Port: 80, Protocol: gatewayv1.HTTPProtocolType, Hostname: ptr.To(gatewayv1.Hostname("a.example"))})
 	}
 	if errs := translate.CheckGateway(gateway); len(errs) != 1 || !strings.Contains(errs[0].Error(), "listeners") {
@@ -76,18 +77,18 @@ func TestRoutesAndGatewaysMayBeAsLargeAsTheirBounds(t *testing.T) {
 		}
 		return v
 	}
-	const hosts, rules, backends = translate.MaxRouteHosts, translate.MaxRouteRules, translate.MaxRouteBackends
+	hosts, rules, backends := bounds.RouteHosts.Max(), bounds.RouteRules.Max(), bounds.RouteBackends.Max()
 	for name, test := range map[string]struct {
 		errs field.ErrorList
 		says string // "" if it passes
 	}{
-		"as many listeners":      {translate.CheckGateway(gateway(translate.MaxGatewayListeners)), ""},
-		"a listener too many":    {translate.CheckGateway(gateway(translate.MaxGatewayListeners + 1)), "listeners in one object, at most 64"},
+		"as many listeners":      {translate.CheckGateway(gateway(bounds.GatewayListeners.Max())), ""},
+		"a listener too many":    {translate.CheckGateway(gateway(bounds.GatewayListeners.Max() + 1)), "65 listeners, at most 64"},
 		"as many of all":         {translate.CheckHTTPRoute(route(hosts, rules, backends)), ""},
-		"a host name too many":   {translate.CheckHTTPRoute(route(hosts+1, rules, backends)), "host names in one object, at most 16"},
-		"a rule too many":        {translate.CheckHTTPRoute(route(hosts, rules+1, backends)), "rules in one object, at most 16"},
-		"a backend too many":     {translate.CheckHTTPRoute(route(hosts, rules, backends+1)), "backends in one object, at most 256"},
-		"too many in one rule":   {translate.CheckHTTPRoute(route(hosts, 1, backends+1)), "backends in one object, at most 256"},
+		"a host name too many":   {translate.CheckHTTPRoute(route(hosts+1, rules, backends)), "17 hosts, at most 16"},
+		"a rule too many":        {translate.CheckHTTPRoute(route(hosts, rules+1, backends)), "17 rules, at most 16"},
+		"a backend too many":     {translate.CheckHTTPRoute(route(hosts, rules, backends+1)), "257 backends, at most 256"},
+		"too many in one rule":   {translate.CheckHTTPRoute(route(hosts, 1, backends+1)), "257 backends, at most 256"},
 		"neither names nor more": {translate.CheckHTTPRoute(route(0, 1, 0)), ""},
 	} {
 		if (len(test.errs) == 0) != (test.says == "") || len(test.errs) > 1 || test.says != "" && !strings.Contains(test.errs[0].Error(), test.says) {

@@ -13,17 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-)
 
-const (
-	// MaxRoutes is how many routes a space may have on the host.
-	MaxRoutes = 100
-	// MaxRouteHosts are of one route, as upstream's definition has it.
-	MaxRouteHosts = 16
-	// MaxRouteRules are of one route, too.
-	MaxRouteRules = 16
-	// MaxRouteBackends are of all rules of a route.
-	MaxRouteBackends = 256
+	"github.com/berth-dev/berth/bounds"
 )
 
 // plainValue is what no controller reads as a command: some write it into a
@@ -37,10 +28,9 @@ func CheckHTTPRoute(v *gatewayv1.HTTPRoute) (errs field.ErrorList) {
 	for i := range v.Spec.Rules {
 		backends += len(v.Spec.Rules[i].BackendRefs)
 	}
-	const remedy = "spread them over several routes"
-	errs = append(errs, atMost(path.Child("hostnames"), len(v.Spec.Hostnames), MaxRouteHosts, "host names", remedy)...)
-	errs = append(errs, atMost(path.Child("rules"), len(v.Spec.Rules), MaxRouteRules, "rules", remedy)...)
-	errs = append(errs, atMost(path.Child("rules"), backends, MaxRouteBackends, "backends", remedy)...)
+	errs = append(errs, atMost(path.Child("hostnames"), len(v.Spec.Hostnames), bounds.RouteHosts)...)
+	errs = append(errs, atMost(path.Child("rules"), len(v.Spec.Rules), bounds.RouteRules)...)
+	errs = append(errs, atMost(path.Child("rules"), backends, bounds.RouteBackends)...)
 	if len(errs) > 0 {
 		return errs
 	}

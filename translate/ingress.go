@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // plainPath is what controllers that write paths into a configuration file read
@@ -76,9 +78,8 @@ func CheckIngressSize(spec *networkingv1.IngressSpec) field.ErrorList {
 	for i := range spec.TLS {
 		hosts += max(len(spec.TLS[i].Hosts), 1)
 	}
-	const remedy = "spread them over several ingresses"
-	return append(atMost(field.NewPath("spec"), hosts, MaxIngressHosts, "hosts in rules and tls", remedy),
-		atMost(field.NewPath("spec", "rules"), paths, MaxIngressPaths, "paths", remedy)...)
+	return append(atMost(field.NewPath("spec"), hosts, bounds.IngressHosts),
+		atMost(field.NewPath("spec", "rules"), paths, bounds.IngressPaths)...)
 }
 
 // Ingress is v's host object. v must have passed [CheckIngress]: what that

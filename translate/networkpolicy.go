@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // Labels on those host pods that a policy of the tenant's selects, in each
@@ -63,12 +65,11 @@ func CheckNetworkPolicy(v *networkingv1.NetworkPolicy) field.ErrorList {
 	for i := range v.Spec.Egress {
 		egress += countPeers(v.Spec.Egress[i].To)
 	}
-	const what, remedy = "peers and exceptions", "spread them over several policies"
-	return append(atMost(field.NewPath("spec", "ingress"), ingress, MaxPolicyPeers, what, remedy),
-		atMost(field.NewPath("spec", "egress"), egress, MaxPolicyPeers, what, remedy)...)
+	return append(atMost(field.NewPath("spec", "ingress"), ingress, bounds.PolicyPeers),
+		atMost(field.NewPath("spec", "egress"), egress, bounds.PolicyPeers)...)
 }
 
-// countPeers is what a rule counts towards MaxPolicyPeers.
+// countPeers is what a rule counts towards [bounds.PolicyPeers].
 func countPeers(rule []networkingv1.NetworkPolicyPeer) int {
 	count := len(rule)
 	for i := range rule {
@@ -93,7 +94,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 	}
 	without := CheckNetworkPolicy(v)
 	t := peers{Space: s, namespace: v.Namespace, namespaces: newSelectedNamespaces(namespaces), without: &without}
-	left := MaxPolicyPeers
+	left := bounds.PolicyPeers.Max()
 	for i, rule := range p.Ingress {
 		if left -= countPeers(rule.From); left < 0 {
 			break
@@ -102,7 +103,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 			host.Spec.Ingress = append(host.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: from})
 		}
 	}
-	left = MaxPolicyPeers
+	left = bounds.PolicyPeers.Max()
 	for i, rule := range p.Egress {
 		if left -= countPeers(rule.To); left < 0 {
 			break

@@ -17,10 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// MaxOwnClasses is how many classes of a kind a space may have on the host,
-// where no quota counts what is in no namespace.
-const MaxOwnClasses = 20
-
 // clusterMeta is the metadata of a host object that is in no namespace.
 func (s Space) clusterMeta(v metav1.Object) metav1.ObjectMeta {
 	out := s.ObjectMeta(v, LimitSubdomain)

@@ -48,7 +48,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		host.Annotations[AnnotationSubdomain] = v.Spec.Subdomain
 	}
 	p := v.Spec.DeepCopy()
-	env := serviceEnv(v, in)
+	env, _ := serviceEnv(v, in) // see CheckServiceLinks
 	host.Spec = corev1.PodSpec{
 		Volumes:                       s.volumes(v),
 		InitContainers:                s.containers(v, p.InitContainers, env),

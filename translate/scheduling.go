@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // affinity translates the terms between pods. All pods of a space share one
@@ -83,9 +85,8 @@ func countTerms(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	for range terms(spec.Affinity) {
 		count++
 	}
-	const remedy = "join those that ask for the same"
-	return append(atMost(path.Child("affinity"), count, MaxAffinityTerms, "terms between pods", remedy),
-		atMost(path.Child("topologySpreadConstraints"), len(spec.TopologySpreadConstraints), MaxSpreadConstraints, "constraints", remedy)...)
+	return append(atMost(path.Child("affinity"), count, bounds.AffinityTerms),
+		atMost(path.Child("topologySpreadConstraints"), len(spec.TopologySpreadConstraints), bounds.SpreadConstraints)...)
 }
 
 func (s Space) term(v *corev1.Pod, selected *selectedNamespaces, term *corev1.PodAffinityTerm) {

@@ -8,12 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // CheckService lists what a tenant may not ask of the host with a service.
 func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
-	var errs field.ErrorList
 	path := field.NewPath("spec")
+	errs := atMost(path.Child("ports"), len(spec.Ports), bounds.ServicePorts)
 	if len(spec.ExternalIPs) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("externalIPs"),
 			"a space may not claim addresses of the host's network (CVE-2020-8554); use type LoadBalancer"))
@@ -91,11 +93,17 @@ func PushService(want, have *corev1.Service) bool {
 
 // keepNodePorts gives the ports that ask for no node port those that they have.
 func keepNodePorts(want, have []corev1.ServicePort) {
+	type key struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	ports := make(map[key]int32, len(have))
+	for _, port := range have {
+		ports[key{port.Port, port.Protocol}] = port.NodePort
+	}
 	for i := range want {
-		for _, port := range have {
-			if want[i].NodePort == 0 && want[i].Port == port.Port && want[i].Protocol == port.Protocol {
-				want[i].NodePort = port.NodePort
-			}
+		if want[i].NodePort == 0 {
+			want[i].NodePort = ports[key{want[i].Port, want[i].Protocol}]
 		}
 	}
 }

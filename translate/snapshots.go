@@ -16,9 +16,6 @@ const (
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
-// MaxSnapshots is how many volume snapshots a space may have.
-const MaxSnapshots = 100
-
 // CheckSnapshot lists what a tenant may not ask of the host with a snapshot.
 func CheckSnapshot(v *snapshotv1.VolumeSnapshot) (errs field.ErrorList) {
 	if v.Spec.Source.VolumeSnapshotContentName != nil {

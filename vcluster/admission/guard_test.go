@@ -96,6 +96,17 @@ func createEndpoints(ports int) func(context.Context, kubernetes.Interface) erro
 	}
 }
 
+func createService(ports int) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{GenerateName: "service-"}}
+		for i := range ports {
+			v.Spec.Ports = append(v.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)})
+		}
+		_, err := client.CoreV1().Services("default").Create(ctx, v, metav1.CreateOptions{})
+		return err
+	}
+}
+
 func createIngress(hosts int) func(context.Context, kubernetes.Interface) error {
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		v := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{GenerateName: "ingress-"}}
@@ -242,6 +253,16 @@ func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
 		outside["a slice of "+name] = try{"all spaces' lookups pay for them", createSlice(tc.ports), tc.says}
 		outside[name] = try{"slices are made of them", createEndpoints(tc.ports), tc.says}
 	}
+	outside["a service"] = try{"a tenant's", createService(100), ""}
+	outside["a service without end"] = try{"each port is in the environment of each container", createService(101), "spec.ports: Invalid value: 101"}
+	outside["containers without end"] = try{"S1", createPod(pod("hostile", func(p *corev1.Pod) {
+		for i := range 250 {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), Image: "nginx"})
+		}
+	}), metav1.CreateOptions{}), "spec.containers: Invalid value: 251"}
+	outside["a pod that is too large"] = try{"S1", createPod(pod("hostile", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Args = []string{strings.Repeat("x", 1<<20)}
+	}), metav1.CreateOptions{}), "limit pod-bytes"}
 	outside["an ingress"] = try{"a tenant's", createIngress(2), ""}
 	outside["an ingress without end"] = try{"each host is looked for among all spaces'", createIngress(1001), "spec: Invalid value: 1001"}
 	outside["a policy"] = try{"a tenant's", createPolicy(2), ""}

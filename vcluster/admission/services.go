@@ -161,12 +161,18 @@ func take(service *core.Service, host *corev1.Service) {
 		service.Spec.ClusterIP, service.Spec.ClusterIPs = host.Spec.ClusterIP, host.Spec.ClusterIPs
 	}
 	service.Spec.HealthCheckNodePort = host.Spec.HealthCheckNodePort
+	type key struct {
+		port     int32
+		protocol core.Protocol
+	}
+	nodePorts := make(map[key]int32, len(host.Spec.Ports))
+	for _, p := range host.Spec.Ports {
+		nodePorts[key{p.Port, core.Protocol(p.Protocol)}] = p.NodePort
+	}
 	for i := range service.Spec.Ports {
 		port := &service.Spec.Ports[i]
-		for _, p := range host.Spec.Ports {
-			if p.Port == port.Port && string(p.Protocol) == string(port.Protocol) {
-				port.NodePort = p.NodePort
-			}
+		if nodePort, ok := nodePorts[key{port.Port, port.Protocol}]; ok {
+			port.NodePort = nodePort
 		}
 	}
 }

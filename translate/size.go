@@ -1,0 +1,47 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+// countParts bounds what of a pod its translation and its status multiply with.
+func countParts(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
+	return append(atMost(path.Child("containers"), countContainers(spec), bounds.PodContainers),
+		atMost(path.Child("readinessGates"), len(spec.ReadinessGates), bounds.ReadinessGates)...)
+}
+
+// checkSize bounds what of a tenant's pod goes to the host. The other bounds do not
+// add up to one: a pod may have few containers with long environments.
+func checkSize(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
+	size := spec.Size()
+	for key, value := range meta.Labels {
+		size += len(key) + len(value)
+	}
+	return tooLarge(field.NewPath("spec"), size)
+}
+
+// CheckHostPod bounds a wanted host pod before it is sent: names of the host's, the
+// downward API, and affinity terms are longer there.
+func CheckHostPod(host *corev1.Pod) field.ErrorList {
+	return tooLarge(field.NewPath("spec"), host.Size())
+}
+
+// tooLarge does not say the size: a pod that is too large already may still be
+// updated, see admission, and its size changes with each update.
+func tooLarge(path *field.Path, size int) field.ErrorList {
+	bound := bounds.PodBytes.Bound()
+	if int64(size) <= bound.Default {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, fmt.Sprintf("the pod's encoded size on the host is above %d %s (limit %s): %s",
+		bound.Default, bound.Unit, bound.Name, bound.Remedy))}
+}
