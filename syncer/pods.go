@@ -223,7 +223,7 @@ func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exis
 	if !exists {
 		return k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
 	}
-	grace := ptr.Deref(v.DeletionGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	grace := translate.Grace(v)
 	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
 		return k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
 	}

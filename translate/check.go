@@ -22,6 +22,7 @@ func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	errs := podSecurity(meta, spec)
 	errs = append(errs, scheduling(path, spec)...)
 	errs = append(errs, countTerms(path, spec)...)
+	errs = append(errs, checkGrace(path, spec)...)
 	errs = append(errs, countParts(path, spec)...)
 	errs = append(errs, checkSize(meta, spec)...)
 	errs = append(errs, checkShared(path, spec)...)

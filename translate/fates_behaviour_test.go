@@ -135,7 +135,11 @@ func checkFate(t *testing.T, s site) {
 		if len(errs) == 0 {
 			t.Fatalf("%v is not refused", s.never)
 		}
-		if parent := jsonName(s.path[len(s.path)-2]); !strings.Contains(errs.ToAggregate().Error(), s.name()) && !strings.Contains(errs.ToAggregate().Error(), parent) {
+		parent := s.name()
+		if len(s.path) > 1 {
+			parent = jsonName(s.path[len(s.path)-2])
+		}
+		if !strings.Contains(errs.ToAggregate().Error(), s.name()) && !strings.Contains(errs.ToAggregate().Error(), parent) {
 			t.Errorf("%v is not refused by its name: %v", s.never, errs)
 		}
 	}

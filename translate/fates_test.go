@@ -66,8 +66,9 @@ func fates() []decided {
 	container := containerFates()
 	return append([]decided{
 		about[corev1.PodSpec](
-			keeps("volumes initContainers containers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds shareProcessNamespace "+
+			keeps("volumes initContainers containers restartPolicy activeDeadlineSeconds shareProcessNamespace "+
 				"securityContext imagePullSecrets affinity tolerations hostAliases topologySpreadConstraints os hostUsers resources hostname hostnameOverride"),
+			keepsBut("terminationGracePeriodSeconds", int64(3601), "at most an hour: drains of nodes wait for it"),
 			are(kept, "ephemeralContainers", "by a request of their own, once the host pod is there"),
 			are(translated, "dnsPolicy dnsConfig", "spelled out, as a kubelet of the space's own would: the space's servers and search path come first"),
 			are(translated, "readinessGates", "a condition of Berth's name; what the space's pod says of the gate is written to the host pod"),
@@ -158,7 +159,7 @@ func containerFates() []decided {
 		about[corev1.ContainerRestartRuleOnExitCodes](keeps("operator values")),
 		about[corev1.VolumeMount](keeps("name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr")),
 		about[corev1.VolumeDevice](keeps("name devicePath")),
-		about[corev1.Probe](keeps("exec httpGet tcpSocket grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds")),
+		about[corev1.Probe](keeps("exec httpGet tcpSocket grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold"), keepsBut("terminationGracePeriodSeconds", int64(3601), "at most an hour: drains of nodes wait for it")),
 		about[corev1.ExecAction](keeps("command")),
 		about[corev1.HTTPGetAction](keeps("path port scheme httpHeaders"), are(refused, "host", kubelets)),
 		about[corev1.HTTPHeader](keeps("name value")),

@@ -74,6 +74,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		Resources:                     p.Resources,
 	}
 	host.Spec.DNSPolicy, host.Spec.DNSConfig = s.dns(v)
+	capGrace(&host.Spec)
 	weaken(host)
 	dropUnshared(&host.Spec)
 	return host
