@@ -258,8 +258,8 @@ func guard(doing string, do func() error) (err error) {
 func (s *Shard) admission(space translate.Space, where translate.Placement) []vcluster.Admission {
 	return []vcluster.Admission{
 		{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) {
-			return berthadmission.NewAddresses(func(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
-				return s.host.ReserveService(ctx, space, v)
+			return berthadmission.NewAddresses(func(ctx context.Context, v *corev1.Service, current berthadmission.Current) (*corev1.Service, error) {
+				return s.host.ReserveService(ctx, space, v, current)
 			}), nil
 		}},
 		{Name: "BerthGuard", New: func() (admission.Interface, error) {

@@ -169,14 +169,14 @@ func (b *bed) close() {
 }
 
 // reserve is what the space's admission asks of the process it is in.
-func (b *bed) reserve(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
+func (b *bed) reserve(ctx context.Context, v *corev1.Service, current berthadmission.Current) (*corev1.Service, error) {
 	b.mu.Lock()
 	reserver := b.reserver
 	b.mu.Unlock()
 	if reserver == nil {
 		return nil, errCut
 	}
-	return reserver.ReserveService(ctx, b.space, v)
+	return reserver.ReserveService(ctx, b.space, v, current)
 }
 
 // begin runs a syncer whose requests obey r.

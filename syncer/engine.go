@@ -185,10 +185,15 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if err == nil && k.made != nil {
 		k.made(v, sent, born)
 	}
-	if !apierrors.IsAlreadyExists(err) {
-		return born, err
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return host, k.there(ctx, v, want) // the watch brings it
+	case apierrors.IsInvalid(err): // a service's address is looked at before its name
+		if there := k.there(ctx, v, want); !apierrors.IsNotFound(there) {
+			return host, there
+		}
 	}
-	return host, k.there(ctx, v, want) // the watch brings it
+	return born, err
 }
 
 // there looks at what keeps a wanted host object from being made, past the watch:
@@ -252,6 +257,9 @@ func (k *kind[T]) collect(ctx context.Context, key types.NamespacedName, host T)
 	if id.UID == "" {
 		if wait := reservation - k.clock.Since(host.GetCreationTimestamp().Time); wait > 0 {
 			return wait, nil
+		}
+		if k.writer.reserving(object{k.name, client.ObjectKeyFromObject(host)}) {
+			return holdLag, nil // its request takes long
 		}
 	}
 	current := k.fresh()

@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,28 +26,34 @@ import (
 // is about to take in, and returns it: its cluster IPs and node ports are the
 // host's to give, and a service shows them from its first moment on. A v
 // without UID is new, and the caller has seen that the space has no other of
-// that name. Should the space not take the service in after all, a reservation
-// is collected after a minute, and an update is undone.
+// that name. current reads the space's service of that name: a host object is
+// left over only if its service is not there after the host object was read.
+// Should the space not take the service in after all, a reservation is collected
+// after a minute, and an update is undone.
 //
 // The result is nil if the host object is another service's, or if services are
-// not synced.
-func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+// not synced. The error is AlreadyExists if v is new and the space has one of that
+// name.
+func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	if !h.sync.On(services) {
 		return nil, nil
 	}
-	return h.reserveService(ctx, space, v)
+	return h.reserveService(ctx, space, v, current)
 }
 
-func (h *Host) reserveService(ctx context.Context, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+func (h *Host) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	writer, err := h.as(space)
 	if err != nil {
 		return nil, err
 	}
 	var reserved *corev1.Service
 	err = retry.OnError(retry.DefaultBackoff, raced, func() (err error) {
-		reserved, err = reserveService(ctx, writer, space, v)
+		reserved, err = reserveService(ctx, writer, space, v, current)
 		return err
 	})
+	if errors.Is(err, errThere) {
+		return nil, apierrors.NewAlreadyExists(corev1.Resource(services), v.Name)
+	}
 	return reserved, err
 }
 
@@ -56,9 +63,12 @@ func raced(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-func reserveService(ctx context.Context, account client.Client, space translate.Space, v *corev1.Service) (*corev1.Service, error) {
+// errThere says that a service is not new: the space has one of its name.
+var errThere = errors.New("the space has it already")
+
+func reserveService(ctx context.Context, account client.Client, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	want := space.Service(v)
-	if w, ok := account.(*writer); ok && v.UID != "" {
+	if w, ok := account.(*writer); ok {
 		w.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, version(v.ResourceVersion))
 	}
 	have := &corev1.Service{}
@@ -83,8 +93,14 @@ func reserveService(ctx context.Context, account client.Client, space translate.
 			err = account.Update(ctx, have)
 		}
 		return have, err
-	case v.UID == "": // left over from one that is gone
-		if err := account.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+	case v.UID == "": // left over from one that is gone, unless that came meanwhile
+		switch now, err := current(ctx); {
+		case err == nil && now.UID == id.UID:
+			return nil, errThere
+		case client.IgnoreNotFound(err) != nil:
+			return nil, fmt.Errorf("read the space's service: %w", err)
+		}
+		if err := account.Delete(ctx, have, client.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
 		return want, account.Create(ctx, want)
@@ -134,6 +150,13 @@ func (w *writer) release(o object) {
 	}
 }
 
+// reserving reports whether a request under way, or one that ended a moment ago, has reserved a host object.
+func (w *writer) reserving(o object) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holds[o] != nil
+}
+
 // held reports whether a host object is ahead of its virtual one in this version.
 func (w *writer) held(o object, version uint64) bool {
 	w.mu.Lock()
@@ -178,7 +201,9 @@ func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
-		have, err = h.reserveService(ctx, space, v)
+		have, err = h.reserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
+			return nil, apierrors.NewNotFound(corev1.Resource(services), v.Name) // there is no space yet to ask
+		})
 		if err != nil {
 			return "", fmt.Errorf("reserve the address of the space's API: %w", err)
 		}

@@ -17,10 +17,18 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/translate"
+	berthadmission "github.com/berth-dev/berth/vcluster/admission"
 )
 
 func (b *bed) hostService(ctx context.Context, name string) (*corev1.Service, error) {
 	return b.host.CoreV1().Services(b.space.HostNamespace()).Get(ctx, b.space.HostName("default", name, translate.LimitLabel), metav1.GetOptions{})
+}
+
+// current reads the space's service of v's name.
+func (b *bed) current(v *corev1.Service) berthadmission.Current {
+	return func(ctx context.Context) (*corev1.Service, error) {
+		return b.virtual.CoreV1().Services(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
+	}
 }
 
 // reserved reserves a service as admission does, and goes no further.
@@ -28,7 +36,7 @@ func (b *bed) reserved(t *testing.T, name string) *corev1.Service {
 	t.Helper()
 	v := newService(name, "")
 	v.Namespace = "default"
-	host, err := b.reserve(t.Context(), v)
+	host, err := b.reserve(t.Context(), v, b.current(v))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +115,7 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 	ask := func(name string, uid types.UID) (*corev1.Service, error) {
 		v := newService(name, "")
 		v.Namespace, v.UID = "default", uid
-		return b.reserve(t.Context(), v)
+		return b.reserve(t.Context(), v, b.current(v))
 	}
 	t.Run("one that is gone from the space: a new service gets its own", func(t *testing.T) {
 		old := put(t, "left", nil)
@@ -171,7 +179,7 @@ func TestAnUpdateIsReservedUntilItsRequestHasEnded(t *testing.T) {
 	request, end := context.WithCancel(t.Context())
 	defer end()
 	v.Spec.Type = corev1.ServiceTypeNodePort
-	reserved, err := b.reserve(request, v)
+	reserved, err := b.reserve(request, v, b.current(v))
 	if err != nil || reserved.Spec.Ports[0].NodePort == 0 {
 		t.Fatalf("got %v (%v)", reserved, err)
 	}

@@ -44,7 +44,7 @@ type addresses struct {
 	err   error
 }
 
-func (h *addresses) reserve(_ context.Context, v *corev1.Service) (*corev1.Service, error) {
+func (h *addresses) reserve(_ context.Context, v *corev1.Service, _ admission.Current) (*corev1.Service, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked = append(h.asked, v.DeepCopy())

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/kubernetes"
@@ -24,8 +27,11 @@ import (
 // Reserve makes or updates v's object on the host, and returns it with the
 // addresses and ports that the host gave it; nil if v takes no part there. v's
 // resource version is that of the one that it takes the place of, "" if it is
-// new; ctx ends with the request.
-type Reserve func(ctx context.Context, v *corev1.Service) (*corev1.Service, error)
+// new; ctx ends with the request. current reads the space's service of v's name.
+type Reserve func(ctx context.Context, v *corev1.Service, current Current) (*corev1.Service, error)
+
+// Current reads a service from the space's store.
+type Current func(ctx context.Context) (*corev1.Service, error)
 
 // Addresses gives services the cluster IPs and node ports of their host
 // objects, at the moment that the space takes them in: they work on the host's
@@ -34,6 +40,7 @@ type Addresses struct {
 	*admission.Handler
 	reserve Reserve
 	client  kubernetes.Interface
+	turns   turns
 }
 
 // NewAddresses returns the plugin.
@@ -86,18 +93,58 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 			service.Name = names.SimpleNameGenerator.GenerateName(service.GenerateName)
 		}
 		v.Name, v.UID = service.Name, ""
-		_, err := p.client.CoreV1().Services(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return err // there: the API server says so
-		}
+	}
+	current := func(ctx context.Context) (*corev1.Service, error) {
+		return p.client.CoreV1().Services(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
+	}
+	if err := p.turns.take(ctx, types.NamespacedName{Namespace: v.Namespace, Name: v.Name}); err != nil {
+		return apierrors.NewServerTimeout(core.Resource("services"), strings.ToLower(string(a.GetOperation())), 1)
+	}
+	before, err := current(ctx)
+	switch {
+	case a.GetOperation() == admission.Create && err == nil:
+		// Not left to the API server: by then it may be gone, and this one would get an address that is not the host's.
+		return apierrors.NewAlreadyExists(core.Resource("services"), v.Name)
+	case a.GetOperation() == admission.Create && !apierrors.IsNotFound(err):
+		return err
+	case a.GetOperation() == admission.Update && err != nil && !apierrors.IsNotFound(err):
+		return err
+	case a.GetOperation() == admission.Update && (err != nil || before.ResourceVersion != replaces):
+		return nil // stale by now: the API server refuses it, or asks again with what is there
 	}
 	legacyscheme.Scheme.Default(v)
-	host, err := p.reserve(ctx, v)
+	host, err := p.reserve(ctx, v, current)
 	if err != nil {
 		return refused(a, err)
 	}
-	if host != nil {
-		take(service, host)
+	if host == nil {
+		return nil
+	}
+	asked := service.Spec.ClusterIP != ""
+	take(service, host)
+	if a.GetOperation() == admission.Create && !asked { // an address that is asked for is the API server's to refuse
+		return p.released(ctx, host.Spec.ClusterIPs)
+	}
+	return nil
+}
+
+// releaseTimeout bounds the wait until the API server has released the addresses of a service that is gone.
+const releaseTimeout = 2 * time.Second
+
+// released waits until no service of the space has the addresses: one of the same name that was deleted a moment ago,
+// before the syncer had seen it, leaves its reservation to the next.
+func (p *Addresses) released(ctx context.Context, addresses []string) error {
+	for _, address := range addresses {
+		if address == corev1.ClusterIPNone {
+			continue
+		}
+		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, releaseTimeout, true, func(ctx context.Context) (bool, error) {
+			_, err := p.client.NetworkingV1().IPAddresses().Get(ctx, address, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
+		if err != nil {
+			return apierrors.NewServiceUnavailable("the service's address is still another one's; try again")
+		}
 	}
 	return nil
 }
@@ -105,6 +152,8 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 // refused passes on the host's word, without the host's names for things.
 func refused(a admission.Attributes, err error) error {
 	switch {
+	case apierrors.IsAlreadyExists(err):
+		return apierrors.NewAlreadyExists(core.Resource("services"), a.GetName())
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return admission.NewForbidden(a, fmt.Errorf("the host refuses the service: %s", cause(err)))
 	default:
