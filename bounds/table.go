@@ -10,7 +10,8 @@ type Quantity int
 
 // Quantities of a space. An [Account] counts them.
 const (
-	// MemoryBytes are bytes of objects that are read from the store, decoded, or written to a client.
+	// MemoryBytes are what requests hold in memory: of documents that are decoded, and of objects that are read from the
+	// store, decoded, or written to a client.
 	MemoryBytes Quantity = iota
 	Watches
 	WatchBytes
@@ -77,7 +78,7 @@ const miB = 1 << 20
 func Table() [quantities]Bound {
 	return [quantities]Bound{
 		MemoryBytes: {"memory-bytes", PerSpace, "bytes", 256 * miB,
-			"objects being read, decoded, or written to clients, three bytes for each byte stored",
+			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded",
 			"list with a limit (kubectl get --chunk-size=500), read answers without delay, and retry"},
 		Watches: {"watches", PerSpace, "watches", 2000,
 			"watches that clients have open",
@@ -200,4 +201,14 @@ func (l Limits) Check(q Quantity, have int64) error {
 		return &ExceededError{Quantity: q, Asked: have, Limit: limit}
 	}
 	return nil
+}
+
+// ByName returns the quantity that settings call so.
+func ByName(name string) (Quantity, bool) {
+	for q := range quantities {
+		if q.Bound().Name == name {
+			return q, true
+		}
+	}
+	return 0, false
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/vcluster/aggregation"
 	"github.com/berth-dev/berth/vcluster/builtin"
@@ -143,7 +144,7 @@ func newChain(
 
 // handler serves the whole API.
 func (c *chain) handler() http.Handler {
-	next := c.server.GenericAPIServer.Handler
+	next := endStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(r.Context(), c.space)))
 	})

@@ -17,6 +17,9 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine"
 )
 
 const (
@@ -78,8 +81,15 @@ type Config struct {
 	// Clock tells when certificates end. Default: the wall clock.
 	Clock clock.PassiveClock
 	// StoreBytes is how much the control plane's objects may take, with what is
-	// kept of their earlier versions. Default: [kine.DefaultMaxBytes].
+	// kept of their earlier versions. Default: the account's limit, or without an
+	// account [kine.DefaultMaxBytes].
 	StoreBytes int64
+	// Account counts and bounds what the space takes of the process. Default:
+	// nothing is bounded.
+	Account *bounds.Account
+	// Volume is the file system of the stores of this process. Default: each
+	// grows until that is full.
+	Volume *kine.Volume
 	// Logger is given to whatever logs contextually. Default: klog's own.
 	Logger klog.Logger
 }
@@ -133,6 +143,9 @@ func (c Config) complete() (Config, error) {
 		if !ok || !cidr.Contains(ip.Unmap()) {
 			return c, fmt.Errorf("kubernetes service IP %s is not in the service range %s", c.KubernetesServiceIP, cidr)
 		}
+	}
+	if c.StoreBytes == 0 && c.Account != nil {
+		c.StoreBytes = c.Account.Limit(bounds.StoreBytes)
 	}
 	if c.ControllersQuiet <= 0 {
 		c.ControllersQuiet = controllersQuiet

@@ -81,11 +81,12 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	}
 	store, err := kine.Open(ctx, kine.Options{
 		Path: filepath.Join(p.config.Dir, "store.db"), Name: p.config.Name, MaxBytes: p.config.StoreBytes,
+		Account: p.config.Account, Volume: p.config.Volume,
 	})
 	if err != nil {
 		return err
 	}
-	p.store = newSharedStore(store)
+	p.store = newSharedStore(store, p.config.Account)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // reserve is the part of a store that is kept for what already is: 1/reserve of
@@ -34,6 +36,7 @@ type boundedStorage struct {
 	resource schema.GroupResource
 	codec    runtime.Encoder
 	used     func() (used, limit int64)
+	watches  *clientWatches
 }
 
 // spent tells whether only the reserve is left.
@@ -53,6 +56,7 @@ func (b *boundedStorage) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
+	defer giveBackReads(ctx)()
 	return b.tell(b.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
@@ -60,6 +64,7 @@ func (b *boundedStorage) GuaranteedUpdate(
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
+	defer giveBackReads(ctx)()
 	if b.spent() {
 		update = b.sparing(update)
 	}
@@ -94,12 +99,19 @@ func (b *boundedStorage) size(obj runtime.Object) (int, error) {
 	return len(encoded), err
 }
 
+// giveBackReads gives back what is read of the store until the function it returns is called: a write holds it no longer.
+func giveBackReads(ctx context.Context) func() {
+	reservation := bounds.ReservationOf(ctx)
+	before := reservation.Held()
+	return func() { reservation.Shrink(reservation.Held() - before) }
+}
+
 // tell replaces the store's error by one that a user understands.
 func (b *boundedStorage) tell(err error) error {
 	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrGRPCNoSpace) {
 		return b.full()
 	}
-	return err
+	return asStatus(err, b.resource, "")
 }
 
 func (b *boundedStorage) full() error {

@@ -68,6 +68,7 @@ func genericConfig(
 		return nil, nil, nil, err
 	}
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		api = accountMemory(store.account, c.LongRunningFunc, api)
 		return genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c)
 	}
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
@@ -41,16 +42,17 @@ var cacheSlots = semaphore.NewWeighted(cachedListsMax) //nolint:gochecknoglobals
 // listCaches are the watch caches of a store. Upstream has one for each
 // resource, whether it is read or not.
 type listCaches struct {
-	used  func() (used, limit int64)
-	clock clock.WithDelayedExecution
+	used    func() (used, limit int64)
+	account *bounds.Account
+	clock   clock.WithDelayedExecution
 
 	mu     sync.Mutex
 	open   map[*cachedLists]struct{} // that have a cache
 	closed bool
 }
 
-func newListCaches(used func() (used, limit int64), c clock.WithDelayedExecution) *listCaches {
-	return &listCaches{used: used, clock: c, open: map[*cachedLists]struct{}{}}
+func newListCaches(used func() (used, limit int64), a *bounds.Account, c clock.WithDelayedExecution) *listCaches {
+	return &listCaches{used: used, account: a, clock: c, open: map[*cachedLists]struct{}{}}
 }
 
 // add returns a storage like next whose long lists may come from a cache.
@@ -72,22 +74,27 @@ func (c *listCaches) close() {
 	wg.Wait()
 }
 
-// enter notes that l has a cache, and reports whether it may. If so, leave must
-// follow.
-func (c *listCaches) enter(l *cachedLists) bool {
+// enter notes that l has a cache of about a size in memory, and reports whether it
+// may. If so, leave must follow.
+func (c *listCaches) enter(l *cachedLists, size int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || !cacheSlots.TryAcquire(1) {
+	if c.closed || c.account.Take(bounds.MemoryBytes, size) != nil {
+		return false
+	}
+	if !cacheSlots.TryAcquire(1) {
+		c.account.Give(bounds.MemoryBytes, size)
 		return false
 	}
 	c.open[l] = struct{}{}
 	return true
 }
 
-func (c *listCaches) leave(l *cachedLists) {
+func (c *listCaches) leave(l *cachedLists, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, l)
+	c.account.Give(bounds.MemoryBytes, size)
 	cacheSlots.Release(1)
 }
 
@@ -109,6 +116,7 @@ type listCache struct {
 	lists *cacher.CacheDelegator
 	stop  func()
 	timer clock.Timer
+	size  int64 // about what it takes in memory
 }
 
 func (l *cachedLists) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
@@ -122,7 +130,7 @@ func (l *cachedLists) GetList(ctx context.Context, key string, opts storage.List
 		err = l.Interface.GetList(ctx, key, opts, list)
 	}
 	if err == nil && meta.LenList(list) >= cachedListLength && l.touch() && !done {
-		l.begin()
+		l.begin(sizeOfList(list))
 	}
 	return err
 }
@@ -142,6 +150,9 @@ func (l *cachedLists) cachedList(ctx context.Context, key string, opts storage.L
 	if apierrors.IsTooManyRequests(err) { // it is being filled anew
 		return false, nil
 	}
+	if err == nil { // the objects are the cache's, which lists them by value
+		err = asStatus(bounds.ReservationOf(ctx).Grow(sizeOfListed(list)), l.resource.Config.GroupResource, "")
+	}
 	return true, err
 }
 
@@ -157,13 +168,13 @@ func (l *cachedLists) touch() bool {
 }
 
 // begin makes a cache, which fills by itself.
-func (l *cachedLists) begin() {
+func (l *cachedLists) begin(size int64) {
 	if used, _ := l.caches.used(); used > cachedStoreBytes {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cache != nil || !l.caches.enter(l) {
+	if l.cache != nil || !l.caches.enter(l, size) {
 		return
 	}
 	r := l.resource
@@ -182,12 +193,12 @@ func (l *cachedLists) begin() {
 		Codec:               r.Config.Codec,
 	})
 	if err != nil {
-		l.caches.leave(l)
+		l.caches.leave(l, size)
 		klog.Background().Error(err, "Making a watch cache", "resource", r.Config.GroupResource)
 		return
 	}
 	delegator := cacher.NewCacheDelegator(c, l.Interface)
-	l.cache = &listCache{lists: delegator, stop: func() {
+	l.cache = &listCache{lists: delegator, size: size, stop: func() {
 		delegator.Stop()
 		c.Stop()
 	}}
@@ -217,7 +228,7 @@ func (l *cachedLists) drop() {
 	dropped := l.cache
 	l.cache = nil
 	if dropped != nil {
-		defer l.caches.leave(l) // when it has ended: until then it takes its slot
+		defer l.caches.leave(l, dropped.size) // when it has ended: until then it takes its slot
 	}
 	l.mu.Unlock()
 	if dropped != nil {

@@ -106,7 +106,7 @@ func openScratch() (*scratch, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make scratch store: %w", err), os.RemoveAll(dir))
 	}
-	return &scratch{newSharedStore(store), dir}, nil
+	return &scratch{newSharedStore(store, nil), dir}, nil
 }
 
 func (s *scratch) close() {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
@@ -38,14 +39,19 @@ type sharedStore struct {
 	store  *kine.Store
 	client *kubernetes.Client
 	lists  *listCaches
+	// account is of the space; nil if it is bounded by nothing.
+	account *bounds.Account
+	watches *clientWatches
 }
 
-func newSharedStore(store *kine.Store) *sharedStore {
-	return &sharedStore{store: store, client: store.Client(), lists: newListCaches(store.Used, clock.RealClock{})}
+func newSharedStore(store *kine.Store, a *bounds.Account) *sharedStore {
+	return &sharedStore{store: store, client: store.Client(), account: a, watches: &clientWatches{account: a},
+		lists: newListCaches(store.Used, a, clock.RealClock{})}
 }
 
 func (s *sharedStore) close() error {
 	s.lists.close()
+	s.watches.work.Wait()
 	return s.store.Close()
 }
 
@@ -88,11 +94,17 @@ func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 	versioner := storage.APIObjectVersioner{}
 	store, err := etcd3.New(s.client, s.store, r.Config.Codec, r.New, r.NewList, r.Config.Prefix, r.Prefix,
 		r.Config.GroupResource, identity.NewEncryptCheckTransformer(), r.Config.LeaseManagerConfig,
-		etcd3.NewDefaultDecoder(r.Config.Codec, versioner), versioner)
+		accountedDecoder{etcd3.NewDefaultDecoder(r.Config.Codec, versioner)}, versioner)
 	if err != nil {
 		return nil, fmt.Errorf("set up storage of %s: %w", r.Config.GroupResource, err)
 	}
-	return &boundedStorage{Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.store.Used}, nil
+	bounded := &boundedStorage{
+		Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.store.Used, watches: s.watches,
+	}
+	if r.Config.GroupResource == definitionsResource && s.account != nil {
+		return &boundedDefinitions{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}}, nil
+	}
+	return bounded, nil
 }
 
 // healthCheck tells whether the store answers.

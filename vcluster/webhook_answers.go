@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // maxAnswer is how many bytes a webhook may answer: as its client reads all of it
@@ -20,7 +22,7 @@ func boundAnswers(next http.RoundTripper) http.RoundTripper {
 		if err != nil {
 			return nil, err
 		}
-		resp.Body = &boundedBody{resp.Body, maxAnswer}
+		resp.Body = &boundedBody{resp.Body, maxAnswer, newDocumentSize(""), bounds.ReservationOf(r.Context())}
 		return resp, nil
 	})
 }
@@ -29,16 +31,21 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// boundedBody fails once more than left bytes have been read.
+// boundedBody fails once more than left bytes have been read, or the request that the webhook is asked for may hold no more.
 type boundedBody struct {
 	io.ReadCloser
-	left int
+	left        int
+	size        *documentSize
+	reservation *bounds.Reservation
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
 		return 0, fmt.Errorf("the webhook's answer is longer than %d bytes", maxAnswer)
+	}
+	if err := b.reservation.Grow(b.size.add(p[:n])); err != nil {
+		return 0, fmt.Errorf("read the webhook's answer: %w", err)
 	}
 	return n, err
 }

@@ -1,0 +1,136 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/inside"
+)
+
+// clientWatches are the watches of a space that its clients have open. Upstream's storage keeps up to 200 changes of each
+// in memory until its client takes them; the store hands it no more than a flow allows.
+type clientWatches struct {
+	account *bounds.Account
+
+	mu     sync.Mutex
+	open   map[*clientWatch]struct{}
+	ending atomic.Bool
+	work   sync.WaitGroup
+}
+
+// endHeaviest ends, in the background, the watch whose client is furthest behind. It misses nothing: it watches again
+// from where it is.
+func (c *clientWatches) endHeaviest() {
+	if c.ending.Swap(true) {
+		return
+	}
+	c.work.Go(func() {
+		defer c.ending.Store(false)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		var heaviest *clientWatch
+		var most int64
+		for w := range c.open {
+			if held := w.flow.Held(); held > most {
+				heaviest, most = w, held
+			}
+		}
+		if heaviest != nil {
+			heaviest.cancel()
+		}
+	})
+}
+
+// Watch bounds what clients' watches hold. Berth's own are read without delay.
+func (b *boundedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	if b.watches == nil || b.watches.account == nil || bounds.ReservationOf(ctx) == nil || inside.Is(ctx) {
+		return b.Interface.Watch(ctx, key, opts)
+	}
+	account := b.watches.account
+	if err := account.Take(bounds.Watches, 1); err != nil {
+		return nil, b.tell(err)
+	}
+	w := &clientWatch{watches: b.watches, result: make(chan watch.Event)}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.flow = kine.NewFlow(account, b.watches.endHeaviest)
+	opts.Predicate = onMismatch(opts.Predicate, func(object runtime.Object) { w.flow.Skip(revisionOf(object)) })
+	inner, err := b.Interface.Watch(kine.WithFlow(w.ctx, w.flow), key, opts)
+	if err != nil {
+		w.end()
+		return nil, b.tell(err)
+	}
+	b.watches.add(w)
+	go w.run(inner) // until its context ends, which is the request's
+	return w, nil
+}
+
+func (c *clientWatches) add(w *clientWatch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[*clientWatch]struct{}{}
+	}
+	c.open[w] = struct{}{}
+}
+
+func (c *clientWatches) remove(w *clientWatch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, w)
+}
+
+// clientWatch hands events on one by one, and tells the store which were taken.
+type clientWatch struct {
+	watches *clientWatches
+	flow    *kine.Flow
+	ctx     context.Context
+	cancel  context.CancelFunc
+	result  chan watch.Event
+}
+
+func (w *clientWatch) run(inner watch.Interface) {
+	defer close(w.result)
+	defer w.end()
+	defer inner.Stop()
+	for event := range inner.ResultChan() {
+		select {
+		case w.result <- event:
+			w.flow.Done(revisionOf(event.Object))
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *clientWatch) end() {
+	w.watches.remove(w)
+	w.cancel()
+	w.flow.End()
+	w.watches.account.Give(bounds.Watches, 1)
+}
+
+func (w *clientWatch) ResultChan() <-chan watch.Event { return w.result }
+
+func (w *clientWatch) Stop() { w.cancel() }
+
+// revisionOf is the store's revision of an object; 0 if it has none.
+func revisionOf(object runtime.Object) int64 {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return 0
+	}
+	revision, _ := strconv.ParseInt(accessor.GetResourceVersion(), 10, 64)
+	return revision
+}
