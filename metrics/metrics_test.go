@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/metrics"
 )
 
@@ -54,6 +55,7 @@ func full(name string) metrics.Space {
 	return metrics.Space{
 		Name: name, State: metrics.Awake, Ready: true, HostObjects: map[string]int{"pods": 3},
 		Store: &metrics.Store{File: 4096, Log: 512, Live: 2048, Limit: 1 << 20, Revision: 7}, Sync: &metrics.Sync{Done: 5},
+		Limits: bounds.NewAccount(nil).Usage(),
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // Space is what is known of a space at a moment.
@@ -23,6 +25,8 @@ type Space struct {
 	HostObjects map[string]int
 	// Sync counts the syncer's work since the space woke; nil if it sleeps.
 	Sync *Sync
+	// Limits is what the space uses of what is bounded; none if it sleeps.
+	Limits []bounds.Usage
 }
 
 // States a space can be in.
@@ -69,7 +73,8 @@ func counter(name, help string, labels ...string) desc {
 // descs describe the metrics that are made when they are read.
 type descs struct {
 	spaces, ready, awake, wakes, requests, underWay, storeBytes,
-	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates desc
+	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates,
+	limitUsed, limit, limitRefused desc
 }
 
 func newDescs() descs {
@@ -87,6 +92,9 @@ func newDescs() descs {
 		reconciles:   counter("berth_space_sync_reconciles_total", "Reconciles of the space's syncer since it woke, by result.", "space", "result"),
 		queued:       gauge("berth_space_sync_queued", "Objects that wait for the space's syncer.", "space"),
 		snapshot:     gauge("berth_space_snapshot_timestamp_seconds", "When the space was last found to be in a snapshot as it is, in this process's life.", "space"),
+		limitUsed:    gauge("berth_space_limit_used", "How much the space uses of what is bounded, in the limit's unit.", "space", "limit"),
+		limit:        gauge("berth_space_limit", "The space's limit.", "space", "limit"),
+		limitRefused: counter("berth_space_limit_refused_total", "What was refused to the space for a limit since it woke.", "space", "limit"),
 		certificates: gauge("berth_certificate_expiry_timestamp_seconds", "When a certificate of this process ends; it is renewed before.", "certificate"),
 	}
 }
@@ -97,6 +105,7 @@ func (c spacesCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, one := range []desc{
 		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.storeBytes, d.storeLimit, d.revision,
 		d.hostObjects, d.reconciles, d.queued, d.snapshot, d.certificates,
+		d.limitUsed, d.limit, d.limitRefused,
 	} {
 		out <- one.Desc
 	}
@@ -148,6 +157,12 @@ func (s *Space) collect(d *descs, e emit) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.HostObjects)) {
 		e(d.hostObjects, float64(s.HostObjects[kind]), s.Name, kind)
+	}
+	for _, u := range s.Limits {
+		name := u.Quantity.String()
+		e(d.limitUsed, float64(u.Used), s.Name, name)
+		e(d.limit, float64(u.Limit), s.Name, name)
+		e(d.limitRefused, float64(u.Refused), s.Name, name)
 	}
 	if s.Sync != nil {
 		e(d.reconciles, float64(s.Sync.Done), s.Name, "done")

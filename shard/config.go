@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 )
@@ -58,6 +59,13 @@ type Config struct {
 	// Default: a minute.
 	WakeTimeout time.Duration
 
+	// Limits, if set, says what of a space's limits differs from the defaults. It
+	// is asked at each start.
+	Limits func(space string) bounds.Limits
+	// Memory is that of the process, see [ProcessMemory]. If it runs out, the
+	// space that takes most of it is put to sleep. Default: it has no limit.
+	Memory *Memory
+
 	Clock  clock.Clock // the wall clock if nil
 	Logger klog.Logger
 }
@@ -92,6 +100,9 @@ const (
 func (c Config) complete() Config {
 	if c.StartsMax <= 0 {
 		c.StartsMax = max(2, runtime.GOMAXPROCS(0))
+	}
+	if c.Limits == nil {
+		c.Limits = func(string) bounds.Limits { return nil }
 	}
 	if c.Where == nil {
 		c.Where = func(string) translate.Placement { return translate.Placement{} }

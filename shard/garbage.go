@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -21,16 +22,34 @@ const (
 	// garbage, however few spaces it runs: a small heap would be collected all the
 	// time while a space is busy.
 	ballast = 128 << 20
+	// ballastLimit is the least limit of a process's memory with a ballast: room
+	// for garbage is what a smaller process lacks.
+	ballastLimit = 512 << 20
+	// softPercent of the limit is where the runtime collects all the time.
+	softPercent = 90
 )
 
 // TuneGC sets this process's garbage collection up for running spaces, unless
-// GOGC does. It holds until done is called.
+// GOGC does, and has it collect more often as the memory that the process may use
+// runs out, unless GOMEMLIMIT does. It holds until done is called.
 func TuneGC() (done func()) {
+	memory := ProcessMemory()
+	limit := int64(math.MaxInt64)
+	if memory != nil && os.Getenv("GOMEMLIMIT") == "" {
+		limit = memory.Limit / 100 * softPercent
+		debug.SetMemoryLimit(limit)
+	}
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
 	debug.SetGCPercent(gcPercent)
+	if memory != nil && memory.Limit < ballastLimit {
+		return func() {}
+	}
 	room := make([]byte, ballast)
+	if limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit + ballast) // it counts as memory, and is none
+	}
 	return func() { runtime.KeepAlive(room) }
 }
 

@@ -60,7 +60,8 @@ type place struct {
 
 	keys *keys // whose requests count; nil until needed
 
-	removed bool // it leaves once it has stopped
+	evicted error // running or stopping: why it is put to sleep at once
+	removed bool  // it leaves once it has stopped
 	stopErr error
 }
 

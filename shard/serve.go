@@ -5,6 +5,7 @@ package shard
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -66,7 +67,7 @@ func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
 	defer timeout.Stop()
 	for p.state != running {
 		if now := s.config.Clock.Now(); p.state == asleep && p.failure != nil && p.retry.After(now) {
-			return nil, unavailable(p.name, "cannot be started", p.retry.Sub(now))
+			return nil, unavailable(p.name, p.whyDown(), p.retry.Sub(now))
 		}
 		wake := s.want(p)
 		s.mu.Unlock()
@@ -90,6 +91,14 @@ func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
 	}
 	d.begin(true)
 	return p.space, nil
+}
+
+// whyDown is what a tenant reads of why its space does not run.
+func (p *place) whyDown() string {
+	if errors.Is(p.failure, errMemory) {
+		return "took most of the memory of a process that it shares, and was put to sleep"
+	}
+	return "cannot be started"
 }
 
 func (d *door) begin(counts bool) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/syncer"
 )
 
@@ -32,6 +33,7 @@ type Shard struct {
 	config       Config
 	host         *syncer.Host
 	serviceRange string
+	volume       *kine.Volume
 
 	// life ends with Stop; work is all that runs in the background.
 	life context.Context
@@ -66,11 +68,14 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
 	s := &Shard{
-		config: c.complete(), host: host, serviceRange: cidr,
+		config: c.complete(), host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),
 		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.keep)
+	if s.config.Memory != nil {
+		s.work.Go(func() { s.guardMemory(*s.config.Memory) })
+	}
 	return s, nil
 }
 

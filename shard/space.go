@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
@@ -32,6 +33,8 @@ import (
 type Space struct {
 	plane  *vcluster.ControlPlane
 	syncer syncing
+	// account is what the space takes of the process.
+	account *bounds.Account
 
 	requestStop  func()
 	closeStreams func()
@@ -46,6 +49,9 @@ type Space struct {
 func (s *Space) Kubeconfig(user string, groups []string) ([]byte, error) {
 	return s.plane.ClientKubeconfig(user, groups)
 }
+
+// Account is what the space takes of what it shares with others.
+func (s *Space) Account() *bounds.Account { return s.account }
 
 // Loopback reaches the space's API in process with all rights.
 func (s *Space) Loopback() *rest.Config { return s.plane.Loopback() }
@@ -111,6 +117,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if streams.HasUsage(ctx) {
 		usage = streams
 	}
+	account := bounds.NewAccount(s.config.Limits(name))
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name:                name,
 		Dir:                 s.dir(name),
@@ -127,6 +134,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		Usage:                   usage,
 		Logger:                  logger,
 		Traces:                  s.config.Traces,
+		Account:                 account,
+		Volume:                  s.volume,
 	})
 	if err != nil {
 		return nil, err
@@ -140,6 +149,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	}
 	opened := newSpace(plane, syncing)
 	opened.closeStreams = streams.Close
+	opened.account = account
 	return opened, nil
 }
 

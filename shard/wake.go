@@ -191,9 +191,16 @@ func (s *Shard) ended(p *place) {
 	if s.giveBack.IsZero() {
 		s.giveBack = s.config.Clock.Now().Add(giveBackAfter)
 	}
-	if space.err != nil {
+	evicted := p.evicted
+	p.evicted = nil
+	switch {
+	case space.err != nil:
 		s.fail(p, space.err)
-	} else {
+	case evicted != nil && !p.removed:
+		p.failures = max(p.failures, memoryFailures)
+		s.fail(p, evicted)
+		p.prepared = true // its host is as it was
+	default:
 		p.failures = 0
 		p.set(asleep, s.config.Clock.Now())
 		s.config.Logger.Info("Space stopped", "space", p.name, "until", p.timer)

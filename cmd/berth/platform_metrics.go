@@ -84,6 +84,7 @@ func spaceMetric(running *shard.Space, dir string, status shard.Status, hostObje
 		}[ready.Reason],
 	}
 	if running != nil {
+		m.Limits = running.Account().Usage()
 		if stats, err := running.StoreStats(context.Background()); err == nil {
 			m.Store = &metrics.Store{File: stats.FileBytes, Log: stats.WALBytes, Live: stats.UsedBytes, Limit: stats.MaxBytes, Revision: stats.Revision}
 		}
