@@ -28,6 +28,7 @@ type dedicatedOptions struct {
 	pods                              podsOptions // where the process that runs this one serves them
 	sync                              syncOptions
 	nodes                             nodeOptions
+	limits                            limitOptions
 	traces                            traceOptions
 	verbosity                         int
 }
@@ -67,6 +68,7 @@ func (o *dedicatedOptions) addFlags(cmd *cobra.Command) {
 	o.pods.addFlags(cmd)
 	o.sync.add(cmd)
 	o.nodes.add(cmd)
+	o.limits.add(cmd)
 	o.traces.add(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
 }
@@ -85,6 +87,10 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 		return err
 	}
 	sync.NodeLabels = where.keys()
+	limits, err := o.limits.options()
+	if err != nil {
+		return err
+	}
 	ca, err := pki.OpenCA(filepath.Join(o.dataDir, "pki"), "berth")
 	if err != nil {
 		return err
@@ -103,6 +109,7 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
 		Pods:      o.pods.endpoint(),
 		Where:     where.of,
+		Limits:    limits.of, Memory: shard.ProcessMemory(),
 		IdleAfter: o.idleAfter, Traces: traces, Logger: logs.logger,
 	})
 	if err != nil {
@@ -138,5 +145,5 @@ func dedicatedArgs(o dedicatedOptions, space string) []string {
 		"--idle-after", o.idleAfter.String(),
 		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
 		"--verbosity", strconv.Itoa(o.verbosity),
-	}, o.traces.args(), o.sync.args(), o.nodes.args())
+	}, o.traces.args(), o.sync.args(), o.nodes.args(), o.limits.args())
 }

@@ -31,6 +31,7 @@ type runOptions struct {
 	traces         traceOptions
 	sync           syncOptions
 	nodes          nodeOptions
+	limits         limitOptions
 	verbosity      int
 }
 
@@ -49,6 +50,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.traces.add(cmd)
 	o.sync.add(cmd)
 	o.nodes.add(cmd)
+	o.limits.add(cmd)
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
@@ -95,6 +97,9 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if _, err := o.nodes.options(synced.Sync); err != nil {
+		return err
+	}
+	if _, err := o.limits.options(); err != nil {
 		return err
 	}
 	for flag, names := range map[string][]string{"--space": o.spaces, "--dedicated": o.dedicated} {

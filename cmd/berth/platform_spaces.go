@@ -40,6 +40,10 @@ func (p *platform) startShard(ctx context.Context) error {
 		return err
 	}
 	synced.NodeLabels = where.keys()
+	limits, err := p.options.limits.options()
+	if err != nil {
+		return err
+	}
 	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole)}
 	if p.options.spaceRole == "" { // who installed the role sees to this, too
 		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {
@@ -62,6 +66,7 @@ func (p *platform) startShard(ctx context.Context) error {
 		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(), Sync: synced, Where: where.of,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare:   p.prepare,
+		Limits:    limits.of, Memory: shard.ProcessMemory(),
 		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
 	if err != nil {
