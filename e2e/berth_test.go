@@ -15,6 +15,7 @@ import (
 // berth is a data directory with a `berth up` that runs on it.
 type berth struct {
 	dir string
+	by  []string // the command that starts it, if it is another
 	*process
 }
 
@@ -55,7 +56,7 @@ func (b *berth) awaitServing(t *testing.T) {
 // launch runs `berth up` on b's directory and does not wait.
 func (b *berth) launch(t *testing.T, args ...string) {
 	t.Helper()
-	b.process = spawn(t, append([]string{"up", "--data-dir", b.dir, "--listen", "127.0.0.1:0"}, args...)...)
+	b.process = spawnBy(t, b.by, append([]string{"up", "--data-dir", b.dir, "--listen", "127.0.0.1:0"}, args...)...)
 }
 
 // stop asks berth to stop, and fails the test unless it does so cleanly.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,11 +31,18 @@ type process struct {
 // spawn runs berth with args.
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
+	return spawnBy(t, nil, args...)
+}
+
+// spawnBy runs berth with args by a command that ends in becoming berth, if there is one.
+func spawnBy(t *testing.T, by []string, args ...string) *process {
+	t.Helper()
 	if err := suite().build(); err != nil {
 		t.Fatal(err)
 	}
 	p := &process{done: make(chan struct{})}
-	cmd := exec.Command(suite().command("berth"), args...)
+	command := slices.Concat(by, []string{suite().command("berth")}, args)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
 	cmd.Env = append(os.Environ(), "HOME="+suite().dir, "KUBECONFIG=")
 	cmd.SysProcAttr = dieWithParent()
