@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 func wideService(name string, ports int) *corev1.Service {
@@ -44,12 +45,26 @@ func TestHostileServiceLinksDoNotGrowTheProcess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan error, 1)
 	go func() {
-		var err error
-		for err == nil && ctx.Err() == nil {
-			_, err = quiet.CoreV1().Namespaces().List(context.WithoutCancel(ctx), metav1.ListOptions{})
+		err := wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (bool, error) {
+			_, err := quiet.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+			return false, err
+		})
+		if ctx.Err() != nil {
+			err = nil
 		}
 		answers <- err
 	}()
+
+	// A pod of a usual size has the variables of a usual namespace.
+	usual := attacker.namespace(t, "usual")
+	if _, err := attacker.CoreV1().Services(usual).Create(t.Context(), wideService("db", 100), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	attacker.run(t, usual, newPod("usual"))
+	host := await(t, b.host(t).CoreV1().Pods("berth-attacker").Get, "attacker--usual--usual", there)
+	if env := len(host.Spec.Containers[0].Env); env < 500 {
+		t.Errorf("a usual pod has %d variables", env)
+	}
 
 	for i := range 12 {
 		_, err := attacker.CoreV1().Services(ns).Create(t.Context(), wideService(fmt.Sprintf("wide-%d", i), 9000), metav1.CreateOptions{})
@@ -63,8 +78,17 @@ func TestHostileServiceLinksDoNotGrowTheProcess(t *testing.T) {
 		}
 	}
 	for i := range 4 {
-		if _, err := attacker.CoreV1().Pods(ns).Create(t.Context(), widePod(fmt.Sprintf("wide-%d", i), 200), metav1.CreateOptions{}); err != nil {
+		name := fmt.Sprintf("wide-%d", i)
+		if _, err := attacker.CoreV1().Pods(ns).Create(t.Context(), widePod(name, 200), metav1.CreateOptions{}); err != nil {
 			t.Error(err)
+		}
+		if i > 0 {
+			attacker.awaitEvent(t, ns, "Pod", name, "HostQuotaExceeded") // translated, and tried again, all the time
+			continue
+		}
+		event := attacker.awaitEvent(t, ns, "Pod", name, "ServiceLinksLeftOut")
+		if !strings.Contains(event.Message, "limit service-link-variables") || !strings.Contains(event.Message, "enableServiceLinks: false") {
+			t.Errorf("the tenant is told: %s", event.Message)
 		}
 	}
 	if _, err := attacker.CoreV1().Pods(ns).Create(t.Context(), widePod("too-wide", 300), metav1.CreateOptions{}); err == nil ||
@@ -74,24 +98,6 @@ func TestHostileServiceLinksDoNotGrowTheProcess(t *testing.T) {
 	large := newPod("large", func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{strings.Repeat("x", 1100<<10)} })
 	if _, err := attacker.CoreV1().Pods(ns).Create(t.Context(), large, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "limit pod-bytes") {
 		t.Errorf("a pod of more than a MiB: %v", err)
-	}
-	for i := range 4 {
-		name := fmt.Sprintf("wide-%d", i)
-		attacker.awaitPods(t, ns, "", 4)
-		event := attacker.awaitEvent(t, ns, "Pod", name, "ServiceLinksLeftOut")
-		if !strings.Contains(event.Message, "limit service-link-variables") || !strings.Contains(event.Message, "enableServiceLinks: false") {
-			t.Errorf("the tenant is told: %s", event.Message)
-		}
-	}
-	// A pod of a usual size has the variables of a usual namespace.
-	usual := attacker.namespace(t, "usual")
-	if _, err := attacker.CoreV1().Services(usual).Create(t.Context(), wideService("db", 100), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	attacker.run(t, usual, newPod("usual"))
-	host := await(t, b.host(t).CoreV1().Pods("berth-attacker").Get, "attacker--usual--usual", there)
-	if env := len(host.Spec.Containers[0].Env); env < 500 {
-		t.Errorf("a usual pod has %d variables", env)
 	}
 
 	cancel()

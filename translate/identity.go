@@ -34,8 +34,7 @@ const (
 	AnnotationPlacement = Domain + "/placement"
 )
 
-// ManagedBy is the value of [LabelManagedBy] on host objects that carry no
-// label of that key from the tenant.
+// ManagedBy is the value of [LabelManagedBy] on all host objects.
 const ManagedBy = "berth"
 
 // Identity is a virtual object's identity as recorded on its host object.

@@ -12,25 +12,9 @@ import (
 
 // addLabels puts a pod's own labels on its host object, where the selectors of
 // services and of affinity terms look for them.
-func addLabels(host *metav1.ObjectMeta, labels map[string]string) {
+func (s Space) addLabels(host *metav1.ObjectMeta, labels map[string]string) {
 	for key, value := range labels {
-		if !Owned(key) {
-			host.Labels[hostLabel(key)] = value
-		}
-	}
-}
-
-// hostLabel is the key on host pods of a tenant's label. A host tells each pod,
-// by labels of these names, the zone and the region of its node (upstream's
-// PodTopologyLabels): a tenant's selectors must not be able to ask for them.
-func hostLabel(key string) string {
-	switch key {
-	case corev1.LabelTopologyZone:
-		return Domain + "/zone"
-	case corev1.LabelTopologyRegion:
-		return Domain + "/region"
-	default:
-		return key
+		host.Labels[s.hostLabel(key)] = value
 	}
 }
 
@@ -44,13 +28,13 @@ func keepNodeLabels(want, have *corev1.Pod) {
 }
 
 // mapSelector is a tenant's map of labels as host pods have them.
-func mapSelector(selector map[string]string) map[string]string {
+func (s Space) mapSelector(selector map[string]string) map[string]string {
 	if selector == nil {
 		return nil
 	}
 	out := make(map[string]string, len(selector)+2)
 	for key, value := range selector {
-		out[hostLabel(key)] = value
+		out[s.hostLabel(key)] = value
 	}
 	return out
 }
@@ -97,9 +81,9 @@ func (s Space) Selector(selector *metav1.LabelSelector, namespaces ...string) *m
 		return nil
 	}
 	out := selector.DeepCopy()
-	out.MatchLabels = mapSelector(out.MatchLabels)
+	out.MatchLabels = s.mapSelector(out.MatchLabels)
 	for i := range out.MatchExpressions {
-		out.MatchExpressions[i].Key = hostLabel(out.MatchExpressions[i].Key)
+		out.MatchExpressions[i].Key = s.hostLabel(out.MatchExpressions[i].Key)
 	}
 	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key: LabelSpace, Operator: metav1.LabelSelectorOpIn, Values: []string{s.Name},

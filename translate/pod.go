@@ -38,7 +38,7 @@ type Surroundings struct {
 // only by a request of their own, see [Birth] and [AddEphemeral].
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
-	addLabels(&host.ObjectMeta, v.Labels)
+	s.addLabels(&host.ObjectMeta, v.Labels)
 	addPoliced(&host.ObjectMeta, v, in.Policies)
 	s.addBudget(&host.ObjectMeta, v, in.Budgets)
 	for key, value := range downwardAnnotations(v) {

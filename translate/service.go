@@ -61,7 +61,7 @@ func (s Space) Service(v *corev1.Service) *corev1.Service {
 		host.Spec.AllocateLoadBalancerNodePorts = p.AllocateLoadBalancerNodePorts
 	}
 	if len(p.Selector) > 0 && p.Type != corev1.ServiceTypeExternalName {
-		host.Spec.Selector = mapSelector(p.Selector)
+		host.Spec.Selector = s.mapSelector(p.Selector)
 		host.Spec.Selector[LabelSpace] = s.Name
 		host.Spec.Selector[LabelNamespace] = v.Namespace
 	}

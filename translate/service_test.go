@@ -79,7 +79,7 @@ func TestServiceSelectsTheHostPodsOfItsNamespace(t *testing.T) {
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.7", ClusterIPs: []string{"10.1.0.7"},
-			Selector: map[string]string{"app": "db", "berth.dev/space": "demo", "berth.dev/namespace": "default", "berth.dev/zone": "a"},
+			Selector: map[string]string{"app": "db", "berth.dev/space": "demo", "berth.dev/namespace": "default", "berth.dev/zone": "a", "label.berth.dev/berth.dev.space---ohwz7cbhe6at2xypk7hqohbsma": "other"},
 			Ports:    []corev1.ServicePort{{Port: 5432, TargetPort: intstr.FromString("pg")}}, SessionAffinity: corev1.ServiceAffinityClientIP,
 		},
 	}

@@ -34,6 +34,8 @@ type Space struct {
 	Nameservers []string
 	// Pods is where the space's pods reach Berth.
 	Pods PodsEndpoint
+	// Settings are the admin's for the space.
+	Settings Settings
 	// ClusterDomain of the space's DNS names, "cluster.local" if empty.
 	ClusterDomain string
 }

@@ -90,10 +90,15 @@ func TestObjectMetaKeepsTheTenantOutOfBerthsKeys(t *testing.T) {
 		Namespace: "berth-demo", Name: "demo--default--web",
 		Labels: map[string]string{
 			"app":                          "web",
-			"app.kubernetes.io/managed-by": "Helm",
+			"app.kubernetes.io/managed-by": "berth",
 			"notberth.dev/x":               "kept",
 			"berth.dev/space":              "demo",
 			"berth.dev/namespace":          "default",
+			// What the tenant's selectors find.
+			"label.berth.dev/berth.dev.namespace---jpbbkjrmkj5moqwreasc67n7ym":          "kube-system",
+			"label.berth.dev/berth.dev.space---ohwz7cbhe6at2xypk7hqohbsma":              "other",
+			"label.berth.dev/label.berth.dev.x---rq4gczz7hy4obztncbwvomph74":            "y",
+			"label.berth.dev/app.kubernetes.io.managed-by---42qcevtwbd3fyvo26qqxmf6r6q": "Helm",
 		},
 		Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "web", "berth.dev/uid": "v-uid"},
 	}

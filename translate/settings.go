@@ -1,0 +1,14 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+// Settings are what the platform's admin may decide about a space's objects on the
+// host. The zero value is the defaults.
+type Settings struct {
+	// ReservedLabels are keys of pods' labels, besides [DefaultReservedLabels], that
+	// stay off the host under their own names. One that ends in a dot stands for all
+	// keys that begin with it, one with a slash for itself, and any other is a domain,
+	// with all below it.
+	ReservedLabels []string
+}
