@@ -125,7 +125,7 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 		},
 		"Resized":  {"the host's volume and node", args{"kubelet", "FileSystemResizeSuccessful", `MountVolume.NodeExpandVolume succeeded for volume "pvc-8a7c" kind-worker`}, "the host resized a volume of the pod"},
 		"Pulling":  {"nothing to hide", args{"kubelet", "Pulling", `Pulling image "nginx"`}, `Pulling image "nginx"`},
-		"PullFail": {"the node's resolver", args{"kubelet", "Failed", `Failed to pull image "nope": dial tcp: lookup registry.example on 172.18.0.1:53: no such host`}, `Failed to pull image "nope": dial tcp: lookup registry.example on host-address:53: no such host`},
+		"PullFail": {"the node's resolver, and its mirror", args{"kubelet", "Failed", `Failed to pull image "nginx": dial tcp: lookup mirror.corp.example on 172.18.0.1:53: no such host`}, `the host could not pull image "nginx": the registry's name does not resolve`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

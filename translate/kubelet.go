@@ -11,10 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// kubeletMessage is what the space hears of a kubelet's message about v. Most
-// are the kubelet's own words, and scrubbed. Some quote storage and network
-// drivers, or the node's settings, which may name anything of the host's: of
-// these, only what is known to be the tenant's is kept.
+// kubeletMessage is what the space hears of a kubelet's message about v. Those that
+// speak of the pod alone pass, scrubbed. Others quote storage and network drivers,
+// runtimes, or the node's settings and figures, which may name anything of the
+// host's: of these, only what is known to be the tenant's is kept. Of a reason that
+// is not known here, no word is.
 func (r *scrubber) kubeletMessage(reason, message string, v *corev1.Pod) string {
 	switch reason {
 	case "FailedMount", "FailedMapVolume", "FailedAttachVolume", "FailedMountOnFilesystemMismatch":
@@ -39,8 +40,33 @@ func (r *scrubber) kubeletMessage(reason, message string, v *corev1.Pod) string 
 		return "the pod's DNS settings are over the limits; some were left out"
 	case "MissingClusterDNS":
 		return "the host has no DNS server for pods; the pod gets the host's own settings"
+	case "Created", "Started", "Killing", "ExceededGracePeriod", "Pulling", "Pulled", "ErrImageNeverPull", "FailedToRetrieveImagePullSecret",
+		"InvalidEnvironmentVariableNames", "SandboxChanged", "Unhealthy", "ProbeWarning", "FailedPostStartHook", "FailedPreStopHook":
+		return r.own(message)
+	case "BackOff":
+		if strings.HasPrefix(message, "Back-off pulling") {
+			return pullReason(message, v)
+		}
+		return r.own(message)
+	case "Failed":
+		if strings.HasPrefix(message, "Failed to pull image") {
+			return pullReason(message, v)
+		}
+		return r.containerReason(message)
+	case "InspectFailed":
+		return pullReason(message, v)
+	case "ResizeDeferred":
+		return resizeReason(corev1.PodReasonDeferred)
+	case "ResizeInfeasible":
+		return resizeReason(corev1.PodReasonInfeasible)
+	case "ResizeStarted":
+		return "the pod gets its new resources"
+	case "ResizeCompleted":
+		return "the pod has its new resources"
+	case "ResizeError":
+		return "the host could not give the pod its new resources; it is tried again"
 	default:
-		return r.scrub(message)
+		return r.podMessage(reason, message)
 	}
 }
 

@@ -93,10 +93,6 @@ func TestScrubLeavesNothingOfTheHost(t *testing.T) {
 		"EscapedLine":     {"a line may be quoted within a message", `failed: "stdout\n10.96.0.1\nkind-worker"`, `failed: "stdout\nhost-address\n` + pseudonym + `"`},
 		"Loopback":        {"the pod's own", "dial tcp 127.0.0.1:80 and [::1]:80", "dial tcp 127.0.0.1:80 and [::1]:80"},
 		"NoAddress":       {"what only looks like one stays", "nginx:1.27.3 at 12:30:45, std::string, 0a:58:0a:f4:00:05, v1.2.3.4", "nginx:1.27.3 at 12:30:45, std::string, 0a:58:0a:f4:00:05, v1.2.3.4"},
-		"Eviction": {
-			"nothing to hide", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. Container web was using 300Mi, request is 0.",
-			"The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. Container web was using 300Mi, request is 0.",
-		},
 		"Path": {
 			"UIDs are part of paths", `error mounting "/var/lib/kubelet/pods/0a1b2c3d-host-uid/volume-subpaths/cfg/web/0"`, `error mounting "/var/lib/kubelet/pods/v-uid/volume-subpaths/cfg/web/0"`,
 		},

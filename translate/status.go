@@ -17,19 +17,18 @@ import (
 func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 	h := host.DeepCopy()
 	scrubber := s.podScrubber(v, host)
-	scrub := scrubber.scrub
 	out := corev1.PodStatus{
 		Phase:                      h.Status.Phase,
-		Message:                    scrub(h.Status.Message),
+		Message:                    scrubber.podMessage(h.Status.Reason, h.Status.Message),
 		Reason:                     h.Status.Reason,
 		PodIP:                      h.Status.PodIP,
 		PodIPs:                     h.Status.PodIPs,
 		StartTime:                  h.Status.StartTime,
 		QOSClass:                   v.Status.QOSClass,
 		NominatedNodeName:          s.PseudoNode(h.Status.NominatedNodeName),
-		InitContainerStatuses:      ofAsked(v.Spec.InitContainers, scrubContainers(h.Status.InitContainerStatuses, scrubber)),
-		ContainerStatuses:          ofAsked(v.Spec.Containers, scrubContainers(h.Status.ContainerStatuses, scrubber)),
-		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, scrubber),
+		InitContainerStatuses:      ofAsked(v.Spec.InitContainers, scrubContainers(h.Status.InitContainerStatuses, v, scrubber)),
+		ContainerStatuses:          ofAsked(v.Spec.Containers, scrubContainers(h.Status.ContainerStatuses, v, scrubber)),
+		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, v, scrubber),
 		Resources:                  h.Status.Resources,
 		AllocatedResources:         h.Status.AllocatedResources,
 	}
@@ -45,25 +44,32 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 	for _, ip := range out.PodIPs {
 		out.HostIPs = append(out.HostIPs, corev1.HostIP(ip))
 	}
-	out.Conditions = pullConditions(v, h, scrub)
+	out.Conditions = pullConditions(v, h, scrubber)
 	return out
 }
 
-func pullConditions(v, host *corev1.Pod, scrub func(string) string) []corev1.PodCondition {
+func pullConditions(v, host *corev1.Pod, r *scrubber) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for i, c := range host.Status.Conditions {
 		if !hostCondition(c.Type) {
 			continue
 		}
-		c.Message = scrub(c.Message)
-		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue && c.Message != "" {
-			c.Message = SchedulingReason(c.Message)
-		}
 		switch c.Type {
-		case corev1.PodReady:
-			gate(&c, v)
+		case corev1.PodScheduled:
+			if c.Message != "" {
+				c.Message = SchedulingReason(c.Message)
+			}
 		case corev1.PodResizePending:
 			c.Message = resizeReason(c.Reason)
+		case corev1.PodResizeInProgress:
+			if c.Message != "" {
+				c.Message = resizeReason(c.Reason)
+			}
+		default:
+			c.Message = r.conditionMessage(c.Reason, c.Message)
+		}
+		if c.Type == corev1.PodReady {
+			gate(&c, v)
 		}
 		c.ObservedGeneration = 0
 		if before, told := conditionOf(v, c.Type); told {
@@ -126,24 +132,21 @@ func resizeReason(reason string) string {
 		return "the pod's new resources do not fit now; it is tried again"
 	case corev1.PodReasonInfeasible:
 		return "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"
+	case corev1.PodReasonError:
+		return "the host could not give the pod its new resources; it is tried again"
 	default:
 		return "the pod waits for its new resources"
 	}
 }
 
-func scrubContainers(list []corev1.ContainerStatus, r *scrubber) []corev1.ContainerStatus {
+func scrubContainers(list []corev1.ContainerStatus, v *corev1.Pod, r *scrubber) []corev1.ContainerStatus {
 	for i := range list {
 		for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
 			if state.Waiting != nil {
-				state.Waiting.Message = r.scrub(state.Waiting.Message)
+				state.Waiting.Message = r.waitingMessage(state.Waiting.Reason, state.Waiting.Message, v)
 			}
 			if t := state.Terminated; t != nil {
-				switch t.Reason {
-				case "Completed", "Error", "OOMKilled": // the process's last words, which may be data
-					t.Message = r.scrubNames(t.Message)
-				default:
-					t.Message = r.scrub(t.Message)
-				}
+				t.Message = r.terminatedMessage(t.Reason, t.Message)
 			}
 		}
 		list[i].AllocatedResourcesStatus = nil // devices of the node, by its own ids

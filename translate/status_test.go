@@ -44,17 +44,16 @@ func runningPod() (v, host *corev1.Pod) {
 func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 	v, host := runningPod()
 	started := metav1.NewTime(time.Unix(1700000000, 0))
-	node := demo().PseudoNode("kind-worker")
 	want := corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, StartTime: &started,
-		Reason: "NodeLost", Message: "Node " + node + " which was running pod web is unresponsive",
+		Reason: "NodeLost", Message: "the node that the pod ran on does not answer",
 		NominatedNodeName: demo().PseudoNode("kind-worker2"),
 		PodIP:             "10.244.1.15", PodIPs: []corev1.PodIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		HostIP: "10.244.1.15", HostIPs: []corev1.HostIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: started},
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started},
-			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet", Message: node + " is short of memory"},
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet", Message: "the node that the pod ran on ended it"},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "web", Image: "nginx", ImageID: "sha256:1", ContainerID: "containerd://2", RestartCount: 3,
@@ -62,7 +61,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 				Reason: "CrashLoopBackOff", Message: "back-off 5m0s restarting failed container=web pod=web_default(v-uid)",
 			}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 128, Reason: "StartError", Message: "no route to host-address from " + node,
+				ExitCode: 128, Reason: "StartError", Message: "the host could not start a container of the pod; it is tried again",
 			}},
 		}},
 	}
