@@ -33,6 +33,9 @@ type Config struct {
 	ServingCA func() []byte
 	// Where, if set, says where a space's pods run. It is asked at each start and sleep.
 	Where func(space string) translate.Placement
+	// Settings, if set, are the admin's for a space's objects on the host. It is asked
+	// at each start.
+	Settings func(space string) translate.Settings
 	// Pods is where the spaces' pods reach this process. They reach no DNS and no
 	// API of their space while it is not valid.
 	Pods translate.PodsEndpoint
@@ -103,6 +106,9 @@ func (c Config) complete() Config {
 	}
 	if c.Limits == nil {
 		c.Limits = func(string) bounds.Limits { return nil }
+	}
+	if c.Settings == nil {
+		c.Settings = func(string) translate.Settings { return translate.Settings{} }
 	}
 	if c.Where == nil {
 		c.Where = func(string) translate.Placement { return translate.Placement{} }

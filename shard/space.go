@@ -90,7 +90,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods}
+	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods, Settings: s.config.Settings(name)}
 	address, err := s.host.ReserveAPI(ctx, space)
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func (s *Shard) admission(space translate.Space, where translate.Placement) []vc
 			}), nil
 		}},
 		{Name: "BerthGuard", New: func() (admission.Interface, error) {
-			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where), nil
+			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where, space.Settings.PodSecurity), nil
 		}},
 	}
 }

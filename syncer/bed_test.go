@@ -97,7 +97,9 @@ func newBed(t *testing.T, name string) *bed {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve), nil }},
-			{Name: "BerthGuard", New: func() (admission.Interface, error) { return berthadmission.NewGuard(true, b.where), nil }},
+			{Name: "BerthGuard", New: func() (admission.Interface, error) {
+				return berthadmission.NewGuard(true, b.where, b.space.Settings.PodSecurity), nil
+			}},
 		},
 		Logger: klog.Background(),
 	}

@@ -61,7 +61,8 @@ func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, e
 	if translate.Gated(v) {
 		return nil, false, nil
 	}
-	errs := translate.CheckPod(&v.ObjectMeta, ptr.To(translate.Asked(v)))
+	asked := translate.Asked(v)
+	errs := append(translate.CheckPod(&v.ObjectMeta, &asked), s.space.Settings.PodSecurity.Check(&v.ObjectMeta, &asked)...)
 	if err := forbids(errs); err != nil {
 		return nil, false, err
 	}
@@ -102,7 +103,9 @@ func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) 
 	if err := forbids(s.where.Place(v, host, s.hostNodeName)); err != nil {
 		return err
 	}
-	host.Spec.RuntimeClassName = v.Spec.RuntimeClassName
+	if host.Spec.RuntimeClassName = v.Spec.RuntimeClassName; s.space.Settings.PodSecurity.RuntimeClass != "" {
+		host.Spec.RuntimeClassName = ptr.To(s.space.Settings.PodSecurity.RuntimeClass)
+	}
 	if host.Spec.PriorityClassName, err = s.hostPriority(ctx, v); err != nil {
 		return err
 	}
@@ -112,7 +115,7 @@ func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) 
 // foreignClasses refuses runtimes that the host does not offer to spaces.
 func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	name := v.Spec.RuntimeClassName
-	if name == nil {
+	if name == nil || *name == s.space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
 	if _, ok := shown[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {

@@ -76,6 +76,7 @@ type outcome struct {
 func outcomeOf(v *corev1.Pod) outcome {
 	space := demo()
 	space.Nameservers = []string{"10.1.0.10"}
+	space.Settings.PodSecurity.Seccomp = corev1.SeccompProfileTypeUnconfined // else each pod has a security context
 	in := surroundings{API: apiService(), Services: []*corev1.Service{{
 		Spec: corev1.ServiceSpec{ClusterIP: "10.1.0.7", Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}}}
@@ -91,7 +92,7 @@ func checkFate(t *testing.T, s site) {
 	without, with := bareFor(s), bareFor(s)
 	put(reflect.ValueOf(&without.Spec).Elem(), s.path, func(reflect.Value) {})
 	put(reflect.ValueOf(&with.Spec).Elem(), s.path, sampleOf(s))
-	errs := append(translate.CheckPod(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec)...)
+	errs := slices.Concat(translate.CheckPod(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec), translate.PodSecurity{}.Check(&with.ObjectMeta, &with.Spec))
 	if s.fate == refused {
 		if !strings.Contains(errs.ToAggregate().Error(), s.name()) {
 			t.Errorf("not refused by its name: %v", errs)
@@ -148,7 +149,7 @@ func checkFate(t *testing.T, s site) {
 // sampleOf sets what a field may have, where not anything will do.
 func sampleOf(s site) func(reflect.Value) {
 	for suffix, sample := range map[string]string{
-		".seLinuxOptions.type": "container_t", ".sysctls.name": "kernel.shm_rmid_forced", ".topologyKey": corev1.LabelTopologyZone,
+		".sysctls.name": "kernel.shm_rmid_forced", ".seccompProfile.type": "RuntimeDefault", ".appArmorProfile.type": "RuntimeDefault", ".topologyKey": corev1.LabelTopologyZone,
 		".tolerations.key": corev1.TaintNodeUnreachable,
 	} {
 		if strings.HasSuffix(s.String(), suffix) {

@@ -56,6 +56,7 @@ const (
 	noNodes    = "nodes are hidden"
 	baseline   = "what the baseline level of Pod Security allows"
 	standIns   = "found on the host pod under other names"
+	nodesFile  = "a file of the host's nodes; an admin may allow them"
 	hostSource = "reaches storage or files of the host's"
 )
 
@@ -174,13 +175,13 @@ func containerFates() []decided {
 			are(refused, "privileged", "root on the node"),
 		),
 		about[corev1.Capabilities](keepsBut("add", []corev1.Capability{"NET_RAW"}, baseline), keeps("drop")),
-		about[corev1.SELinuxOptions](are(refused, "user role", baseline), keepsBut("type", "spc_t", baseline), keeps("level")),
+		about[corev1.SELinuxOptions](are(refused, "user role type level", "the node's runtime chooses labels, so that pods are kept apart; an admin may allow what the baseline level does")),
 		about[corev1.WindowsSecurityContextOptions](
 			keeps("runAsUserName"), are(refused, "hostProcess", baseline),
 			are(refused, "gmsaCredentialSpecName gmsaCredentialSpec", "accounts of the host's directory"),
 		),
-		about[corev1.SeccompProfile](keepsBut("type", corev1.SeccompProfileTypeUnconfined, baseline), keeps("localhostProfile")),
-		about[corev1.AppArmorProfile](keepsBut("type", corev1.AppArmorProfileTypeUnconfined, baseline), keeps("localhostProfile")),
+		about[corev1.SeccompProfile](keepsBut("type", corev1.SeccompProfileTypeUnconfined, "RuntimeDefault; that is also the pod's where it sets none, unless an admin says otherwise"), are(refused, "localhostProfile", nodesFile)),
+		about[corev1.AppArmorProfile](keepsBut("type", corev1.AppArmorProfileTypeUnconfined, "RuntimeDefault"), are(refused, "localhostProfile", nodesFile)),
 	}
 }
 

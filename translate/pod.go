@@ -76,6 +76,7 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host.Spec.DNSPolicy, host.Spec.DNSConfig = s.dns(v)
 	capGrace(&host.Spec)
 	weaken(host)
+	s.Settings.PodSecurity.secure(&host.Spec)
 	dropUnshared(&host.Spec)
 	return host
 }

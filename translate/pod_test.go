@@ -61,6 +61,7 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 			AutomountServiceAccountToken: ptr.To(false),
 			EnableServiceLinks:           ptr.To(false),
 			Hostname:                     "web",
+			SecurityContext:              &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			DNSPolicy:                    corev1.DNSNone,
 			DNSConfig: &corev1.PodDNSConfig{
 				Nameservers: []string{"10.1.0.10"}, Searches: []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local"},
@@ -111,6 +112,7 @@ func TestAnAdmittedPodKeepsWhatTheTenantAskedFor(t *testing.T) {
 			t.Fatalf("tenantPod draws what tenants may not: %v", errs)
 		}
 		space := demo()
+		space.Settings.PodSecurity.Seccomp = corev1.SeccompProfileTypeUnconfined
 		host := space.Pod(v, anySurroundings(t, v.Namespace))
 
 		type kept struct {

@@ -15,16 +15,16 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// PodSecurityLevel is the Pod Security Standard that every tenant pod meets: it
-// is checked here, in the space, and again by the label on the host namespace.
+// PodSecurityLevel is the Pod Security Standard that every tenant pod meets, whatever
+// [PodSecurity] asks beyond it: it is checked here, in the space, and again by the label on the host namespace.
 const PodSecurityLevel = api.LevelBaseline
 
-// levelChecks are the checks of [PodSecurityLevel], as the newest version of the standard has them.
-var levelChecks = sync.OnceValue(func() (checks []levelCheck) {
+// levelChecks are the checks of each level, as the newest version of the standard
+// has them.
+var levelChecks = sync.OnceValue(func() map[api.Level][]levelCheck {
+	checks := map[api.Level][]levelCheck{}
 	for _, check := range policy.DefaultChecks() {
-		if check.Level == PodSecurityLevel {
-			checks = append(checks, levelCheck{check.ID, check.Versions[len(check.Versions)-1].CheckPod})
-		}
+		checks[check.Level] = append(checks[check.Level], levelCheck{check.ID, check.Versions[len(check.Versions)-1].CheckPod})
 	}
 	return checks
 })
@@ -34,9 +34,10 @@ type levelCheck struct {
 	pod policy.CheckPodFn
 }
 
-// violations calls back with each check of [PodSecurityLevel] that a pod fails.
-func violations(meta *metav1.ObjectMeta, spec *corev1.PodSpec, visit func(policy.CheckID, policy.CheckResult)) {
-	for _, check := range levelChecks() {
+// violations calls back with each check of a level, and of no lower one, that a pod
+// fails.
+func violations(level api.Level, meta *metav1.ObjectMeta, spec *corev1.PodSpec, visit func(policy.CheckID, policy.CheckResult)) {
+	for _, check := range levelChecks()[level] {
 		if result := check.pod(meta, spec); !result.Allowed {
 			visit(check.id, result)
 		}
@@ -44,16 +45,19 @@ func violations(meta *metav1.ObjectMeta, spec *corev1.PodSpec, visit func(policy
 }
 
 func podSecurity(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
+	return levelErrors(PodSecurityLevel, meta, spec)
+}
+
+func levelErrors(level api.Level, meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
-	violations(meta, spec, func(id policy.CheckID, r policy.CheckResult) {
+	violations(level, meta, spec, func(id policy.CheckID, r policy.CheckResult) {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", podSecurityFields(id)),
 			strings.TrimSpace(fmt.Sprintf("%s not allowed in a space: %s", r.ForbiddenReason, r.ForbiddenDetail))))
 	})
 	return errs
 }
 
-// podSecurityFields names the field behind each check of upstream's baseline
-// level, whose results name only the containers and volumes at fault.
+// podSecurityFields names the field behind each check of upstream's levels, whose results name only the containers and volumes at fault.
 func podSecurityFields(id policy.CheckID) string {
 	switch id {
 	case "hostNamespaces":
@@ -80,6 +84,18 @@ func podSecurityFields(id policy.CheckID) string {
 		return "securityContext.windowsOptions.hostProcess"
 	case "appArmorProfile":
 		return "securityContext.appArmorProfile"
+	case "allowPrivilegeEscalation":
+		return "containers[*].securityContext.allowPrivilegeEscalation"
+	case "capabilities_restricted":
+		return "containers[*].securityContext.capabilities"
+	case "restrictedVolumes":
+		return "volumes"
+	case "runAsNonRoot":
+		return "securityContext.runAsNonRoot"
+	case "runAsUser":
+		return "securityContext.runAsUser"
+	case "seccompProfile_restricted":
+		return "securityContext.seccompProfile"
 	default:
 		return "securityContext"
 	}
@@ -89,7 +105,7 @@ func podSecurityFields(id policy.CheckID) string {
 // slipped by [CheckPod] is not to count on the host's own walls. The other
 // checks are about fields that no host pod has.
 func weaken(host *corev1.Pod) {
-	violations(&host.ObjectMeta, &host.Spec, func(id policy.CheckID, _ policy.CheckResult) {
+	violations(PodSecurityLevel, &host.ObjectMeta, &host.Spec, func(id policy.CheckID, _ policy.CheckResult) {
 		if id == "sysctls" {
 			host.Spec.SecurityContext.Sysctls = nil
 		}

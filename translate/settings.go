@@ -6,6 +6,8 @@ package translate
 // Settings are what the platform's admin may decide about a space's objects on the
 // host. The zero value is the defaults.
 type Settings struct {
+	// PodSecurity is how much the space's pods may do on the host's nodes.
+	PodSecurity PodSecurity
 	// ReservedLabels are keys of pods' labels, besides [DefaultReservedLabels], that
 	// stay off the host under their own names. One that ends in a dot stands for all
 	// keys that begin with it, one with a slash for itself, and any other is a domain,

@@ -37,12 +37,13 @@ type Guard struct {
 	*admission.Handler
 	snapshots bool
 	where     translate.Placement
+	security  translate.PodSecurity
 }
 
 // NewGuard returns the plugin. Where volume snapshots are synced, claims may be
 // made of them; where pods may name nodes, there may be DaemonSets.
-func NewGuard(snapshots bool, where translate.Placement) *Guard {
-	return &Guard{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where}
+func NewGuard(snapshots bool, where translate.Placement, security translate.PodSecurity) *Guard {
+	return &Guard{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where, security}
 }
 
 var _ admission.ValidationInterface = (*Guard)(nil)
@@ -146,7 +147,7 @@ func guardNetworking(a admission.Attributes) error {
 }
 
 func (g *Guard) checkPod(m *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	return append(translate.CheckPod(m, spec), g.where.Check(spec)...)
+	return slices.Concat(translate.CheckPod(m, spec), g.where.Check(spec), g.security.Check(m, spec))
 }
 
 func (g *Guard) guardPod(a admission.Attributes) error {
