@@ -23,6 +23,7 @@ const (
 	Routes
 	VolumeSnapshots
 	OwnClasses
+	HostWritesPerSecond
 
 	// Quantities of one object, or of one request.
 
@@ -110,6 +111,9 @@ func Table() [quantities]Bound {
 		OwnClasses: {"own-classes", PerSpace, "classes", 20,
 			"the tenant's own priority classes, and as many storage classes, on the host, where no quota counts them",
 			"delete some"},
+		HostWritesPerSecond: {"host-writes-per-second", PerSpace, "writes", 200,
+			"requests that write the space's objects to the host; those of ten seconds may come at once, further ones wait",
+			"change fewer objects, or change them less often"},
 
 		ServicePorts: {"service-ports", PerObject, "ports", 100,
 			"ports of a Service",

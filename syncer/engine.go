@@ -181,7 +181,7 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if k.made != nil {
 		sent = born.DeepCopyObject().(T)
 	}
-	err = k.createHost(ctx, born)
+	err = k.createHost(ctx, v, born)
 	if err == nil && k.made != nil {
 		k.made(v, sent, born)
 	}
@@ -247,6 +247,9 @@ func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err
 		if err := k.denied(ctx, v, r); err != nil {
 			return 0, err
 		}
+	}
+	if QuotaExceeded(err) && k.shortages.waits(Key{Kind: k.name, NamespacedName: key}) {
+		return 0, errWaits
 	}
 	return 0, errRefused
 }

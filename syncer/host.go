@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
@@ -54,6 +56,8 @@ type Host struct {
 	fanouts     map[string]*fanout
 	sleepers    sleepers
 	followers   followers
+	requests    *fairSlots
+	short       sync.Map // of the spaces, by name, of which a quota refused something
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
 	// leftovers are what spaces have of kinds that are switched off, by object:
 	// each a *metav1.PartialObjectMetadata; set by Start.
@@ -97,6 +101,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		config: config, sync: o.Sync, annotations: o.IngressAnnotations,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
+		requests: newFairSlots(hostRequests),
 	}
 	watches, err := hostWatches(clientset, config)
 	if err != nil {
@@ -119,6 +124,9 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			h.watchNodes(h.fanouts[name], o.NodeLabels)
 		}
 	}
+	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
+	h.fanouts[quotas] = newFanout(spaceOf, nil, nil)
+	h.watchQuotas(h.fanouts[quotas])
 	return h, nil
 }
 
@@ -201,11 +209,15 @@ func (h *Host) as(space translate.Space) (client.Client, error) {
 	if w, ok := h.writers.Load(space.Name); ok {
 		return w.(*writer), nil
 	}
-	return h.newAccount(space)
+	return h.newAccount(space, nil)
 }
 
-func (h *Host) newAccount(space translate.Space) (client.Client, error) {
-	return newClient(h.Account(space), h.mapper)
+// newAccount is a client that acts as the space's own account, as fast as its limits and the other spaces let it.
+func (h *Host) newAccount(space translate.Space, limits *bounds.Account) (client.Client, error) {
+	config := h.Account(space)
+	paced := newPaced(h.requests, space.Name, limits)
+	config.Wrap(func(to http.RoundTripper) http.RoundTripper { return paced.through(to) })
+	return newClient(config, h.mapper)
 }
 
 // cached reads a host object from the shared watches; ok is false if it is not there.
@@ -249,6 +261,8 @@ func spaceOf(obj client.Object) string {
 		return everySpace
 	case *corev1.Event:
 		return spaceIn(o.Namespace)
+	case *corev1.ResourceQuota:
+		return spaceIn(o.Namespace)
 	case *corev1.PersistentVolume:
 		if o.Spec.ClaimRef == nil {
 			return ""
@@ -278,6 +292,9 @@ func spaceIn(namespace string) string {
 func trim(o client.Object) client.Object {
 	o.SetManagedFields(nil)
 	digestData(o)
+	if q, ok := o.(*corev1.ResourceQuota); ok {
+		o = leftOf(q)
+	}
 	if spaceOf(o) == "" {
 		switch it := o.(type) {
 		case *corev1.Event:

@@ -65,7 +65,7 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 		if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
 			return host.GetName(), false, c.ours(v, there)
 		}
-		err = c.createHost(ctx, host)
+		err = c.createBounded(ctx, host) // no quota counts it
 	}
 	if errors.As(err, &forbidden{}) || err == nil && !wanted {
 		return "", false, nil

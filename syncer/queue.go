@@ -52,12 +52,14 @@ type next struct {
 	after time.Duration
 	// idle is for what need not be done while the space sleeps.
 	idle bool
+	// failed is for what may well succeed as soon as other writes to the host do.
+	failed bool
 }
 
 type timer struct {
 	*time.Timer
-	at   time.Time
-	idle bool
+	at           time.Time
+	idle, failed bool
 }
 
 func newQueue(limit int, do func(context.Context, Key) next) *queue {
@@ -168,9 +170,43 @@ func (q *queue) done(key Key, n next) {
 	case repeat:
 		q.wait(key, false)
 	case n.after > 0:
-		t := &timer{at: time.Now().Add(n.after), idle: n.idle}
-		q.later[key] = t
-		t.Timer = time.AfterFunc(n.after, func() { q.due(key, t) })
+		q.setTimer(key, n)
+	}
+}
+
+// hasten makes due what failed and is to be tried again later.
+func (q *queue) hasten() {
+	q.mu.Lock()
+	var failed []Key
+	for key, t := range q.later {
+		if t.failed {
+			failed = append(failed, key)
+			t.Stop()
+			delete(q.later, key)
+		}
+	}
+	q.mu.Unlock()
+	for _, key := range failed {
+		q.add(key)
+	}
+}
+
+// setTimer sets a key's timer. q.mu is held.
+func (q *queue) setTimer(key Key, n next) {
+	if t := q.later[key]; t != nil {
+		t.Stop()
+	}
+	t := &timer{at: time.Now().Add(n.after), idle: n.idle, failed: n.failed}
+	q.later[key] = t
+	t.Timer = time.AfterFunc(n.after, func() { q.due(key, t) })
+}
+
+// putLater has key worked on after a while, unless it is before. Only its last call counts.
+func (q *queue) putLater(key Key, n next) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.setTimer(key, n)
 	}
 }
 

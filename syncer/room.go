@@ -34,8 +34,19 @@ type making struct {
 	version uint64
 }
 
-// createHost makes a host object, if there is room for it.
-func (k *kind[T]) createHost(ctx context.Context, host T) error {
+// createHost makes v's host object, if there is room for it.
+func (k *kind[T]) createHost(ctx context.Context, v, host T) error {
+	key := Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
+	try, err := k.shortages.enter(key, host)
+	if err != nil {
+		return err
+	}
+	err = k.createBounded(ctx, host)
+	k.shortages.done(try, key, host, err)
+	return err
+}
+
+func (k *kind[T]) createBounded(ctx context.Context, host T) error {
 	if k.bound.most == 0 {
 		return createOnHost(ctx, k.writer, host)
 	}

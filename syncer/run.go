@@ -22,7 +22,9 @@ const (
 	workers    = 64
 	firstRetry = 50 * time.Millisecond
 	firstLater = time.Second // for what is not an error of the syncer's
-	lastRetry  = 30 * time.Second
+	lastRetry  = 10 * time.Minute
+	// hastened is how often at most what failed is tried again before its time, as the host takes writes again.
+	hastened = 30 * time.Second
 )
 
 // Run syncs until ctx ends, and returns when all its work has stopped. It may
@@ -64,6 +66,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		return next{}
 	}
 	after, err := s.try(ctx, key)
+	s.shortages.ended(key, err)
 	if errors.Is(err, errUnsettled) {
 		return next{after: s.soon.When(key), idle: true}
 	}
@@ -73,6 +76,8 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		s.soon.Forget(key)
 		s.later.Forget(key)
 		return next{after: after}
+	case errors.Is(err, errWaits):
+		return next{}
 	case errors.Is(err, errRefused):
 		return next{after: s.later.When(key), idle: true}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -84,8 +89,22 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		return next{}
 	default:
 		s.logger.Error(err, "Could not sync an object", "kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
-		return next{after: s.soon.When(key), idle: isClass(key.Kind)}
+		s.failing.Store(true)
+		return next{after: s.soon.When(key), idle: isClass(key.Kind), failed: true}
 	}
+}
+
+// wrote is told of each write that the host took: it may be well again.
+func (s *Syncer) wrote() {
+	if !s.failing.Load() {
+		return
+	}
+	now, last := s.clock.Now().UnixNano(), s.lastHastened.Load()
+	if now-last < int64(hastened) || !s.lastHastened.CompareAndSwap(last, now) {
+		return
+	}
+	s.failing.Store(false)
+	s.queue.hasten()
 }
 
 // try turns a panic over one object into an error: the process holds other

@@ -21,9 +21,9 @@ import (
 // working is a syncer of which only the work on keys of kind "things" is there.
 func working(work func() (time.Duration, error)) *Syncer {
 	return &Syncer{
-		logger: logr.Discard(),
-		soon:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		later:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
+		logger: logr.Discard(), shortages: &shortages{},
+		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){
 			"things": func(context.Context, types.NamespacedName) (time.Duration, error) { return work() },
 		},
@@ -55,10 +55,13 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 			err := test.err
 			s := working(func() (time.Duration, error) { return time.Hour, err })
 			var tries []next
-			for range 12 {
+			for range 20 {
 				tries = append(tries, s.reconcile(t.Context(), thing("t")))
 			}
-			if tries[0] != (next{test.first, test.idle}) || tries[1] != (next{2 * test.first, test.idle}) || tries[11] != (next{lastRetry, test.idle}) {
+			want := func(after time.Duration) next {
+				return next{after: after, idle: test.idle, failed: test.first == firstRetry}
+			}
+			if tries[0] != want(test.first) || tries[1] != want(2*test.first) || tries[19] != want(lastRetry) {
 				t.Errorf("%s: it comes again after %v", test.reason, tries)
 			}
 			err = nil
@@ -75,7 +78,7 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 // A panic over one tenant's object is that object's failure, and ends no process.
 func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	s := working(func() (time.Duration, error) { panic("a bug that a tenant found") })
-	if got := s.reconcile(t.Context(), thing("t")); got != (next{after: firstRetry}) {
+	if got := s.reconcile(t.Context(), thing("t")); got != (next{after: firstRetry, failed: true}) {
 		t.Errorf("it comes again after %v", got)
 	}
 	if _, err := s.try(t.Context(), thing("t")); err == nil || !strings.Contains(err.Error(), "a bug that a tenant found") || !strings.Contains(err.Error(), "run_test.go") {

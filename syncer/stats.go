@@ -56,7 +56,7 @@ func (q *queue) length() int {
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
 	for kind, f := range h.fanouts {
-		if isClass(kind) {
+		if isClass(kind) || kind == quotas {
 			continue
 		}
 		for _, item := range f.all() {

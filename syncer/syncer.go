@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
@@ -74,8 +76,10 @@ type Config struct {
 	Release string
 	// Informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
-	Logger    logr.Logger
-	Clock     clock.PassiveClock // the wall clock if nil
+	// Account of the space: what it uses of what is bounded. Nothing is if nil.
+	Account *bounds.Account
+	Logger  logr.Logger
+	Clock   clock.PassiveClock // the wall clock if nil
 }
 
 // Syncer syncs one space with its host namespace.
@@ -93,9 +97,12 @@ type Syncer struct {
 	clock      clock.PassiveClock
 	logger     logr.Logger
 
-	queue *queue
-	tally tally
-	room  room
+	queue        *queue
+	shortages    *shortages
+	failing      atomic.Bool // something that failed is to be tried again
+	lastHastened atomic.Int64
+	tally        tally
+	room         room
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
@@ -119,14 +126,23 @@ func New(c Config) (*Syncer, error) {
 		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.queue = newQueue(workers, s.reconcile)
+	s.shortages = newShortages(s.queue, func(short bool) {
+		if short {
+			c.Host.short.Store(c.Space.Name, struct{}{})
+		} else {
+			c.Host.short.Delete(c.Space.Name)
+		}
+	})
+	s.work[probes] = s.shortages.probe
+	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}
-	onHost, err := c.Host.newAccount(c.Space)
+	onHost, err := c.Host.newAccount(c.Space, c.Account)
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
-	s.writer = newWriter(onHost, c.Host)
+	s.writer = newWriter(&noted{onHost, s}, c.Host)
 	if err := s.reach(c.Virtual); err != nil {
 		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
 	}

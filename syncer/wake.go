@@ -20,7 +20,8 @@ type sleeper struct{ wake func() }
 // OnChange calls wake, once, when a host object of the space is created,
 // changed or deleted from now on: a pod, service, endpoint slice, config map,
 // secret, ingress, gateway, route, network policy, service account, volume
-// snapshot, volume claim or a volume bound to one, or a class of the tenant's own. Events do not count
+// snapshot, volume claim or a volume bound to one, or a class of the tenant's own. A quota
+// counts when it came to allow more, and has refused the space something. Events do not count
 // (they come by the dozen, and with a change of what they are about), nor do
 // disruption budgets (the host counts pods in their status), nor the host's own
 // classes, which all spaces share; a space sees them when it has woken.

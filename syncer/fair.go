@@ -1,0 +1,133 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+// hostRequests is how many requests the syncers of all spaces have under way at the host at once. One space alone may
+// use them all.
+const hostRequests = workers
+
+// fairSlots is a number of slots that spaces share. When they are all taken, the spaces that wait get those that become
+// free one after the other, however many each waits for.
+type fairSlots struct {
+	mu    sync.Mutex
+	free  int
+	turns []string                   // spaces that wait, the next one first
+	waits map[string][]chan struct{} // of each of them, in order; closed to hand over a slot
+}
+
+func newFairSlots(n int) *fairSlots {
+	return &fairSlots{free: n, waits: map[string][]chan struct{}{}}
+}
+
+// take waits for a slot, until ctx ends. give must follow a success.
+func (f *fairSlots) take(ctx context.Context, space string) error {
+	f.mu.Lock()
+	if f.free > 0 {
+		f.free--
+		f.mu.Unlock()
+		return nil
+	}
+	mine := make(chan struct{})
+	if len(f.waits[space]) == 0 {
+		f.turns = append(f.turns, space)
+	}
+	f.waits[space] = append(f.waits[space], mine)
+	f.mu.Unlock()
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	i := slices.Index(f.waits[space], mine)
+	if i >= 0 {
+		f.waits[space] = slices.Delete(f.waits[space], i, i+1)
+		f.forget(space)
+	}
+	f.mu.Unlock()
+	if i < 0 { // it was handed over meanwhile
+		f.give()
+	}
+	return ctx.Err()
+}
+
+// give returns a slot.
+func (f *fairSlots) give() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.turns) == 0 {
+		f.free++
+		return
+	}
+	space := f.turns[0]
+	f.turns = append(slices.Delete(f.turns, 0, 1), space)
+	close(f.waits[space][0])
+	f.waits[space] = f.waits[space][1:]
+	f.forget(space)
+}
+
+// forget takes a space that does not wait any more out of the turns.
+func (f *fairSlots) forget(space string) {
+	if len(f.waits[space]) > 0 {
+		return
+	}
+	delete(f.waits, space)
+	if i := slices.Index(f.turns, space); i >= 0 {
+		f.turns = slices.Delete(f.turns, i, i+1)
+	}
+}
+
+// burstSeconds is how many seconds' writes of a space may come at once.
+const burstSeconds = 10
+
+// paced lets a space's requests to the host wait: writes for the space's own limit, and all of them for their turn among
+// those of other spaces.
+type paced struct {
+	slots   *fairSlots
+	space   string
+	account *bounds.Account
+	writes  flowcontrol.RateLimiter // nil: no limit
+}
+
+func newPaced(slots *fairSlots, space string, account *bounds.Account) *paced {
+	p := &paced{slots: slots, space: space, account: account}
+	if account != nil {
+		limit := account.Limit(bounds.HostWritesPerSecond)
+		p.writes = flowcontrol.NewTokenBucketRateLimiter(float32(limit), int(burstSeconds*limit))
+	}
+	return p
+}
+
+func (p *paced) through(to http.RoundTripper) http.RoundTripper { return pacedTransport{p, to} }
+
+type pacedTransport struct {
+	*paced
+	to http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t pacedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.writes != nil && req.Method != http.MethodGet && !t.writes.TryAccept() {
+		t.account.Refuse(bounds.HostWritesPerSecond)
+		if err := t.writes.Wait(req.Context()); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.slots.take(req.Context(), t.space); err != nil {
+		return nil, err
+	}
+	defer t.slots.give()
+	return t.to.RoundTrip(req)
+}

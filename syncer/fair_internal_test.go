@@ -1,0 +1,134 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// waiting is how many wait for a slot.
+func (f *fairSlots) waiting() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, waits := range f.waits {
+		n += len(waits)
+	}
+	return n
+}
+
+// S8: with a thousand requests of one space before it, another space's are served in turn: of the slots that become
+// free, each of the spaces gets its share.
+func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
+	const slots = 4
+	f := newFairSlots(slots)
+	for range slots {
+		if err := f.take(t.Context(), "flood"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make(chan string)
+	var all sync.WaitGroup
+	queue := func(space string, n int) {
+		t.Helper()
+		before := f.waiting()
+		for range n {
+			all.Go(func() {
+				if f.take(t.Context(), space) == nil {
+					got <- space
+				}
+			})
+		}
+		for f.waiting() < before+n {
+			runtime.Gosched()
+		}
+	}
+	queue("flood", 1000)
+	queue("quiet", 3)
+	queue("other", 5)
+	served := map[string]int{}
+	for range 9 {
+		f.give()
+		served[<-got]++
+	}
+	for _, space := range []string{"flood", "quiet", "other"} {
+		if served[space] != 3 {
+			t.Errorf("of nine slots %s got %d, want 3", space, served[space])
+		}
+	}
+	for range 1008 - 9 {
+		f.give()
+		<-got
+	}
+	all.Wait()
+	if f.waiting() != 0 || len(f.turns) != 0 || len(f.waits) != 0 || f.free != 0 {
+		t.Errorf("%d wait, %v have turns, %d slots are free", f.waiting(), f.turns, f.free)
+	}
+}
+
+func TestARequestThatEndsLeavesItsSlot(t *testing.T) {
+	f := newFairSlots(1)
+	if err := f.take(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.take(ctx, "b") }()
+	for f.waiting() < 1 {
+		runtime.Gosched()
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	f.give()
+	if f.free != 1 || len(f.turns) != 0 || len(f.waits) != 0 {
+		t.Errorf("%d are free, %v have turns", f.free, f.turns)
+	}
+}
+
+func TestAQuotaAllowsMore(t *testing.T) {
+	quota := func(hard, used map[string]string) client.Object {
+		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-demo", Name: "berth"}}
+		q.Status.Hard, q.Status.Used = corev1.ResourceList{}, corev1.ResourceList{}
+		for name, value := range hard {
+			q.Status.Hard[corev1.ResourceName(name)] = resource.MustParse(value)
+		}
+		for name, value := range used {
+			q.Status.Used[corev1.ResourceName(name)] = resource.MustParse(value)
+		}
+		return trim(trim(q)) // as it comes, and as a watch has it
+	}
+	hard := map[string]string{"pods": "10", "requests.cpu": "2"}
+	tests := map[string]struct {
+		was, is client.Object
+		want    bool
+	}{
+		"a new one":         {nil, quota(hard, nil), false},
+		"it is gone":        {quota(hard, nil), nil, true},
+		"less used":         {quota(hard, map[string]string{"pods": "10"}), quota(hard, map[string]string{"pods": "9"}), true},
+		"more used":         {quota(hard, map[string]string{"pods": "8"}), quota(hard, map[string]string{"pods": "9"}), false},
+		"the same used":     {quota(hard, map[string]string{"requests.cpu": "1"}), quota(hard, map[string]string{"requests.cpu": "1000m"}), false},
+		"one more one less": {quota(hard, map[string]string{"pods": "8", "requests.cpu": "1"}), quota(hard, map[string]string{"pods": "9", "requests.cpu": "900m"}), true},
+		"raised":            {quota(hard, nil), quota(map[string]string{"pods": "11", "requests.cpu": "2"}, nil), true},
+		"lowered":           {quota(hard, nil), quota(map[string]string{"pods": "9", "requests.cpu": "2"}, nil), false},
+		"other resources":   {quota(hard, nil), quota(map[string]string{"pods": "10"}, nil), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := eased(test.was, test.is); got != test.want {
+				t.Errorf("got %t for %s", got, fmt.Sprint(test.is))
+			}
+		})
+	}
+}
