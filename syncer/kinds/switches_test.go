@@ -104,3 +104,11 @@ func TestTheDocumentationHoldsTheTable(t *testing.T) {
 		t.Errorf("docs/syncing.md does not hold this table; put it in the old one's place:\n%s", want)
 	}
 }
+
+// B12: each reconcile asks for switches, so that to ask costs nothing.
+func TestASwitchIsAskedWithoutAllocations(t *testing.T) {
+	var s kinds.Switches
+	if n := testing.AllocsPerRun(100, func() { s.On(kinds.Gateways) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -3,7 +3,10 @@
 
 package kinds
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // Direction says which side an object comes from.
 type Direction string
@@ -98,6 +101,15 @@ func (k Kind) Default() string { return k.Values[0] }
 func (k Kind) Lasts() bool {
 	return slices.Contains([]string{Claims, VolumeSnapshots, OwnPriorityClasses, OwnStorageClasses}, k.Name)
 }
+
+// byName is the table, made once: it is asked several times for each object that is synced.
+var byName = sync.OnceValue(func() map[string]Kind {
+	all := map[string]Kind{}
+	for _, k := range Table() {
+		all[k.Name] = k
+	}
+	return all
+})
 
 // Table lists all kinds, in the order in which they are told of.
 func Table() []Kind {
@@ -211,10 +223,6 @@ func Table() []Kind {
 
 // find returns the row of that name.
 func find(name string) (Kind, bool) {
-	all := Table()
-	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
-	if i < 0 {
-		return Kind{}, false
-	}
-	return all[i], true
+	k, ok := byName()[name]
+	return k, ok
 }
