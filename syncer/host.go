@@ -62,6 +62,7 @@ type Host struct {
 	// leftovers are what spaces have of kinds that are switched off, by object:
 	// each a *metav1.PartialObjectMetadata; set by Start.
 	leftovers sync.Map
+	reach     *reach
 }
 
 // Options say what spaces share of a host, and how. The zero value has every
@@ -84,6 +85,8 @@ type Options struct {
 // reads for gateways, too: both claim host names.
 func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config = rest.CopyConfig(config)
+	reach := &reach{}
+	config.Wrap(reach.wrap)
 	config.QPS = -1 // the host's own priority and fairness decides
 	config.UserAgent = "berth-syncer"
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -98,7 +101,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	h := &Host{
-		config: config, sync: o.Sync, annotations: o.IngressAnnotations,
+		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
 		requests: newFairSlots(hostRequests),
