@@ -22,6 +22,10 @@ import (
 type Config struct {
 	// Dir holds a directory for each space, named for it.
 	Dir string
+	// ActiveDir holds notes of which spaces are active, so that what ended the
+	// process uncleanly is held back at its next start; see package crashlog. None
+	// are kept if it is empty.
+	ActiveDir string
 	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
 	Host *rest.Config
 	// Sync says what is synced with it.

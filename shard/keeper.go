@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"errors"
 	"time"
 )
 
@@ -73,7 +74,7 @@ func (s *Shard) due(now time.Time) (next time.Time, freed bool, rest []*place) {
 			next = at
 		}
 	}
-	if len(s.queue)+len(s.later) > 0 {
+	if s.waiting() > 0 {
 		s.dispatch()
 		if scarce := now.Add(scarceLook); scarce.Before(next) {
 			next = scarce
@@ -104,26 +105,45 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 		if p.changed.Load() {
 			s.need(p, byHost) // once it has stopped
 		}
+	case starting:
+		return s.dueStarting(p, now)
 	case running:
-		if s.config.IdleAfter <= 0 || p.dozing {
-			return time.Time{}
-		}
-		if p.requests > 0 {
-			return now.Add(s.config.IdleAfter)
-		}
-		at := s.idleAt(p, s.config.IdleAfter)
-		if at.After(now) {
-			return at
-		}
-		s.work.Go(func() { _ = s.doze(s.life, p, false, heard) })
-	case queued, starting:
+		return earliest(s.dueTrial(p, now), s.dueIdle(p, now))
+	case queued:
 	}
 	return time.Time{}
+}
+
+// dueIdle tries to put a running space to sleep that has been idle for long
+// enough, and returns when to look again.
+func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
+	if s.config.IdleAfter <= 0 || p.dozing {
+		return time.Time{}
+	}
+	if p.requests > 0 {
+		return now.Add(s.config.IdleAfter)
+	}
+	at := s.idleAt(p, s.config.IdleAfter)
+	if at.After(now) {
+		return at
+	}
+	s.work.Go(func() { _ = s.doze(s.life, p, false, heard) })
+	return time.Time{}
+}
+
+// earliest is the earlier of two times that are not zero.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // wakesAt is when a sleeping space is to be woken by itself, zero if never.
 func (s *Shard) wakesAt(p *place) time.Time {
 	switch {
+	case errors.Is(p.failure, ErrNotListed):
+		return time.Time{} // a request may try it
 	case p.failure != nil:
 		return p.retry
 	case p.timer.IsZero():

@@ -7,6 +7,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/berth-dev/berth/shard/crashlog"
 )
 
 // state is where a space is on its round.
@@ -57,6 +59,11 @@ type place struct {
 	failure  error
 	failures int       // in a row
 	retry    time.Time // when it is tried again
+
+	suspect *crashlog.Held // it may have ended the process before; nil if it is not held back
+	slow    bool           // its last start took long; starting: it takes long
+	newSlow bool           // starting: it turned out to be slow now
+	gaveWay bool           // starting: it is given up for others
 
 	keys *keys // whose requests count; nil until needed
 

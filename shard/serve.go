@@ -42,6 +42,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if counts {
 		defer d.leave()
 	}
+	d.shard.log.Used(d.place.name)
 	space.plane.Handler().ServeHTTP(w, r)
 }
 
@@ -67,9 +68,12 @@ func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
 	defer timeout.Stop()
 	for p.state != running {
 		if now := s.config.Clock.Now(); p.state == asleep && p.failure != nil && p.retry.After(now) {
-			return nil, unavailable(p.name, p.whyDown(), p.retry.Sub(now))
+			return nil, unavailable(p.name, p.whyNot(), p.retry.Sub(now))
 		}
 		wake := s.want(p)
+		if wait := s.afterTrial(p); wait > 0 {
+			return nil, unavailable(p.name, isSuspect, wait)
+		}
 		s.mu.Unlock()
 		var late bool
 		select {
@@ -86,15 +90,21 @@ func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
 		case late:
 			return nil, unavailable(p.name, "is waking up", firstRetry)
 		case wake.err != nil:
-			return nil, unavailable(p.name, "cannot be started", max(firstRetry, p.retry.Sub(s.config.Clock.Now())))
+			return nil, unavailable(p.name, p.whyNot(), max(firstRetry, p.retry.Sub(s.config.Clock.Now())))
 		}
 	}
 	d.begin(true)
 	return p.space, nil
 }
 
-// whyDown is what a tenant reads of why its space does not run.
-func (p *place) whyDown() string {
+// isSuspect is what a tenant learns of why its space is held back.
+const isSuspect = "is held back, as it may have ended the process that it shares with other spaces"
+
+// whyNot is what a tenant learns of why its space does not run.
+func (p *place) whyNot() string {
+	if _, held := p.failure.(heldBack); held {
+		return isSuspect
+	}
 	if errors.Is(p.failure, errMemory) {
 		return "took most of the memory of a process that it shares, and was put to sleep"
 	}
@@ -129,7 +139,7 @@ func (d *door) health(w http.ResponseWriter) {
 	d.shard.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if reason == ReasonFailed {
+	if reason == ReasonFailed || reason == ReasonCrashSuspect || reason == ReasonNotListed {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	fmt.Fprintf(w, "the space is %s\n", strings.ToLower(reason))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/shard/crashlog"
 	"github.com/berth-dev/berth/syncer"
 )
 
@@ -26,6 +27,9 @@ var (
 	ErrUnknown = errors.New("there is no such space here")
 	// ErrStopped says that the space, or the whole shard, is being stopped.
 	ErrStopped = errors.New("it is being stopped")
+	// ErrNotListed, from [Config].Prepare, says that the space is not one of those
+	// that this process is to run: it is left alone until a request comes.
+	ErrNotListed = errors.New("the space is not listed")
 )
 
 // Shard runs spaces. It is safe for concurrent use.
@@ -41,11 +45,17 @@ type Shard struct {
 	work sync.WaitGroup
 	poke chan struct{} // has the keeper look again
 
+	log   *crashlog.Log // which spaces are active; nil if that is not kept
+	began time.Time
+
 	mu       sync.Mutex
 	places   map[string]*place
 	held     map[string]bool // see Hold
 	queue    []*place        // to be started, in this order
 	later    []*place        // to be started when nobody waits for another
+	suspects []*place        // to be started after those that somebody waits for, one on trial after the other
+	trial    *place          // the suspect that starts or runs; nil if none does
+	slow     int             // slow starts among starting
 	awake    int             // starting, running or stopping
 	starting int
 	leaving  int       // dozing or stopping
@@ -56,6 +66,15 @@ type Shard struct {
 // Start connects to the host and returns when its watches have caught up. ctx
 // bounds the start only.
 func Start(ctx context.Context, c Config) (*Shard, error) {
+	c = c.complete()
+	began := c.Clock.Now()
+	var log *crashlog.Log
+	if c.ActiveDir != "" {
+		var err error
+		if log, err = crashlog.Open(c.ActiveDir, c.Clock); err != nil {
+			return nil, fmt.Errorf("start shard: %w", err)
+		}
+	}
 	host, err := syncer.NewHost(c.Host, c.Sync)
 	if err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
@@ -68,11 +87,14 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
 	s := &Shard{
-		config: c.complete(), host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),
+		config: c, host: host, serviceRange: cidr, log: log, began: began, volume: kine.NewVolume(c.Dir),
 		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.keep)
+	if log != nil {
+		s.work.Go(s.noteUse)
+	}
 	if s.config.Memory != nil {
 		s.work.Go(func() { s.guardMemory(*s.config.Memory) })
 	}
@@ -91,7 +113,9 @@ func (s *Shard) Add(name string) error {
 		return fmt.Errorf("add space %s: %w", name, ErrTaken)
 	}
 	now := s.config.Clock.Now()
-	s.places[name] = &place{name: name, since: now, readySince: now}
+	p := &place{name: name, since: now, readySince: now}
+	s.suspect(p)
+	s.places[name] = p
 	return nil
 }
 

@@ -197,7 +197,7 @@ func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
 
 // makeRoom puts to sleep what was idle longest, for those that are queued.
 func (s *Shard) makeRoom() {
-	wanted := min(len(s.queue)+len(s.later), s.config.StartsMax-s.starting) - s.leaving
+	wanted := min(s.waiting(), s.config.StartsMax-s.starting) - s.leaving
 	if wanted <= 0 {
 		return
 	}

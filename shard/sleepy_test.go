@@ -46,6 +46,9 @@ func startSleepy(t *testing.T, change ...func(*shard.Config)) *sleepy {
 	for _, f := range change {
 		f(&c)
 	}
+	if clock, ok := c.Clock.(*clocktesting.FakeClock); ok {
+		s.clock = clock
+	}
 	s.config = c
 	s.Shard = start(t, c)
 	t.Cleanup(func() { stop(t, s.Shard) })

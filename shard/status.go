@@ -6,6 +6,7 @@ package shard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -27,6 +28,15 @@ const (
 	ReasonStarting = "Starting" // it did not
 	ReasonStopping = "Stopping" // on its way to sleep, or away
 	ReasonFailed   = "Failed"   // see the message; it is tried again
+	// ReasonCrashSuspect says that the process ended uncleanly while the space was
+	// active, and that it is held back for that. It is started again.
+	ReasonCrashSuspect = "CrashSuspect"
+	// ReasonHostUnreachable says that the space serves, but can't be synced; the
+	// condition is true.
+	ReasonHostUnreachable = "HostUnreachable"
+	// ReasonNotListed says that the space is not one of those that Berth is to run;
+	// the condition is unknown.
+	ReasonNotListed = "NotListed"
 )
 
 // Status is what is known of a space without waking it.
@@ -68,6 +78,9 @@ func (s *Shard) List() []Status {
 
 func (s *Shard) statusOf(p *place) Status {
 	reason, message := p.reason()
+	if err := s.host.Reachable(); err != nil && p.state == running {
+		reason, message = ReasonHostUnreachable, "the space serves, and syncs again once the host does: "+err.Error()
+	}
 	status := Status{Name: p.name, Requests: p.requests + p.held, LastRequest: timeOf(p.lastRequest), Conditions: []metav1.Condition{{
 		Type: ConditionReady, Status: p.ready(), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(p.readySince),
 	}}}
@@ -89,6 +102,8 @@ func (p *place) ready() metav1.ConditionStatus {
 	switch {
 	case p.state == running:
 		return metav1.ConditionTrue
+	case p.state == asleep && errors.Is(p.failure, ErrNotListed):
+		return metav1.ConditionUnknown
 	case p.state != asleep || p.failure != nil:
 		return metav1.ConditionFalse
 	case !p.started:
@@ -105,6 +120,9 @@ func (p *place) reason() (reason, message string) {
 	case stopping:
 		return ReasonStopping, "the space is being put to sleep; a request wakes it"
 	case queued, starting:
+		if p.suspect != nil && p.state == queued {
+			return ReasonCrashSuspect, heldBack{*p.suspect}.Error()
+		}
 		if p.failure != nil {
 			return ReasonStarting, "the space is tried again; last it did not run: " + p.failure.Error()
 		}
@@ -114,7 +132,11 @@ func (p *place) reason() (reason, message string) {
 		return ReasonStarting, "the space is starting"
 	case asleep:
 	}
-	switch {
+	switch _, held := p.failure.(heldBack); {
+	case held:
+		return ReasonCrashSuspect, p.failure.Error()
+	case errors.Is(p.failure, ErrNotListed):
+		return ReasonNotListed, p.failure.Error()
 	case p.failure != nil:
 		return ReasonFailed, p.failure.Error()
 	case !p.started:

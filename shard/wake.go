@@ -5,31 +5,46 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
 // Wake wakes a space, or tries one that failed again, and returns when it serves
 // and syncs. When ctx ends first it returns an error, and the wake goes on.
-func (s *Shard) Wake(ctx context.Context, name string) error {
+func (s *Shard) Wake(ctx context.Context, name string) error { return s.BeginWake(name)(ctx) }
+
+// BeginWake has a space woken, after those for which it was called before, and
+// returns what waits for it as Wake does.
+func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	p := s.places[name]
 	if p == nil {
-		s.mu.Unlock()
-		return fmt.Errorf("wake space %s: %w", name, ErrUnknown)
+		return func(context.Context) error { return fmt.Errorf("wake space %s: %w", name, ErrUnknown) }
 	}
 	w := s.want(p)
-	s.mu.Unlock()
-	select {
-	case <-w.done:
-		if w.err != nil {
-			return fmt.Errorf("wake space %s: %w", name, w.err)
+	return func(ctx context.Context) error {
+		select {
+		case <-w.done:
+			if w.err != nil {
+				return fmt.Errorf("wake space %s: %w", name, w.err)
+			}
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("wake space %s: %w", name, context.Cause(ctx))
 		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wake space %s: %w", name, context.Cause(ctx))
 	}
+}
+
+// HeldBack returns why a space is not started for itself now; nil if it may be.
+func (s *Shard) HeldBack(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.places[name]; p != nil && s.isHeldBack(p) {
+		return p.failure
+	}
+	return nil
 }
 
 // Visit has a space woken once for itself, when nobody waits for another: so its
@@ -37,7 +52,7 @@ func (s *Shard) Wake(ctx context.Context, name string) error {
 func (s *Shard) Visit(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.places[name]; p != nil && p.state == asleep && !p.removed && !s.stopped {
+	if p := s.places[name]; p != nil && p.state == asleep && !p.removed && !s.stopped && !s.isHeldBack(p) {
 		p.later = true
 		s.enqueue(p, byVisit)
 	}
@@ -52,7 +67,6 @@ func (s *Shard) want(p *place) *wake {
 	if p.state == queued && p.later && p.wake == nil {
 		s.unqueue(p)
 		p.state = asleep
-		p.later = false
 	}
 	return s.need(p, byRequest)
 }
@@ -78,44 +92,6 @@ func (s *Shard) need(p *place, why cause) *wake {
 	return w
 }
 
-// enqueue queues a space that sleeps. There is one entry a space, however many
-// want it, and the first come is the first served: who knocks on many doors
-// waits longer, not the others.
-func (s *Shard) enqueue(p *place, why cause) {
-	p.cause, p.wanted = why, s.config.Clock.Now()
-	p.set(queued, p.wanted)
-	if p.later {
-		s.later = append(s.later, p)
-	} else {
-		s.queue = append(s.queue, p)
-	}
-	s.dispatch()
-}
-
-func (s *Shard) unqueue(p *place) {
-	is := func(o *place) bool { return o == p }
-	s.queue = slices.DeleteFunc(s.queue, is)
-	s.later = slices.DeleteFunc(s.later, is)
-}
-
-// dispatch starts what is queued, as far as the bounds allow. It is called
-// whenever something is queued or has ended.
-func (s *Shard) dispatch() {
-	for s.starting < s.config.StartsMax && len(s.queue)+len(s.later) > 0 && !s.stopped {
-		if s.config.SpacesMax > 0 && s.awake >= s.config.SpacesMax {
-			s.makeRoom()
-			return
-		}
-		from := &s.queue
-		if len(s.queue) == 0 {
-			from = &s.later
-		}
-		p := (*from)[0]
-		*from = slices.Delete(*from, 0, 1)
-		s.begin(p)
-	}
-}
-
 func (s *Shard) begin(p *place) {
 	p.set(starting, s.config.Clock.Now())
 	p.later, p.packed = false, false
@@ -125,13 +101,26 @@ func (s *Shard) begin(p *place) {
 	s.starting++
 	ctx, abort := context.WithTimeout(s.life, startTimeout)
 	p.abort = abort
-	prepared := p.prepared
+	prepared, suspect := p.prepared, p.suspect
+	if suspect != nil {
+		s.trial = p
+	}
+	if p.slow {
+		s.slow++
+	}
 	s.work.Go(func() {
 		defer abort()
+		s.logged(s.log.Started(p.name, suspect))
 		space, err := s.startSpace(ctx, p.name, prepared)
+		if err != nil {
+			s.logged(s.log.Stopped(p.name))
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.starting--
+		if err != nil && p.gaveWay && !p.removed {
+			err = errGaveWay
+		}
+		s.endStart(p, s.config.Clock.Now())
 		p.abort = nil
 		took := s.config.Clock.Since(p.wanted)
 		if s.config.Woken != nil {
@@ -139,6 +128,7 @@ func (s *Shard) begin(p *place) {
 		}
 		if err != nil {
 			s.awake--
+			s.endTrial(p)
 			s.fail(p, err)
 			s.settle(p)
 		} else {
@@ -163,6 +153,7 @@ func (s *Shard) run(p *place, space *Space) {
 	p.resolve(nil)
 	s.work.Go(func() {
 		space.supervise()
+		s.logged(s.log.Stopped(p.name))
 		s.ended(p)
 	})
 	if p.removed {
@@ -184,6 +175,7 @@ func (s *Shard) ended(p *place) {
 	space := p.space
 	p.space, p.keys = nil, nil
 	p.stopErr = space.stopErr
+	s.endTrial(p)
 	s.awake--
 	if p.state == stopping {
 		s.leaving--
@@ -231,6 +223,9 @@ func (s *Shard) fail(p *place, err error) {
 	p.failure = err
 	p.prepared = false
 	p.retry = now.Add(backoff(p.failures))
+	if errors.Is(err, ErrNotListed) {
+		p.retry = now.Add(lastRetry)
+	}
 	p.set(asleep, now)
 	p.resolve(err)
 	if p.removed {

@@ -1,0 +1,138 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-dev/berth/shard/crashlog"
+)
+
+// noteUseEvery is how often it is noted which spaces do something without a
+// request that begins.
+const noteUseEvery = 2 * time.Second
+
+// heldBack says why a space is not started: the process that ran it ended
+// uncleanly, and it may be the cause.
+type heldBack struct{ crashlog.Held }
+
+// Error implements error.
+func (h heldBack) Error() string {
+	if h.Culprit == 0 {
+		return fmt.Sprintf("Berth's process ended unexpectedly %s in a row while this space was active. "+
+			"It is started after the others and apart from other suspects, to find out whether it is the cause; `berth wake` starts it now", times(h.Active))
+	}
+	return fmt.Sprintf("Berth's process ended unexpectedly %s while this space was started or used, so it is held back, longer each time, for the other spaces' sake. "+
+		"Run it in a process of its own (--dedicated; isolation: Dedicated in the chart), or remove what it fails on; `berth wake` starts it now", times(h.Culprit+1))
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// suspect holds a new place back if its space may have ended the process before.
+func (s *Shard) suspect(p *place) {
+	held, ok := s.log.Held(p.name)
+	if !ok {
+		return
+	}
+	p.suspect = &held
+	if held.Wait > 0 {
+		p.failure, p.retry = heldBack{held}, s.began.Add(held.Wait)
+		s.look()
+		s.config.Logger.Error(p.failure, "Space is held back", "space", p.name, "until", p.retry)
+	}
+}
+
+// isHeldBack reports whether a space is not to be started for itself now.
+func (s *Shard) isHeldBack(p *place) bool {
+	_, held := p.failure.(heldBack)
+	return held && p.state == asleep && p.retry.After(s.config.Clock.Now())
+}
+
+// afterTrial is how long a suspect has to wait for the one that is on trial, zero
+// if it need not.
+func (s *Shard) afterTrial(p *place) time.Duration {
+	if p.suspect == nil || p.state != queued || s.trial == nil {
+		return 0
+	}
+	return max(firstRetry, s.trialEnds().Sub(s.config.Clock.Now()))
+}
+
+// trialEnds is when the space on trial, whatever its state, will have survived.
+func (s *Shard) trialEnds() time.Time { return s.trial.since.Add(s.trial.suspect.Trial) }
+
+// dueTrial ends the trial of a running space that has survived it. It returns when
+// to look again, zero if the space is not on trial.
+func (s *Shard) dueTrial(p *place, now time.Time) time.Time {
+	if s.trial != p {
+		return time.Time{}
+	}
+	if at := s.trialEnds(); at.After(now) {
+		return at
+	}
+	s.trial, p.suspect = nil, nil
+	s.config.Logger.Info("Space has survived its trial", "space", p.name)
+	s.work.Go(func() { s.logged(s.log.Survived(p.name)) })
+	s.dispatch()
+	return time.Time{}
+}
+
+// endTrial ends the trial of a space that does not run any more. It is on trial
+// again when it is started again.
+func (s *Shard) endTrial(p *place) {
+	if s.trial == p {
+		s.trial = nil
+	}
+}
+
+// noteUse notes which spaces do something, until the shard stops.
+func (s *Shard) noteUse() {
+	for {
+		timer := s.config.Clock.NewTimer(noteUseEvery)
+		select {
+		case <-s.life.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+		for _, name := range s.used() {
+			s.log.Used(name)
+		}
+		s.logged(s.log.Clear())
+	}
+}
+
+// used are the spaces that do something now.
+func (s *Shard) used() (names []string) {
+	quiet := map[string]*Space{}
+	s.mu.Lock()
+	for name, p := range s.places {
+		switch {
+		case p.state == starting, p.state == running && p.requests > 0:
+			names = append(names, name)
+		case p.state == running:
+			quiet[name] = p.space
+		}
+	}
+	s.mu.Unlock()
+	for name, space := range quiet {
+		if space.plane.Quiet() < noteUseEvery || !space.syncer.Idle() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// logged logs what kept a note about active spaces from being written: the spaces
+// run all the same.
+func (s *Shard) logged(err error) {
+	if err != nil {
+		s.config.Logger.Error(err, "After a crash it may not be known which space was active")
+	}
+}

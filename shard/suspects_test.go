@@ -1,0 +1,181 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/shard"
+)
+
+// dies stops a shard, but leaves the notes of which spaces are active as they
+// are, as if its process had died.
+func (s *sleepy) dies(t *testing.T) {
+	t.Helper()
+	left := os.DirFS(s.config.ActiveDir)
+	kept := t.TempDir()
+	if err := os.CopyFS(filepath.Join(kept, "active"), left); err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]time.Time{}
+	for _, name := range s.notes(t) {
+		info, err := os.Stat(filepath.Join(s.config.ActiveDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[name] = info.ModTime()
+	}
+	stop(t, s.Shard)
+	for _, name := range s.notes(t) {
+		if data, err := os.ReadFile(filepath.Join(s.config.ActiveDir, name)); err != nil || strings.Contains(string(data), "running") {
+			t.Fatalf("after a clean stop %s holds %s (%v)", name, data, err)
+		}
+	}
+	if err := os.RemoveAll(s.config.ActiveDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(s.config.ActiveDir, os.DirFS(filepath.Join(kept, "active"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, at := range times {
+		if err := os.Chtimes(filepath.Join(s.config.ActiveDir, name), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *sleepy) notes(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(s.config.ActiveDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// T8, S1: a space that ends the process again and again is started after the
+// others, then not for itself any more but after ever longer pauses, and says so.
+func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
+	clock, active := clocktesting.NewFakeClock(time.Now()), filepath.Join(t.TempDir(), "active")
+	dir := t.TempDir()
+	again := func() *sleepy {
+		return startSleepy(t, func(c *shard.Config) { c.Dir, c.ActiveDir, c.Clock, c.IdleAfter = dir, active, clock, 0 })
+	}
+	s := again()
+	good := startSpace(t, s.Shard, "bystander")
+	clock.Step(time.Second)
+	bad := startSpace(t, s.Shard, "fatal")
+	admin, other := s.admin(t, bad, "fatal"), s.admin(t, good, "bystander")
+	if err := readOnce(t, admin); err != nil {
+		t.Fatal(err)
+	}
+	restart := func() {
+		t.Helper()
+		s.dies(t)
+		s = again()
+		for _, name := range []string{"fatal", "bystander"} {
+			if err := s.Add(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	serves := func(name string) {
+		t.Helper()
+		c := s.at(admin, name)
+		if name != "fatal" {
+			c = s.at(other, name)
+		}
+		if err := readOnce(t, c); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+
+	restart() // once it may have been anything: it starts, after the other
+	serves("fatal")
+	serves("bystander")
+	restart() // twice
+	serves("bystander")
+	err := readOnce(t, s.at(admin, "fatal"))
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsServiceUnavailable(err) || status.ErrStatus.Details.RetryAfterSeconds < 1 || !strings.Contains(err.Error(), "held back") {
+		t.Fatalf("a space that is held back answers %v", err)
+	}
+	s.is(t, "fatal", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	s.Visit("fatal") // nor for what it may have to do
+	s.is(t, "fatal", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	clock.Step(time.Minute)
+	s.is(t, "fatal", shard.ReasonRunning, metav1.ConditionTrue)
+	serves("bystander")
+	restart() // now it is sure
+	serves("bystander")
+	s.is(t, "fatal", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	got, _ := s.Status("fatal")
+	if message := got.Conditions[0].Message; !strings.Contains(message, "ended unexpectedly 2 times") || !strings.Contains(message, "--dedicated") {
+		t.Errorf("the condition says %q", message)
+	}
+	first := got.NextWake.Sub(clock.Now())
+	if err := s.Wake(t.Context(), "fatal"); err != nil { // who knows better may
+		t.Fatal(err)
+	}
+	restart()
+	got, _ = s.Status("fatal")
+	if second := got.NextWake.Sub(clock.Now()); second < 2*first-time.Second {
+		t.Errorf("it is held back for %s, then for %s", first, second)
+	}
+	clock.Step(time.Minute)
+	s.is(t, "fatal", shard.ReasonRunning, metav1.ConditionTrue)
+	clock.Step(time.Hour) // and survives its trial
+	testhost.Eventually(t, "cleared", func(context.Context) error {
+		data, err := os.ReadFile(filepath.Join(active, "fatal.json"))
+		if err == nil && strings.Contains(string(data), "suspect") {
+			clock.Step(5 * time.Minute)
+			err = errors.New(string(data))
+		}
+		return err
+	})
+	restart()
+	serves("fatal")
+}
+
+// T8: suspects are on trial one after the other.
+func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
+	active := t.TempDir()
+	now := time.Now()
+	for name, at := range map[string]time.Time{"began": now.Add(-time.Second), "first.json": now, "second.json": now} {
+		path := filepath.Join(active, name)
+		if err := os.WriteFile(path, []byte(`{"running":true,"suspect":{"Active":4}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
+	for _, name := range []string{"first", "second"} {
+		build(t, name)
+		if err := s.Add(name); err != nil {
+			t.Fatal(err)
+		}
+		s.is(t, name, shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	}
+	s.clock.Step(time.Minute)
+	s.is(t, "first", shard.ReasonRunning, metav1.ConditionTrue)
+	s.is(t, "second", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	s.clock.Step(16 * time.Minute)
+	s.is(t, "second", shard.ReasonRunning, metav1.ConditionTrue)
+}
