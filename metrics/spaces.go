@@ -36,9 +36,11 @@ const (
 	Awake    = "awake"
 	Stopping = "stopping"
 	Failed   = "failed"
+	// NotListed is of a space that is there, but is not to run.
+	NotListed = "not_listed"
 )
 
-var states = []string{Asleep, Starting, Awake, Stopping, Failed}
+var states = []string{Asleep, Starting, Awake, Stopping, Failed, NotListed}
 
 // Store figures, in bytes where nothing else is said.
 type Store struct {
