@@ -46,7 +46,8 @@ type platform struct {
 	// In these the commands differ.
 	say      func(format string, args ...any) // told of what is being done
 	openHost func(ctx context.Context) error  // the step that sets host
-	serves   func()                           // called once, when all steps are done
+	serves   func()                           // called once, when requests are served
+	explain  func()                           // called once, when all spaces that were asked for have been tried
 	// persevere has it run on if none of the spaces that were asked for starts.
 	persevere bool
 	// secrets are where kubeconfigs go too, if anywhere.
@@ -69,6 +70,8 @@ type platform struct {
 	traces         tracing.TracerProvider // nil if there are none
 	serving        atomic.Bool            // between start and stop
 	undo           []func(context.Context)
+
+	first firstStarts
 }
 
 func (p *platform) run(ctx context.Context) (err error) {
@@ -83,8 +86,9 @@ func (p *platform) run(ctx context.Context) (err error) {
 		}
 	}()
 	p.metrics = p.newMetrics()
+	p.first.done = make(chan struct{})
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startDedicated, p.startSnapshots, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startDedicated, p.beginFirstStarts, p.startSnapshots, p.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -96,13 +100,20 @@ func (p *platform) run(ctx context.Context) (err error) {
 	p.serving.Store(true)
 	defer p.serving.Store(false)
 	p.serves()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-p.server.Done():
-		return p.server.Err()
-	case <-p.host.Done():
-		return fmt.Errorf("host cluster ended: %w", p.host.Err())
+	for tried := p.first.done; ; tried = nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.server.Done():
+			return p.server.Err()
+		case <-p.host.Done():
+			return fmt.Errorf("host cluster ended: %w", p.host.Err())
+		case <-tried:
+			if p.first.failure != nil {
+				return p.first.failure
+			}
+			p.explain()
+		}
 	}
 }
 

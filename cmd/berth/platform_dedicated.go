@@ -32,37 +32,41 @@ func (p *platform) newProcesses() error {
 	}
 	p.processes = map[string]*dedicated.Process{}
 	for _, name := range p.options.dedicated {
-		p.processes[name] = dedicated.New(name, dedicatedDir(p.options.dataDir, name), func() *exec.Cmd {
+		prepare := func(ctx context.Context) error { return p.prepare(ctx, name) }
+		p.processes[name] = dedicated.New(name, dedicatedDir(p.options.dataDir, name), prepare, func() *exec.Cmd {
 			return exec.Command(path, dedicatedArgs(options, name)...)
 		}, p.logger)
 	}
 	return nil
 }
 
-// startDedicated starts these processes, once what their spaces stand on is
-// there, and waits for them.
-func (p *platform) startDedicated(ctx context.Context) error {
+// startDedicated starts these processes. One that does not start is tried again,
+// and the others serve.
+func (p *platform) startDedicated(context.Context) error {
 	for name, process := range p.processes {
-		if err := p.prepare(ctx, name); err != nil {
-			return err
-		}
-		if err := process.Start(); err != nil {
-			return err
-		}
-		p.onStop(process.Stop)
-	}
-	var wg sync.WaitGroup
-	for name, process := range p.processes {
-		wg.Go(func() {
+		process.Start()
+		p.first.each = append(p.first.each, func(ctx context.Context) {
 			if err := p.awaitDedicated(ctx, process); err != nil {
-				p.say("Space %s does not start in its process, and is tried again: %v", name, err)
+				if ctx.Err() == nil {
+					p.say("Space %s does not start in its process, and is tried again: %v", name, err)
+				}
 				return
 			}
 			p.say("Space %s is ready, in a process of its own", name)
 		})
 	}
+	p.onStop(p.stopDedicated)
+	return nil
+}
+
+// stopDedicated stops all processes at once: together they have as long as the
+// shard has.
+func (p *platform) stopDedicated(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, process := range p.processes {
+		wg.Go(func() { process.Stop(ctx) })
+	}
 	wg.Wait()
-	return ctx.Err()
 }
 
 // awaitDedicated waits until a process has its space awake.

@@ -5,10 +5,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +34,7 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 	dirs := map[string]string{}
 	for _, name := range []string{"broken", "fine"} {
 		dirs[name] = t.TempDir()
-		p.processes[name] = dedicated.New(name, dirs[name], func() *exec.Cmd { return exec.Command("false") }, klog.Background())
+		p.processes[name] = dedicated.New(name, dirs[name], prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
 	}
 
 	serve, stop := context.WithCancel(t.Context())
@@ -47,9 +52,7 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 	go func() {
 		served <- dedicated.Serve(serve, dirs["fine"], http.NotFoundHandler(), commands, klog.Background())
 	}()
-	if err := p.processes["broken"].Start(); err != nil {
-		t.Fatal(err)
-	}
+	p.processes["broken"].Start()
 	defer p.processes["broken"].Stop(context.Background())
 
 	hostObjects := map[string]map[string]int{"broken": {"pods": 3}}
@@ -67,6 +70,44 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 	}
 	if names := slices.Sorted(slices.Values(p.spaceNames())); !slices.Equal(names, []string{"broken", "fine"}) {
 		t.Errorf("there are the spaces %q", names)
+	}
+}
+
+func prepared(context.Context) error { return nil }
+
+// B3: a space that can't be prepared is in its own condition, and is tried again;
+// berth and the others run on. B8: processes are stopped at once.
+func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
+	ended := filepath.Join(t.TempDir(), "ended")
+	if err := os.Mkdir(ended, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Each ends when both have been asked to.
+	const script = `cat >/dev/null; : >"$0/$1"; until [ -e "$0/a" ] && [ -e "$0/b" ]; do sleep 0.02; done`
+	p := &platform{processes: map[string]*dedicated.Process{}, say: func(string, ...any) {}}
+	for _, name := range []string{"a", "b"} {
+		p.processes[name] = dedicated.New(name, t.TempDir(), prepared, func() *exec.Cmd { return exec.Command("sh", "-c", script, ended, name) }, klog.Background())
+	}
+	var tries atomic.Int32
+	p.processes["unprepared"] = dedicated.New("unprepared", t.TempDir(), func(context.Context) error {
+		tries.Add(1)
+		return errors.New("the host forbids it")
+	}, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
+	if err := p.startDedicated(t.Context()); err != nil {
+		t.Errorf("one that can't be prepared ends berth: %v", err)
+	}
+	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return tries.Load() > 1, nil
+	})
+	ready := p.processes["unprepared"].Status(t.Context()).Conditions[0]
+	if ready.Reason != shard.ReasonFailed || !strings.Contains(ready.Message, "the host forbids it") || tries.Load() < 2 {
+		t.Errorf("it is %s after %d tries: %s", ready.Reason, tries.Load(), ready.Message)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p.stopDedicated(ctx)
+	if ctx.Err() != nil {
+		t.Error("one is stopped after the other")
 	}
 }
 

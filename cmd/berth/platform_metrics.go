@@ -77,10 +77,11 @@ const metricPath = "/metric"
 func spaceMetric(running *shard.Space, dir string, status shard.Status, hostObjects map[string]int) metrics.Space {
 	ready := ptr.Deref(meta.FindStatusCondition(status.Conditions, shard.ConditionReady), metav1.Condition{Status: metav1.ConditionFalse})
 	m := metrics.Space{
-		Name: status.Name, Ready: ready.Status != metav1.ConditionFalse, HostObjects: hostObjects,
+		Name: status.Name, Ready: ready.Status != metav1.ConditionFalse && ready.Reason != shard.ReasonNotListed, HostObjects: hostObjects,
 		State: map[string]string{
 			shard.ReasonAsleep: metrics.Asleep, shard.ReasonStarting: metrics.Starting, shard.ReasonWaking: metrics.Starting,
 			shard.ReasonRunning: metrics.Awake, shard.ReasonStopping: metrics.Stopping, shard.ReasonFailed: metrics.Failed,
+			shard.ReasonHostUnreachable: metrics.Awake, shard.ReasonCrashSuspect: metrics.Failed, shard.ReasonNotListed: metrics.NotListed,
 		}[ready.Reason],
 	}
 	if running != nil {

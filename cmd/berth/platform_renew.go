@@ -31,6 +31,11 @@ func (p *platform) startRenewing(context.Context) error {
 	authority := &publisher{spaces: p.shard, port: p.ca.PEM, published: p.ca.PEM(), logger: p.logger}
 	go func() {
 		defer close(done)
+		select { // it writes the same files
+		case <-p.first.done:
+		case <-run.Done():
+			return
+		}
 		ticker := time.NewTicker(renewInterval)
 		defer ticker.Stop()
 		for {

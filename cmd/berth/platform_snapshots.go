@@ -105,6 +105,15 @@ func (s shardSpaces) Snapshot(ctx context.Context, name, path string) error {
 	return err
 }
 
+// Wake implements [snapshot.Spaces]. What may end the process again is not worth
+// a snapshot.
+func (s shardSpaces) Wake(ctx context.Context, name string) error {
+	if err := s.HeldBack(name); err != nil {
+		return fmt.Errorf("wake space %s: %w", name, err)
+	}
+	return s.Shard.Wake(ctx, name)
+}
+
 func (s shardSpaces) Revision(name string) int64 {
 	if running := s.Space(name); running != nil {
 		if stats, err := running.StoreStats(context.Background()); err == nil {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +54,11 @@ func (p *platform) startShard(ctx context.Context) error {
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		if err := p.buildWalls(ctx, host, space, append(slices.Clone(walls), tenancy.PlacedBy(where.of(space)))); err != nil {
+		err := p.buildWalls(ctx, host, space, append(slices.Clone(walls), tenancy.PlacedBy(where.of(space))))
+		if apierrors.IsForbidden(err) && !p.isListed(space) {
+			return fmt.Errorf("%w; what it runs on the host goes on, and its data stay: list it again to have it served (%w)", shard.ErrNotListed, err)
+		}
+		if err != nil {
 			return err
 		}
 		held.Do(func() { p.awaitHeld(ctx, space) })
@@ -63,7 +68,8 @@ func (p *platform) startShard(ctx context.Context) error {
 		return err
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(p.options.dataDir, "spaces"), Host: p.host.Config(), Sync: synced, Where: where.of,
+		Dir: filepath.Join(p.options.dataDir, "spaces"), ActiveDir: filepath.Join(p.options.dataDir, "active"),
+		Host: p.host.Config(), Sync: synced, Where: where.of,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare:   p.prepare,
 		Limits:    limits.of, Memory: shard.ProcessMemory(),
@@ -115,10 +121,11 @@ func (p *platform) buildWalls(ctx context.Context, host client.Client, name stri
 	return nil
 }
 
-// startSpaces starts the spaces that were asked for. Those of earlier runs get
-// their places, asleep, and are woken once in the background: whatever was due
-// in them, or happened to their host objects, while no berth ran is taken up.
-func (p *platform) startSpaces(ctx context.Context) error {
+// startSpaces gives all spaces their places, and starts in the background, in
+// this order, those that were asked for. Those of earlier runs are woken once
+// afterwards: whatever was due in them, or happened to their host objects, while no
+// berth ran is taken up.
+func (p *platform) startSpaces(context.Context) error {
 	earlier, err := p.earlierSpaces()
 	if err != nil {
 		return err
@@ -128,12 +135,46 @@ func (p *platform) startSpaces(ctx context.Context) error {
 			return err
 		}
 	}
+	p.first.each = append(p.first.each, func(ctx context.Context) {
+		if p.first.failure = p.trySpaces(ctx); p.first.failure != nil {
+			return
+		}
+		for _, name := range earlier {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := p.writeKubeconfig(ctx, name); err != nil {
+				p.logger.Error(err, "write kubeconfig", "space", name)
+			}
+			p.shard.Visit(name)
+		}
+	})
+	return nil
+}
+
+// trySpaces starts the spaces that were asked for, and says how that went. It
+// returns an error if none of them starts.
+func (p *platform) trySpaces(ctx context.Context) error {
 	errs := make([]error, len(p.options.spaces))
 	var wg sync.WaitGroup
 	for i, name := range p.options.spaces {
-		wg.Go(func() { errs[i] = p.startSpace(ctx, name) })
+		if err := p.shard.HeldBack(name); err != nil {
+			p.say("Space %s is held back; the others serve: %v", name, err)
+			continue
+		}
+		started := p.shard.BeginWake(name)
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not done within %s", startTimeout))
+			defer cancel()
+			if errs[i] = started(ctx); errs[i] == nil {
+				p.say("Space %s is ready", name)
+			}
+		})
 	}
 	wg.Wait()
+	if ctx.Err() != nil {
+		return nil // interrupted while starting
+	}
 	if len(errs) > 0 && !slices.Contains(errs, nil) && !p.persevere {
 		return errs[0]
 	}
@@ -141,12 +182,6 @@ func (p *platform) startSpaces(ctx context.Context) error {
 		if errs[i] != nil {
 			p.say("Space %s does not start, and is tried again; the others serve: %v", name, errs[i])
 		}
-	}
-	for _, name := range earlier {
-		if err := p.writeKubeconfig(ctx, name); err != nil {
-			p.logger.Error(err, "write kubeconfig", "space", name)
-		}
-		p.shard.Visit(name)
 	}
 	return nil
 }
@@ -158,22 +193,12 @@ func (p *platform) earlierSpaces() (names []string, err error) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !slices.Contains(slices.Concat(p.options.spaces, p.options.dedicated), e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+		if e.IsDir() && !p.isListed(e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
 			snapshot.Exists(p.spaceDir(e.Name())) { // else it is one whose making was cut off
 			names = append(names, e.Name())
 		}
 	}
 	return names, nil
-}
-
-func (p *platform) startSpace(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := p.shard.Wake(ctx, name); err != nil {
-		return err
-	}
-	p.say("Space %s is ready", name)
-	return nil
 }
 
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and
@@ -196,6 +221,11 @@ func (p *platform) writeKubeconfig(ctx context.Context, name string) error {
 	}
 	p.publishKubeconfig(ctx, name, config)
 	return nil
+}
+
+// isListed reports whether a space was asked for, by this run's options.
+func (p *platform) isListed(space string) bool {
+	return slices.Contains(p.options.spaces, space) || slices.Contains(p.options.dedicated, space)
 }
 
 func (p *platform) spaceDir(name string) string {

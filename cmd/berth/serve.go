@@ -50,7 +50,8 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 			p.secrets.namespace = o.kubeconfigSecrets
 			p.say = func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) }
 			p.openHost = p.reachHost
-			p.serves = func() { logger.Info("serving", "advertised", p.endpoint("SPACE"), "spaces", len(p.List())) }
+			p.serves = func() { logger.Info("serving", "advertised", p.endpoint("SPACE"), "spaces", len(p.spaceNames())) }
+			p.explain = func() {}
 			return p.run(cmd.Context())
 		},
 	}

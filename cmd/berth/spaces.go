@@ -24,8 +24,10 @@ func newSpaces() *cobra.Command {
 
 READY is True for a space that runs, or sleeps, which a request ends; False while
 it starts, wakes or stops, which requests wait for, and if it has failed; Unknown
-for one that has not run since berth was started. STATE is one of Running, Asleep,
-Waking, Starting, Stopping and Failed; MESSAGE says why a space is not ready.
+for one that has not run since berth was started, or is not listed. STATE is one of
+Running, HostUnreachable, Asleep, Waking, Starting, Stopping, Failed, CrashSuspect
+(held back, as the process ended while it was active) and NotListed; MESSAGE says
+why a space is not ready.
 SINCE is how long READY has been as it is, IDLE how long ago the last request from
 outside came.`,
 		Example: `  berth spaces

@@ -66,7 +66,7 @@ where it was, with the spaces of earlier runs too.`,
 			u.say = func(format string, args ...any) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 			}
-			u.openHost, u.serves = u.startEmbedded, u.explain
+			u.openHost, u.serves, u.explain = u.startEmbedded, func() {}, u.explainUse
 			if o.hostKubeconfig != "" {
 				u.openHost = u.reachHost
 			}

@@ -50,7 +50,7 @@ func (u *up) startEmbedded(ctx context.Context) error {
 	return nil
 }
 
-func (u *up) explain() {
+func (u *up) explainUse() {
 	dir, names := u.options.dataDir, slices.Concat(u.options.spaces, u.options.dedicated)
 	for _, name := range names {
 		fmt.Fprintf(u.out, "\nSpace %s serves at %s", name, u.endpoint(name))

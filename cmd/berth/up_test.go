@@ -22,7 +22,7 @@ func TestUpTellsOfAPortThatKubeconfigsDoNotLeadTo(t *testing.T) {
 		}
 		var out strings.Builder
 		u := &up{platform: platform{options: runOptions{listen: listen, spaces: []string{"demo"}}, listener: port, host: &remoteHost{}}, out: &out}
-		u.explain()
+		u.explainUse()
 		if err := port.Close(); err != nil {
 			t.Error(err)
 		}

@@ -37,6 +37,7 @@ const (
 // methods may be called concurrently.
 type Process struct {
 	space, dir string
+	prepare    func(ctx context.Context) error
 	command    func() *exec.Cmd
 	logger     logr.Logger
 	client     *control.Client
@@ -52,11 +53,12 @@ type Process struct {
 }
 
 // New prepares the process of a space: until Start is called its space is
-// starting. command makes a process that calls [Serve] on dir, and that ends when
+// starting. prepare makes what the space stands on, before the process first runs;
+// if it fails it is tried again. command makes a process that calls [Serve] on dir, and that ends when
 // its standard input does, so that none outlives this one.
-func New(space, dir string, command func() *exec.Cmd, logger logr.Logger) *Process {
+func New(space, dir string, prepare func(ctx context.Context) error, command func() *exec.Cmd, logger logr.Logger) *Process {
 	p := &Process{
-		space: space, dir: dir, command: command, logger: logger.WithValues("space", space),
+		space: space, dir: dir, prepare: prepare, command: command, logger: logger.WithValues("space", space),
 		client: control.NewClient(dir), done: make(chan struct{}), since: time.Now(),
 	}
 	p.handler, p.transport = proxy(filepath.Join(dir, apiSocket))
@@ -64,29 +66,32 @@ func New(space, dir string, command func() *exec.Cmd, logger logr.Logger) *Proce
 }
 
 // Start keeps the process running until Stop. It may be called once.
-func (p *Process) Start() error {
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
-		return fmt.Errorf("start the process of space %s: %w", p.space, err)
-	}
+func (p *Process) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go p.keep(ctx)
-	return nil
 }
 
 func (p *Process) keep(ctx context.Context) {
 	defer close(p.done)
-	pause := firstRestart
+	pause, prepared := firstRestart, false
 	for {
 		began := time.Now()
-		err := p.run(ctx)
+		var err error
+		if !prepared {
+			err = p.open(ctx)
+			prepared = err == nil
+		}
+		if prepared {
+			err = p.run(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(began) > lastRestart {
 			pause = firstRestart
 		}
-		p.logger.Error(err, "The space's process ended; it is started again", "in", pause)
+		p.logger.Error(err, "The space's process does not run; it is started again", "in", pause)
 		p.set(err.Error())
 		select {
 		case <-time.After(pause):
@@ -95,6 +100,17 @@ func (p *Process) keep(ctx context.Context) {
 		}
 		pause = min(2*pause, lastRestart)
 	}
+}
+
+// open makes what the process needs.
+func (p *Process) open(ctx context.Context) error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the space's process: %w", err)
+	}
+	if err := p.prepare(ctx); err != nil {
+		return fmt.Errorf("prepare the space: %w", err)
+	}
+	return nil
 }
 
 // run runs the process once. When ctx ends it is asked to end.
