@@ -178,6 +178,20 @@ func checkKept(t *testing.T, space, host *cluster, made *corev1.ConfigMap, runni
 	space.awaitRunning(t, "default", "real")
 }
 
+// kubeconfigOf waits for the kubeconfig of a space of a release: Berth is ready
+// before its spaces are.
+func kubeconfigOf(t *testing.T, host *cluster, release, space string) (kubeconfig []byte) {
+	t.Helper()
+	eventually(t, func() error {
+		secret, err := host.CoreV1().Secrets(release).Get(t.Context(), space+"-kubeconfig", metav1.GetOptions{})
+		if err == nil {
+			kubeconfig = secret.Data["kubeconfig"]
+		}
+		return err
+	})
+	return kubeconfig
+}
+
 // forwarded is a space through a port that is forwarded to the Service of a
 // release, as the notes say, until the test ends or Berth's pod does. The release
 // is named berth, in a namespace of the given name.
@@ -187,8 +201,7 @@ func forwarded(t *testing.T, host *cluster, release, space string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), space+"-kubeconfig", metav1.GetOptions{}))(t)
-	config := must(clientcmd.Load(secret.Data["kubeconfig"]))(t)
+	config := must(clientcmd.Load(kubeconfigOf(t, host, release, space)))(t)
 	for _, c := range config.Clusters {
 		c.Server = fmt.Sprintf("https://localhost:%s/spaces/%s", port, space)
 	}

@@ -74,8 +74,7 @@ func reached(t *testing.T, host *cluster, node corev1.Node, release, space strin
 	t.Helper()
 	service := must(host.CoreV1().Services(release).Get(t.Context(), "berth", metav1.GetOptions{}))(t)
 	at := net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
-	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), space+"-kubeconfig", metav1.GetOptions{}))(t)
-	config := must(clientcmd.Load(secret.Data["kubeconfig"]))(t)
+	config := must(clientcmd.Load(kubeconfigOf(t, host, release, space)))(t)
 	for _, c := range config.Clusters {
 		server := must(url.Parse(c.Server))(t)
 		c.TLSServerName, server.Host = server.Hostname(), at

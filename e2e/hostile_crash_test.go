@@ -1,0 +1,162 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/shard"
+)
+
+// servedWithin is how soon after a restart spaces answer that did not cause it. On
+// a machine where any start takes longer, it is twice as long as that takes.
+const servedWithin = 5 * time.Second
+
+// T8, S1: a space ends the process each time that it is awake, and a supervisor
+// starts it again. The test kills the process: that is how each fault ends that no
+// bound has caught. The other spaces answer soon, and go on to.
+func TestHostileASpaceThatEndsTheProcessIsHeldBackForTheOthers(t *testing.T) {
+	host := filepath.Join(sharedBerth(t).dir, "host.kubeconfig")
+	calm := []string{"calm-a", "calm-b", "calm-c"}
+	args := []string{
+		"--host-kubeconfig", host, "--listen", freeAddress(t), "--idle-after", "0",
+		"--space", strings.Join(append(calm, "fatal"), ","),
+	}
+	b := newBerth(filepath.Join(t.TempDir(), "data"))
+	t.Cleanup(b.end)
+	b.logIfFailed(t)
+	b.up(t, args...)
+	clients := map[string]*cluster{}
+	for _, name := range append(calm, "fatal") {
+		clients[name] = b.space(t, name)
+	}
+	answers := func(name string) error {
+		return clients[name].CoreV1().RESTClient().Get().Resource("namespaces").MaxRetries(0).Timeout(patience).Do(t.Context()).Error()
+	}
+	dies := func() {
+		t.Helper()
+		eventually(t, func() error {
+			status := b.statuses(t)
+			if status["fatal"].Reason != shard.ReasonRunning {
+				return fmt.Errorf("it is %s: %s", status["fatal"].Reason, status["fatal"].Message)
+			}
+			if err := b.Signal(syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			<-b.done
+			for _, name := range calm {
+				if status[name].Reason != shard.ReasonRunning {
+					t.Errorf("the space that ends the process is started while %s is %s", name, status[name].Reason)
+				}
+			}
+			return nil
+		})
+	}
+	// serve waits until the spaces answer that do no harm.
+	serve := func(limit time.Duration) (took time.Duration) {
+		t.Helper()
+		began := time.Now()
+		b.launch(t, args...)
+		for _, name := range calm {
+			err := answers(name)
+			for ; err != nil && time.Since(began) < limit; err = answers(name) {
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-b.done:
+					t.Fatalf("berth ended: %s", b.output())
+				}
+			}
+			if err != nil {
+				t.Fatalf("%s after the restart, %s answers %v", limit, name, err)
+			}
+		}
+		return time.Since(began)
+	}
+	b.stop(t, syscall.SIGTERM)
+	usual := serve(patience)
+	limit := max(servedWithin, 2*usual)
+	dies()
+	b.launch(t, args...)
+	dies() // it starts last
+
+	// From now on it is held back, first until it is clear that it is not the others.
+	var last time.Duration
+	for round := range 3 {
+		began := time.Now()
+		t.Logf("restart %d: the others answer after %s, usually %s", round, serve(limit), usual)
+		var err error
+		eventually(t, func() error {
+			if err = answers("fatal"); !apierrors.IsServiceUnavailable(err) {
+				return fmt.Errorf("the space that is held back answers %w", err)
+			}
+			return nil
+		})
+		var status *apierrors.StatusError
+		if !errors.As(err, &status) || status.ErrStatus.Details == nil || status.ErrStatus.Details.RetryAfterSeconds < 1 || !strings.Contains(err.Error(), "held back") {
+			t.Errorf("the space that is held back answers %v", err)
+		}
+		state, message := b.stateOf(t, "fatal")
+		if state != shard.ReasonCrashSuspect || !strings.Contains(message, "ended unexpectedly") {
+			t.Errorf("berth spaces says that it is %s: %s", state, message)
+		}
+		t.Logf("restart %d: %s", round, message)
+		// They go on, until it is tried again.
+		for b.statuses(t)["fatal"].Reason == shard.ReasonCrashSuspect {
+			for _, name := range calm {
+				if err := answers(name); err != nil {
+					t.Errorf("%s answers %v", name, err)
+				}
+			}
+		}
+		held := time.Since(began)
+		if round > 1 && held < last*3/2 {
+			t.Errorf("it was held back for %s, and then for %s", last, held)
+		}
+		last = held
+		dies()
+	}
+}
+
+// statuses are the conditions Ready of all spaces; none before berth can tell.
+func (b *berth) statuses(t *testing.T) map[string]metav1.Condition {
+	t.Helper()
+	out := map[string]metav1.Condition{}
+	client := b.socket()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://berth/spaces")
+	if err != nil {
+		return out
+	}
+	defer resp.Body.Close()
+	var list []shard.Status
+	if json.NewDecoder(resp.Body).Decode(&list) != nil {
+		return out // it is about to serve them
+	}
+	for _, s := range list {
+		out[s.Name] = s.Conditions[0]
+	}
+	return out
+}
+
+// freeAddress is one that nobody listens on, for a berth that is started again.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
