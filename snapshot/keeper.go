@@ -68,7 +68,9 @@ type Config struct {
 type Keeper struct {
 	config Config
 
-	mu   sync.Mutex       // one snapshot at a time: they are bound by the disk
+	taking chan struct{} // holds one value while a snapshot is taken: they are bound by the disk
+
+	mu   sync.Mutex
 	seen map[string]int64 // revision of each space's last scheduled snapshot
 }
 
@@ -83,7 +85,7 @@ func NewKeeper(c Config) (*Keeper, error) {
 	if err := os.MkdirAll(c.Scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare for snapshots: %w", err)
 	}
-	return &Keeper{config: c, seen: map[string]int64{}}, nil
+	return &Keeper{config: c, taking: make(chan struct{}, 1), seen: map[string]int64{}}, nil
 }
 
 // Bucket is where scheduled snapshots go; nil if there are none.
@@ -179,8 +181,15 @@ func (k *Keeper) unchanged(space string, revision int64, last time.Time) bool {
 }
 
 // Take takes a snapshot of a space, awake or asleep, whether or not it has
-// changed, and puts it into bucket.
+// changed, and puts it into bucket. One snapshot is taken at a time: others wait, or
+// return when their ctx ends.
 func (k *Keeper) Take(ctx context.Context, space string, bucket *Bucket) (Info, error) {
+	select {
+	case k.taking <- struct{}{}:
+		defer func() { <-k.taking }()
+	case <-ctx.Done():
+		return Info{}, fmt.Errorf("take a snapshot of space %s to %s, after another one: %w", space, bucket, context.Cause(ctx))
+	}
 	id := ID{Space: space, Time: k.config.Clock.Now().UTC().Truncate(time.Millisecond)}
 	size, err := k.take(ctx, id, bucket)
 	if err != nil {

@@ -183,3 +183,54 @@ func TestASnapshotThatFailsIsTriedAgain(t *testing.T) {
 		t.Errorf("left over: %v (%v)", entries, err)
 	}
 }
+
+// holding are spaces of which a snapshot hangs until it is released.
+type holding struct {
+	*spaces
+	entered chan string
+	release chan struct{}
+}
+
+func (h *holding) Snapshot(ctx context.Context, space, path string) error {
+	h.entered <- space
+	<-h.release
+	return h.spaces.Snapshot(ctx, space, path)
+}
+
+// B9: snapshots wait for each other, as long as who asked for them does.
+func TestOneSnapshotIsTakenAtATime(t *testing.T) {
+	s := &holding{spaces: newSpaces(t, "first", "second"), entered: make(chan string, 2), release: make(chan struct{})}
+	bucket := open(t, "file://"+t.TempDir())
+	k, err := snapshot.NewKeeper(snapshot.Config{Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := k.Take(t.Context(), "first", bucket)
+		first <- err
+	}()
+	<-s.entered
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan error, 1)
+	go func() {
+		_, err := k.Take(ctx, "second", bucket)
+		second <- err
+	}()
+	cancel()
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the second, given up, ends with %v", err)
+		}
+	case space := <-s.entered:
+		t.Errorf("the snapshot of %s does not wait for another", space)
+	}
+	close(s.release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if _, err := k.Take(t.Context(), "second", bucket); err != nil {
+		t.Errorf("after the first, the second ends with %v", err)
+	}
+}
