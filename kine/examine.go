@@ -21,10 +21,6 @@ const (
 	magic = "SQLite format 3\x00"
 	// headerSize is the size of a SQLite file's header.
 	headerSize = 100
-	// checkedAtOpen is the size, file and log, up to which all pages are checked before a store is served. The check
-	// reads the file once, about 0.7 ms a MiB from the page cache: this much costs a wake 50 ms at most. A larger
-	// store is checked while it serves, and stops serving if the check finds damage.
-	checkedAtOpen = 64 << 20
 )
 
 // columns are those of kine's table that its queries use.
@@ -32,22 +28,21 @@ var columns = []string{
 	"id", "name", "created", "deleted", "create_revision", "prev_revision", "lease", "value", "old_value",
 }
 
-// examine tells whether the file at path is a store that can be trusted, without changing a byte of it. whole says
-// whether every page was checked. The caller holds the store's lock.
-func examine(ctx context.Context, path string) (whole bool, err error) {
-	total, err := examineHeader(path)
-	if err != nil {
-		return false, err
+// examine tells whether the file at path is a store that can be trusted, without changing a byte of it. It reads the
+// whole file, about 0.7 ms a MiB from the page cache: a store is never served before all of it is known to be sound.
+// The caller holds the store's lock.
+func examine(ctx context.Context, path string) (err error) {
+	if err := examineHeader(path); err != nil {
+		return err
 	}
 	if n := sizeOf(path + "-journal"); n > 0 {
-		return false, fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", ErrDamaged)
+		return fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", ErrDamaged)
 	}
 	params := examineAtRestParams
 	if n := sizeOf(path + "-wal"); n > 0 {
 		params = examineWithLogParams
-		total += n
 		if err := examineLog(path + "-wal"); err != nil {
-			return false, err
+			return err
 		}
 		if _, statErr := os.Stat(path + "-shm"); errors.Is(statErr, os.ErrNotExist) {
 			// The log's index is made to read it. It may stay only beside a store that is going to be opened.
@@ -61,46 +56,43 @@ func examine(ctx context.Context, path string) (whole bool, err error) {
 	db := openOne(path, params)
 	defer db.Close()
 	if err := examineTable(ctx, db); err != nil {
-		return false, err
+		return err
 	}
-	if total > checkedAtOpen {
-		return false, nil
-	}
-	return true, checkPages(ctx, db, "quick_check")
+	return checkPages(ctx, db, "quick_check")
 }
 
-// examineHeader looks at what is read before SQLite is let at the file, and returns the file's size.
-func examineHeader(path string) (int64, error) {
+// examineHeader looks at what is read before SQLite is let at the file.
+func examineHeader(path string) error {
 	fi, err := os.Lstat(path)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return 0, fmt.Errorf("%w: it is no regular file; choose another path", ErrNotStore)
+		return fmt.Errorf("%w: it is no regular file; choose another path", ErrNotStore)
 	}
 	if fi.Size() == 0 {
-		return 0, fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", ErrNotStore)
+		return fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", ErrNotStore)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer f.Close()
 	head := make([]byte, headerSize)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return 0, err
+		return err
 	}
 	if !bytes.HasPrefix(head, []byte(magic)) {
-		return 0, fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", ErrNotStore)
+		return fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", ErrNotStore)
 	}
 	// SQLite takes the rest of a page that was cut off for zeros, and a file of less than a page for a new one. A page
 	// may be cut off only while the log that it comes from is still there.
 	pageSize, pages := pageCount(head)
 	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && sizeOf(path+"-wal") == 0 {
-		return 0, fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", ErrDamaged, fi.Size(), pageSize*pages)
+		return fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", ErrDamaged, fi.Size(), pageSize*pages)
 	}
-	return fi.Size(), nil
+	return nil
 }
 
 // pageCount reads the size and number of pages from a SQLite header (https://sqlite.org/fileformat2.html#the_database_header).

@@ -82,7 +82,7 @@ func copySnapshot(ctx context.Context, from, to string) (err error) {
 	if n := sizeOf(from + "-wal"); n > 0 {
 		return fmt.Errorf("%w: it has a log beside it, so it is a store that is open or was killed; make a snapshot of that", ErrNotStore)
 	}
-	if _, err := examineHeader(from); err != nil { // before something large that is none is copied
+	if err := examineHeader(from); err != nil { // before something large that is none is copied
 		return err
 	}
 	in, err := os.Open(from)

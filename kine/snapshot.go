@@ -83,7 +83,7 @@ func vacant(path string) (string, error) {
 
 // checkWhole checks a store that nobody writes to, by one of SQLite's checks.
 func checkWhole(ctx context.Context, path, check string) error {
-	if _, err := examineHeader(path); err != nil {
+	if err := examineHeader(path); err != nil {
 		return err
 	}
 	db := openOne(path, examineAtRestParams)

@@ -51,8 +51,6 @@ type Store struct {
 	engine *engine
 	client *kubernetes.Client
 	dialer *dialer
-	check  sync.WaitGroup
-	stop   context.CancelFunc
 	close  func() error
 }
 
@@ -96,8 +94,7 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 			err = errors.Join(err, s.lock.Close())
 		}
 	}()
-	whole, err := examineOrCreate(ctx, path)
-	if err != nil {
+	if err := examineOrCreate(ctx, path); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
@@ -115,36 +112,19 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 	s.client = newClient(b, watcher{s.engine.backend})
 	s.dialer = &dialer{bridge: b}
 	s.close = sync.OnceValue(s.shutdown)
-	checkCtx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	if !whole {
-		s.check.Go(func() { s.checkLater(checkCtx, log) })
-	}
 	return s, nil
 }
 
-// examineOrCreate leaves a sound store at path. whole says whether all of it is known to be sound.
-func examineOrCreate(ctx context.Context, path string) (whole bool, err error) {
-	_, err = os.Lstat(path)
+// examineOrCreate leaves a sound store at path.
+func examineOrCreate(ctx context.Context, path string) error {
+	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return true, create(ctx, path)
+		return create(ctx, path)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	return examine(ctx, path)
-}
-
-// checkLater checks the pages of a store that is too large to be checked before it is served.
-func (s *Store) checkLater(ctx context.Context, log klog.Logger) {
-	db := openOne(s.path, readerParams)
-	defer db.Close()
-	start := time.Now()
-	if err := checkPages(ctx, db, "quick_check"); err != nil && ctx.Err() == nil {
-		_ = s.engine.health.see(err)
-		return
-	}
-	log.V(2).Info("Checked store", "path", s.path, "took", time.Since(start))
 }
 
 // Client is the store's etcd client. All calls return the same one, which lives as long as the Store: don't close it.
@@ -158,8 +138,6 @@ func (s *Store) Close() error { return s.close() }
 func (s *Store) shutdown() error {
 	_ = s.client.Close() // reports only that its context has ended
 	s.dialer.close()
-	s.stop()
-	s.check.Wait()
 	err := errors.Join(asDamage(s.engine.close()), s.lock.Close())
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.path, err)
