@@ -71,7 +71,11 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	}
 	var off []string
 	for _, k := range kinds.Table() {
-		off = append(off, k.Name+"=off")
+		value := kinds.Off
+		if k.Name == kinds.Pods {
+			value = kinds.OffAndDeletePods
+		}
+		off = append(off, k.Name+"="+value)
 		if table[k.Name].reason == "" && k.Direction != kinds.InSpace { // of which there is nothing on the other side
 			t.Errorf("nothing says what becomes of %s", k.Name)
 		}

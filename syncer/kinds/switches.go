@@ -26,8 +26,13 @@ func Parse(args []string) (Switches, error) {
 		switch {
 		case !known:
 			return Switches{}, fmt.Errorf("%q is not a kind that is synced; there are %s", name, strings.Join(names(), ", "))
+		case name == Pods && value == Off:
+			return Switches{}, fmt.Errorf("%s=%s: this would terminate all pods of all spaces; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
 		case !found || !kind.takes(value):
 			return Switches{}, fmt.Errorf("%s=%s: want %s", name, value, kind.possible())
+		}
+		if value == OffAndDeletePods {
+			value = Off
 		}
 		s.set[name] = value
 	}
@@ -45,7 +50,11 @@ func Parse(args []string) (Switches, error) {
 func (s Switches) Args() []string {
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(s.set)) {
-		args = append(args, name+"="+s.set[name])
+		value := s.set[name]
+		if name == Pods && value == Off {
+			value = OffAndDeletePods
+		}
+		args = append(args, name+"="+value)
 	}
 	return args
 }

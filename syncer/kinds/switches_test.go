@@ -24,7 +24,7 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 	}{
 		"none":        {reason: "defaults hold", want: map[string]string{"pods": "on", "configmaps": "used", "poddisruptionbudgets": "off"}},
 		"some":        {reason: "others keep their defaults", args: []string{"ingresses=off", "configmaps=all"}, want: map[string]string{"ingresses": "off", "configmaps": "all", "secrets": "used"}},
-		"twice":       {reason: "the last counts", args: []string{"pods=off", "pods=on"}, want: map[string]string{"pods": "on"}},
+		"twice":       {reason: "the last counts", args: []string{"services=off", "services=on"}, want: map[string]string{"services": "on"}},
 		"selector":    {reason: "the admin chooses", args: []string{"priorityclasses=tier in (a,b),x=y"}, wrong: nil, want: map[string]string{"priorityclasses": "tier in (a,b),x=y"}},
 		"bad kind":    {reason: "kinds are named", args: []string{"deployments=on"}, wrong: []string{`"deployments"`, "pods", "networkpolicies", "priorityclasses"}},
 		"needed":      {reason: "an admin shows nodes knowingly", args: []string{"daemonsets=translated", "nodes=standins"}, wrong: []string{"daemonsets=translated", "nodes=all"}},
@@ -42,6 +42,8 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 		"no bound":    {reason: "on would be no bound", args: []string{"ownpriorityclasses=on"}, wrong: []string{"off", "the highest priority"}},
 		"any":         {reason: "there is no word for all", args: []string{"ownstorageclasses=on"}, wrong: []string{"off", "provisioners"}},
 		"empty":       {reason: "a slip", args: []string{"ownstorageclasses=a.b++c.d"}, wrong: []string{"provisioners"}},
+		"pods":        {reason: "B16: a slip must not terminate all pods", args: []string{"pods=off"}, wrong: []string{"terminate all pods", "pods=off-and-delete-pods"}},
+		"confirmed":   {reason: "B16: an admin may want it", args: []string{"pods=off-and-delete-pods"}, want: map[string]string{"pods": "off"}},
 		"broken":      {reason: "selectors are checked", args: []string{"runtimeclasses=a=b=c"}, wrong: []string{"label selector"}},
 	}
 	for name, tc := range cases {

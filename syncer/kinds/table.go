@@ -24,6 +24,9 @@ const (
 const (
 	On       = "on"
 	Off      = "off"
+	// OffAndDeletePods is Off for Pods. It says what that does: a slip must not
+	// terminate the pods of all spaces.
+	OffAndDeletePods = "off-and-delete-pods"
 	All      = "all"
 	Used     = "used"
 	Selector = "SELECTOR"
@@ -115,7 +118,7 @@ var byName = sync.OnceValue(func() map[string]Kind {
 func Table() []Kind {
 	return []Kind{
 		{
-			Pods, ToHost, []string{On, Off}, "binding (a pseudonym of the node), status, removal",
+			Pods, ToHost, []string{On, OffAndDeletePods}, "binding (a pseudonym of the node), status, removal",
 			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
 		},
 		{

@@ -123,10 +123,10 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* The value of a switch, "off" if it is not set: (list . "KIND"). A priority may be written as a number. */}}
+{{/* The value of a switch, "off" if it is not set: (list . "KIND"). A priority may be written as a number; "off" of pods, only as what it does. */}}
 {{- define "berth.sync" -}}
 {{- $value := get (index . 0).Values.sync (index . 1) }}
-{{- if kindIs "string" $value }}{{ $value | default "off" }}{{ else }}{{ int64 $value }}{{ end }}
+{{- if eq (toString $value) "off-and-delete-pods" }}off{{ else if kindIs "string" $value }}{{ $value | default "off" }}{{ else }}{{ int64 $value }}{{ end }}
 {{- end }}
 
 {{/* The rights on classes that the switches take, as tenancy.ClassRules has them. */}}
