@@ -106,7 +106,9 @@ func startSpace(t *testing.T) *space {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve), nil }},
-			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) { return admission.NewGuard(false, translate.Placement{}, translate.PodSecurity{}), nil }},
+			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) {
+				return admission.NewGuard(false, translate.Placement{}, translate.PodSecurity{}), nil
+			}},
 		},
 	})
 	if err != nil {
