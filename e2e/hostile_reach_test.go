@@ -16,7 +16,7 @@ import (
 
 // N1, M4: a space's API server runs in Berth's process, in the midst of the
 // admin's network. A tenant must not make it call whom the tenant likes.
-func TestASpacesAPIServerCallsNobodyForATenant(t *testing.T) {
+func TestHostileAddressesAreNotCalled(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
 	ns := demo.namespace(t, "reach")

@@ -17,7 +17,7 @@ import (
 )
 
 // M2, M4: what would reach past the space, with the field that the refusal names.
-func TestASpaceRefusesWhatReachesTheHost(t *testing.T) {
+func TestHostileObjectsThatReachTheHostAreRefused(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
 	ns := demo.namespace(t, "attacks")
@@ -84,7 +84,7 @@ func TestASpaceRefusesWhatReachesTheHost(t *testing.T) {
 }
 
 // M4: pods are refused what they may not ask for when they exist, too.
-func TestASpaceRefusesWhatAPodOrServiceBecomesLater(t *testing.T) {
+func TestHostileChangesOfPodsAndServicesAreRefused(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
 	ns := demo.namespace(t, "later")
@@ -106,7 +106,7 @@ func TestASpaceRefusesWhatAPodOrServiceBecomesLater(t *testing.T) {
 }
 
 // M4: controllers, which Berth itself runs, get no further than their tenant.
-func TestASpacesControllersAreRefusedLikeItsTenant(t *testing.T) {
+func TestHostileWorkloadsAreRefusedLikePods(t *testing.T) {
 	t.Parallel()
 	b := sharedBerth(t)
 	demo, host := b.demo(t), b.host(t)
@@ -172,7 +172,7 @@ spec:
 
 // Q3, M4: even with a space's own rights on the host, nothing but the space is
 // in reach, and nothing that its walls forbid.
-func TestTheHostHoldsASpacesOwnAccountInside(t *testing.T) {
+func TestHostileAccountOfASpaceStaysInside(t *testing.T) {
 	t.Parallel()
 	b := sharedBerth(t)
 	b.demo(t).run(t, "default", newPod("inmate"))
