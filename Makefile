@@ -17,6 +17,8 @@ ARGS       ?=
 IMAGE      ?= berth:$(VERSION)
 FUZZTIME   ?= 20s
 
+CRASH_POINTS ?= 10000
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -64,6 +66,10 @@ soak: ## Create, use, sleep, wake and delete spaces for 10 minutes, and fail if 
 .PHONY: fuzz
 fuzz: ## Fuzz each fuzz target of all packages for FUZZTIME.
 	@hack/fuzz $(FUZZTIME)
+
+.PHONY: crash
+crash: ## Kill the syncer at CRASH_POINTS writes, over all resources, and count what is lost, leaked and duplicated.
+	BERTH_CRASH_POINTS=$(CRASH_POINTS) go test ./syncer -run '^TestCrashPoints$$' -v -count=1 -timeout 120m
 
 .PHONY: lint
 lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
