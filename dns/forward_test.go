@@ -30,10 +30,14 @@ type upstream struct {
 	asked []string
 }
 
-func newUpstream(t *testing.T, records map[string][]string) *upstream {
+// newUpstream starts one. What sets it up comes before: it answers as soon as it is there.
+func newUpstream(t *testing.T, records map[string][]string, setUp ...func(*upstream)) *upstream {
 	t.Helper()
 	udp, tcp := testnet.Listen(t)
 	u := &upstream{address: udp.LocalAddr().String(), records: records}
+	for _, set := range setUp {
+		set(u)
+	}
 	for _, server := range []*miekg.Server{{PacketConn: udp, Handler: u, UDPSize: 4096}, {Listener: tcp, Handler: u}} {
 		started := make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }
@@ -191,8 +195,7 @@ func TestAHiddenNameLooksLikeNone(t *testing.T) {
 		"six.example.com.":     {"six.example.com. 60 IN AAAA fd00::1"},
 		"public.example.com.":  {"public.example.com. 60 IN A 203.0.113.7", `public.example.com. 60 IN TXT "there"`},
 		"text.example.com.":    {`text.example.com. 60 IN TXT "there"`},
-	})
-	outside.byType = true
+	}, func(u *upstream) { u.byType = true })
 	server := serve(t, dns.Config{Upstreams: []string{outside.address}})
 	none := func(name string, qtype uint16) string {
 		reply := mustAsk(t, server, podOfA, name, qtype)
@@ -229,8 +232,7 @@ func TestWhatUpstreamWasNotAskedIsNotTaken(t *testing.T) {
 		"query":    func(m *miekg.Msg) { m.Response = false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			outside := newUpstream(t, map[string][]string{"www.example.com.": {"www.example.com. 60 IN A 203.0.113.7"}})
-			outside.spoil = spoil
+			outside := newUpstream(t, map[string][]string{"www.example.com.": {"www.example.com. 60 IN A 203.0.113.7"}}, func(u *upstream) { u.spoil = spoil })
 			reply := mustAsk(t, serve(t, dns.Config{Upstreams: []string{outside.address}}), podOfA, "www.example.com", miekg.TypeA)
 			if reply.Rcode != miekg.RcodeServerFailure || len(reply.Answer) > 0 {
 				t.Errorf("got %s %q", miekg.RcodeToString[reply.Rcode], said(reply))
@@ -241,8 +243,7 @@ func TestWhatUpstreamWasNotAskedIsNotTaken(t *testing.T) {
 
 // The next upstream is asked when one fails; a long answer comes by TCP.
 func TestUpstreamsAreAskedInTurnAndByTCP(t *testing.T) {
-	broken := newUpstream(t, nil)
-	broken.spoil = func(m *miekg.Msg) { m.Rcode = miekg.RcodeServerFailure }
+	broken := newUpstream(t, nil, func(u *upstream) { u.spoil = func(m *miekg.Msg) { m.Rcode = miekg.RcodeServerFailure } })
 	var long []string
 	for i := range 100 {
 		long = append(long, "long.example.com. 60 IN A "+netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String())
@@ -258,8 +259,7 @@ func TestUpstreamsAreAskedInTurnAndByTCP(t *testing.T) {
 // One space's questions upstream are bounded, at once and a second; another
 // space's are answered meanwhile.
 func TestASpacesQuestionsUpstreamAreBounded(t *testing.T) {
-	outside := newUpstream(t, map[string][]string{"www.example.com.": {"www.example.com. 60 IN A 203.0.113.7"}})
-	outside.hold = make(chan struct{})
+	outside := newUpstream(t, map[string][]string{"www.example.com.": {"www.example.com. 60 IN A 203.0.113.7"}}, func(u *upstream) { u.hold = make(chan struct{}) })
 	release := sync.OnceFunc(func() { close(outside.hold) })
 	t.Cleanup(release)
 	server := serve(t, dns.Config{
