@@ -59,6 +59,10 @@ conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS
 bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
 	go run ./bench $(ARGS)
 
+.PHONY: bench-kind
+bench-kind: ## Measure pods through Berth beside direct ones on kind, until they run (BENCH_JSON=, BENCH_KEEP=1: docs/benchmarks.md).
+	@hack/bench-kind
+
 .PHONY: soak
 soak: ## Create, use, sleep, wake and delete spaces for 10 minutes, and fail if something leaks (ARGS="-duration 1h").
 	go run ./bench -soak $(ARGS)

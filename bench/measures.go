@@ -29,6 +29,8 @@ func groups() []group {
 		{"writes", []string{"writes_per_s", "write_errors"}, measureWrites},
 		{"pods", []string{"pod_to_host_ms_p50", "pod_to_host_ms_p99"}, measurePods},
 		{"burst", []string{"burst_pods_per_s"}, measureBurst},
+		{"many", []string{"pods_10000_s"}, measureMany},
+		{"noisy", []string{"noisy_p99_ratio"}, measureNoisy},
 		{"watch", []string{"watch_p99_s"}, measureWatch},
 		{"list", []string{"list_5000_s"}, measureList},
 		{"awake", []string{"rss_awake_mib", "create_s", "create_s_p99", "idle_cpu_cores_100"}, measureAwake},
@@ -52,7 +54,11 @@ func (g group) wanted(only string) bool {
 // measure takes what -only asks for. A group that fails does not keep the others from being measured.
 func (b *bench) measure(ctx context.Context) error {
 	var errs []error
-	for _, g := range groups() {
+	all := groups()
+	if b.space != "" {
+		all = clusterGroups()
+	}
+	for _, g := range all {
 		if !g.wanted(b.only) || ctx.Err() != nil {
 			continue
 		}

@@ -15,6 +15,11 @@ type settings struct {
 	host     string // path of a kubeconfig
 	profiles string // directory
 
+	space    string // name of one that runs already
+	spaceAt  string // path of its kubeconfig
+	podImage string
+	grace    int64 // seconds
+
 	repeats int
 
 	spaces      int
@@ -35,6 +40,11 @@ type settings struct {
 	watchers int
 	watchFor time.Duration
 
+	many        int
+	manySpaces  int
+	quietSpaces int
+	noisyFor    time.Duration
+
 	soak       bool
 	soakFor    time.Duration
 	soakSpaces int
@@ -45,6 +55,10 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.only, "only", "", "measure only these: `NAMES` of measures or of their groups, by their beginning, with commas between")
 	f.StringVar(&s.host, "host-kubeconfig", "", "kubeconfig `FILE` of the host cluster; an embedded one is started in a process of its own if empty")
 	f.StringVar(&s.profiles, "profiles", "", "`DIR` to keep the profiles in, for go tool pprof")
+	f.StringVar(&s.space, "space", "", "measure pods of this `SPACE` on a real cluster, which -space-kubeconfig and -host-kubeconfig reach")
+	f.StringVar(&s.spaceAt, "space-kubeconfig", "", "kubeconfig `FILE` of -space")
+	f.StringVar(&s.podImage, "pod-image", "", "`IMAGE` of the pods, which must run until it is stopped; the simulated nodes take any")
+	f.Int64Var(&s.grace, "grace", 0, "how many seconds pods have to stop")
 	f.IntVar(&s.repeats, "repeats", 5, "how often to measure rates, in turn with the peer; the median counts")
 	f.IntVar(&s.spaces, "spaces", 50, "how many awake spaces the slope is taken over")
 	f.IntVar(&s.idleSpaces, "idle-spaces", 100, "how many awake spaces are idle when CPU is measured, at least -spaces")
@@ -62,6 +76,10 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.rate, "watch-rate", 200, "writes a second while watch latency is measured")
 	f.IntVar(&s.watchers, "watchers", 10, "how many watches are open then")
 	f.DurationVar(&s.watchFor, "watch-for", 15*time.Second, "how long watch latency is measured")
+	f.IntVar(&s.many, "many", 10000, "how many pods to create in many spaces, and directly")
+	f.IntVar(&s.manySpaces, "many-spaces", 100, "how many spaces they are in")
+	f.IntVar(&s.quietSpaces, "quiet-spaces", 20, "how many spaces do light work beside a noisy one")
+	f.DurationVar(&s.noisyFor, "noisy-for", 15*time.Second, "how long they do that in each of 3 rounds, with noise and without")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
 	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
@@ -73,11 +91,20 @@ func (s *settings) check() error {
 	for name, n := range map[string]int{
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
-		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces,
+		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)
 		}
+	}
+	if err := s.checkCluster(); err != nil {
+		return err
+	}
+	if s.many < manyRounds {
+		return fmt.Errorf("-many is %d: want at least %d", s.many, manyRounds)
+	}
+	if s.noisyFor < quietEvery {
+		return fmt.Errorf("-noisy-for is %s: want at least %s", s.noisyFor, quietEvery)
 	}
 	if s.idleSpaces < s.spaces {
 		return fmt.Errorf("-idle-spaces is %d: want at least -spaces, %d", s.idleSpaces, s.spaces)

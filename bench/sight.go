@@ -15,32 +15,49 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// podTime is how long one pod may take until it is on the host.
-const podTime = 30 * time.Second
+// podTime is how long one pod may take until it is on the host, or runs there.
+const podTime = 2 * time.Minute
 
-// sight knows when a watch on the host has first shown each pod, and when it has shown that it is gone.
+// sight is a watch of pods, and when it first showed each of them, first showed it running, and showed that it is gone.
 type sight struct {
 	watch watch.Interface
 	mu    sync.Mutex
-	seen  map[string]chan struct{}
-	gone  map[string]chan struct{}
+	seen  moments
+	runs  moments
+	gone  moments
 	ended sync.WaitGroup
 }
 
-func watchPods(ctx context.Context, host kubernetes.Interface, namespace string) (*sight, error) {
-	w, err := host.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+// moments are of pods, by name.
+type moments map[string]*moment
+
+// moment is something that happens once.
+type moment struct {
+	at   time.Time
+	over chan struct{}
+}
+
+func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*sight, error) {
+	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("watch the host's pods: %w", err)
+		return nil, fmt.Errorf("watch pods in %s: %w", namespace, err)
 	}
-	s := &sight{watch: w, seen: map[string]chan struct{}{}, gone: map[string]chan struct{}{}}
+	s := &sight{watch: w, seen: moments{}, runs: moments{}, gone: moments{}}
 	s.ended.Go(func() {
 		for event := range w.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
-			switch {
-			case ok && event.Type == watch.Added:
-				close(s.of(s.seen, pod.Name))
-			case ok && event.Type == watch.Deleted:
-				close(s.of(s.gone, pod.Name))
+			if !ok {
+				continue
+			}
+			now := time.Now()
+			if event.Type == watch.Added {
+				s.happened(s.seen, pod.Name, now)
+			}
+			if pod.Status.Phase == corev1.PodRunning {
+				s.happened(s.runs, pod.Name, now)
+			}
+			if event.Type == watch.Deleted {
+				s.happened(s.gone, pod.Name, now)
 			}
 		}
 	})
@@ -52,37 +69,40 @@ func (s *sight) stop() {
 	s.ended.Wait()
 }
 
-func (s *sight) of(m map[string]chan struct{}, name string) chan struct{} {
+func (s *sight) happened(m moments, name string, at time.Time) {
+	of := s.of(m, name)
+	if of.at.IsZero() {
+		of.at = at
+		close(of.over)
+	}
+}
+
+func (s *sight) of(m moments, name string) *moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m[name] == nil {
-		m[name] = make(chan struct{})
+		m[name] = &moment{over: make(chan struct{})}
 	}
 	return m[name]
 }
 
-// await waits for pods to be seen, or to be gone.
-func (s *sight) await(ctx context.Context, m map[string]chan struct{}, names ...string) error {
+// await waits until something has happened to pods.
+func (s *sight) await(ctx context.Context, m moments, names ...string) error {
 	for _, name := range names {
-		select {
-		case <-s.of(m, name):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for pod %s on the host: %w", name, context.Cause(ctx))
+		if _, err := s.when(ctx, m, name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// time creates a pod and returns the milliseconds until it is seen on the host under hostName.
-func (s *sight) time(ctx context.Context, client kubernetes.Interface, namespace, name, hostName string) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, podTime)
-	defer cancel()
-	begin := time.Now()
-	if _, err := client.CoreV1().Pods(namespace).Create(ctx, newPod(name), metav1.CreateOptions{}); err != nil {
-		return 0, fmt.Errorf("create pod %s: %w", name, err)
+// when waits until something has happened to a pod, and returns when it did.
+func (s *sight) when(ctx context.Context, m moments, name string) (time.Time, error) {
+	of := s.of(m, name)
+	select {
+	case <-of.over:
+		return of.at, nil
+	case <-ctx.Done():
+		return time.Time{}, fmt.Errorf("wait for pod %s: %w", name, context.Cause(ctx))
 	}
-	if err := s.await(ctx, s.seen, hostName); err != nil {
-		return 0, err
-	}
-	return float64(time.Since(begin).Microseconds()) / 1000, nil
 }

@@ -26,11 +26,6 @@ func AtLeastShare(share float64) Target {
 	return Target{fmt.Sprintf("≥ %.0f %%", 100*share), func(m Measure) bool { return m.Berth >= share*m.Stock }}
 }
 
-// AtMostMore asks for little more than the peer needs.
-func AtMostMore(more float64) Target {
-	return Target{fmt.Sprintf("≤ +%s", figure(more)), func(m Measure) bool { return m.Berth <= m.Stock+more }}
-}
-
 // Reached tells whether m is good enough.
 func (t Target) Reached(m Measure) bool { return t.reached == nil || t.reached(m) }
 

@@ -1,0 +1,133 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-dev/berth/bench/internal/report"
+)
+
+const (
+	// noisyRounds is how often the noise begins and ends.
+	noisyRounds = 3
+	// quietEvery is how often the client of a quiet space asks something. It does not wait for the answer before, so that a
+	// slow answer does not hide that the next ones would have been slow.
+	quietEvery = 200 * time.Millisecond
+)
+
+// measureNoisy takes the latency of light work in many spaces, with and without another space of the process that its tenant
+// floods.
+func measureNoisy(ctx context.Context, b *bench, s *sides) error {
+	berth, err := s.get(ctx, berthSide)
+	if err != nil {
+		return err
+	}
+	quiet := make([]kubernetes.Interface, b.quietSpaces)
+	for i := range quiet {
+		space, _, err := berth.start(ctx, fmt.Sprintf("quiet-%d", i))
+		if err != nil {
+			return err
+		}
+		client, disconnect, err := space.client()
+		if err != nil {
+			return err
+		}
+		defer disconnect()
+		quiet[i] = client
+	}
+	loud, _, err := berth.start(ctx, "noisy")
+	if err != nil {
+		return err
+	}
+	if err := fillNoisy(ctx, loud); err != nil {
+		return err
+	}
+	var p pair
+	made := noise{}
+	for round := range noisyRounds {
+		if err := s.quiet(ctx, berthSide, hostSide); err != nil {
+			return err
+		}
+		without, err := b.quietOnce(ctx, quiet, fmt.Sprintf("without-%d", round))
+		if err != nil {
+			return err
+		}
+		stop, err := made.start(ctx, loud, round)
+		if err != nil {
+			return err
+		}
+		with, err := b.quietOnce(ctx, quiet, fmt.Sprintf("with-%d", round))
+		if err = errors.Join(err, stop()); err != nil {
+			return err
+		}
+		p.stock, p.berth = append(p.stock, without...), append(p.berth, with...)
+		b.say("noisy_p99_ratio: %.4g ms with noise, %.4g ms without", report.Percentile(with, 99), report.Percentile(without, 99))
+	}
+	with, without := report.Percentile(p.berth, 99), report.Percentile(p.stock, 99)
+	b.report.Add("noisy_p99_ratio", "times", with/without, 1, report.AtMost(1.5))
+	b.report.Add("noisy_p99_ms", "ms", with, without, report.Target{})
+	b.report.Add("noisy_p50_ms", "ms", report.Percentile(p.berth, 50), report.Percentile(p.stock, 50), report.Target{})
+	b.report.Note("noisy_…: of %d quiet spaces with (berth) and without (stock) a noisy one, of whose requests %d were answered and %d refused",
+		b.quietSpaces, made.answered.Load(), made.refused.Load())
+	return nil
+}
+
+// quietOnce has each client do light work for a while, and returns the milliseconds of each request.
+func (b *bench) quietOnce(ctx context.Context, clients []kubernetes.Interface, name string) ([]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.noisyFor+burstTime)
+	defer cancel()
+	steps := int(b.noisyFor / quietEvery)
+	times := make([]float64, len(clients)*steps)
+	errs := make([]error, len(times))
+	var wg sync.WaitGroup
+	for c, client := range clients {
+		wg.Go(func() {
+			// Clients do not ask in step.
+			first := time.Now().Add(quietEvery * time.Duration(c) / time.Duration(len(clients)))
+			for step := range steps {
+				due := first.Add(quietEvery * time.Duration(step))
+				select {
+				case <-time.After(time.Until(due)):
+				case <-ctx.Done():
+					return
+				}
+				wg.Go(func() {
+					i := c*steps + step
+					errs[i] = lightWork(ctx, client, name, step)
+					times[i] = float64(time.Since(due).Microseconds()) / 1000
+				})
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return nil, fmt.Errorf("work in a quiet space: %w", err)
+	}
+	return times, nil
+}
+
+// lightWork is a request as users make them now and then: writes of something new, reads and lists of what there is.
+func lightWork(ctx context.Context, client kubernetes.Interface, name string, step int) (err error) {
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	switch step % 4 {
+	case 0:
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, step)}}, metav1.CreateOptions{})
+	case 1:
+		_, err = maps.Get(ctx, firstWrite, metav1.GetOptions{})
+	case 2:
+		_, err = maps.List(ctx, metav1.ListOptions{})
+	default:
+		_, err = client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	}
+	return err
+}
