@@ -103,6 +103,8 @@ type Syncer struct {
 	lastHastened atomic.Int64
 	tally        tally
 	room         room
+	// tokens of pods that were written.
+	tokens tokenWrites
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]

@@ -6,12 +6,15 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/translate"
 )
@@ -19,6 +22,40 @@ import (
 // annotationRefresh on a token secret is when its tokens are replaced: an
 // instant in RFC 3339, before the first of them expires.
 const annotationRefresh = translate.Domain + "/refresh-at"
+
+// tokenWrites are the token secrets that were written and that the host's watch has
+// not shown yet, by name: a pod's status changes several times meanwhile.
+type tokenWrites struct {
+	mu   sync.Mutex
+	made map[string]tokenWrite
+}
+
+// tokenWrite is a token secret of a host pod.
+type tokenWrite struct {
+	of      types.UID
+	version uint64
+	refresh time.Time
+}
+
+// wrote notes a write, and forgets those that the watch has shown up to a version.
+func (w *tokenWrites) wrote(name string, made tokenWrite, shown uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.made, func(_ string, m tokenWrite) bool { return m.version <= shown })
+	if w.made == nil {
+		w.made = map[string]tokenWrite{}
+	}
+	w.made[name] = made
+}
+
+// unseen is when a secret of a host pod must be replaced that the watch, which has
+// got to a version, has not shown; ok is false if there is none.
+func (w *tokenWrites) unseen(name string, of types.UID, shown uint64) (refresh time.Time, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	made, ok := w.made[name]
+	return made.refresh, ok && made.of == of && made.version > shown
+}
 
 // podTokens keeps the secret with the service account tokens that v's volumes
 // project. The tokens are of the space's API, bound to v, and short-lived. It
@@ -29,6 +66,10 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		return 0, nil
 	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
+	shown := s.host.fanouts[secrets].shown.Load() // before what is there is looked at
+	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
+		return at.Sub(s.clock.Now()), nil
+	}
 	have, exists := cached[*corev1.Secret](s.host, secrets, s.space.HostNamespace(), name)
 	if exists && metav1.IsControlledBy(have, host) {
 		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRefresh]); err == nil {
@@ -67,7 +108,11 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	case !exists && apierrors.IsAlreadyExists(err):
 		err = s.writer.Update(ctx, want)
 	}
-	return refresh, err
+	if err != nil {
+		return 0, err
+	}
+	s.tokens.wrote(name, tokenWrite{host.UID, version(want.ResourceVersion), s.clock.Now().Add(refresh)}, shown)
+	return refresh, nil
 }
 
 // tokensOf is the key of the pod whose token secret this is: deleted by hand, it
