@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -319,8 +319,26 @@ func keyOf(name string, host client.Object) (key Key, ok bool) {
 	return Key{Kind: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
 }
 
-// createOnHost tries again at once when the host has a conflict: it is not over
-// the object, but over the quota, which others count up at the same time.
+// createOnHost tries again soon when the host has a conflict: it is not over the
+// object, but over the quota, which others count up at the same time. The host's
+// API server reads the quota anew within milliseconds.
 func createOnHost(ctx context.Context, host client.Client, object client.Object) error {
-	return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return host.Create(ctx, object) })
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, contention(), func(ctx context.Context) (done bool, err error) {
+		last = host.Create(ctx, object)
+		if apierrors.IsConflict(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}
+
+// contention is how long a write waits for others to count up the quota: a second
+// in all.
+func contention() wait.Backoff {
+	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.7, Jitter: 0.5, Steps: 10}
 }
