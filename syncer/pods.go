@@ -156,6 +156,9 @@ func (s *Syncer) podPull(ctx context.Context, v, host *corev1.Pod) (time.Duratio
 	if host.UID == "" { // just created and not yet read back
 		return 0, nil
 	}
+	if _, shown := cached[*corev1.Pod](s.host, pods, host.Namespace, host.Name); !shown && s.queue.newWaits() {
+		return 0, nil // other pods get to the host before this one's tokens: its event brings us back
+	}
 	refresh, tokens := s.podTokens(ctx, v, host)
 	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
 }

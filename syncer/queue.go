@@ -230,6 +230,13 @@ func (q *queue) empty() bool {
 	return q.ctx != nil && len(q.marks) == 0
 }
 
+// newWaits reports whether something waits that is new to the host.
+func (q *queue) newWaits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.first) > 0
+}
+
 // nextTimer is when the first key is due that sleep must not keep waiting.
 func (q *queue) nextTimer() (at time.Time, ok bool) {
 	q.mu.Lock()

@@ -1,0 +1,76 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// S7: what waits to be on the host goes before the tokens of pods that are there,
+// so that a burst of pods is on the host sooner.
+func TestABurstOfPodsIsOnTheHostBeforeItsTokens(t *testing.T) {
+	t.Parallel()
+	const (
+		workers = 64 // as many are under way at once
+		more    = 6
+	)
+	b := newBed(t, "burst")
+	var pods, tokens atomic.Int64
+	pass := make(chan struct{})
+	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+		if c.to == toHost && c.Method == http.MethodPost {
+			switch path.Base(c.URL.Path) {
+			case "pods":
+				pods.Add(1)
+				select {
+				case <-pass:
+				case <-c.Context().Done():
+					return nil, c.Context().Err()
+				}
+			case "secrets":
+				tokens.Add(1)
+			}
+		}
+		return send()
+	})
+	under := func(n int64) step {
+		return step{fmt.Sprintf("see %d pods under way", n), func(context.Context) error {
+			if have := pods.Load(); have < n {
+				return fmt.Errorf("there are %d", have)
+			}
+			return nil
+		}}
+	}
+	steps := make([]step, 0, workers+more+1)
+	for i := range workers + more {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "registry.example/image:1"}},
+		}}
+		steps = append(steps, step{"make pod", made(b.virtual.CoreV1().Pods("default").Create, pod)})
+	}
+	b.play(append(steps, under(workers)))
+	for range more {
+		pass <- struct{}{}
+	}
+	b.play([]step{under(workers + more)})
+	// Now and then the queue takes what is not new: nothing starves.
+	if n := tokens.Load(); n > 2 {
+		t.Errorf("tokens of %d of the first %d pods were written while other pods waited", n, more)
+	}
+	close(pass)
+	b.play([]step{{"come to rest", b.alike}, {"see all tokens", func(context.Context) error {
+		if n := tokens.Load(); n != workers+more {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	}}})
+}
