@@ -6,6 +6,7 @@ package gateway
 import (
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -18,7 +19,8 @@ type PodCertificates struct {
 	CA *pki.CA
 	// Domain of the spaces' own names.
 	Domain string
-	// Address is the cluster IP of a space's API, "" if it has none yet.
+	// Address is the cluster IP of a space's API, "" if it has none yet or the space
+	// is gone.
 	Address func(space string) string
 
 	mu     sync.Mutex
@@ -46,12 +48,22 @@ func (c *PodCertificates) Get(space string) (*tls.Certificate, error) {
 			return nil, fmt.Errorf("issue the certificate for pods of space %s: %w", space, err)
 		}
 		have = issued{address, serving}
-		c.mu.Lock()
-		if c.issued == nil {
-			c.issued = map[string]issued{}
-		}
-		c.issued[space] = have
-		c.mu.Unlock()
+		c.keep(space, have)
 	}
 	return have.serving.Get(nil)
+}
+
+// keep remembers a certificate, and forgets those of spaces that are gone, or have
+// got another address. One of a space without an address is not kept: nothing
+// would say when the space is gone.
+func (c *PodCertificates) keep(space string, have issued) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.issued == nil {
+		c.issued = map[string]issued{}
+	}
+	maps.DeleteFunc(c.issued, func(other string, of issued) bool { return c.Address(other) != of.address })
+	if have.address != "" {
+		c.issued[space] = have
+	}
 }
