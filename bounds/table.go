@@ -24,6 +24,12 @@ const (
 	VolumeSnapshots
 	OwnClasses
 	HostWritesPerSecond
+	// Requests are counted where they arrive; those of the space's own controllers are not.
+	RequestsReading
+	RequestsWriting
+	RequestsLongRunning
+	// RequestRate is a rate, of which nothing is in use.
+	RequestRate
 
 	// Quantities of one object, or of one request.
 
@@ -114,6 +120,18 @@ func Table() [quantities]Bound {
 		HostWritesPerSecond: {"host-writes-per-second", PerSpace, "writes", 200,
 			"requests that write the space's objects to the host; those of ten seconds may come at once, further ones wait",
 			"change fewer objects, or change them less often"},
+		RequestsReading: {"requests-reading", PerSpace, "requests", 400,
+			"requests that read and are not answered yet, those that wait for their turn included",
+			"send fewer requests at once, and retry after the time in Retry-After"},
+		RequestsWriting: {"requests-writing", PerSpace, "requests", 200,
+			"requests that write and are not answered yet, those that wait for their turn included",
+			"send fewer requests at once, and retry after the time in Retry-After"},
+		RequestsLongRunning: {"requests-long-running", PerSpace, "requests", 2200,
+			"watches, logs, exec, attach, port forwarding, and proxied requests that clients have open",
+			"end those that are not used"},
+		RequestRate: {"request-rate", PerSpace, "requests per second", 5000,
+			"requests that arrive in a second; twice as many may arrive at once",
+			"send fewer requests, and watch instead of polling"},
 
 		ServicePorts: {"service-ports", PerObject, "ports", 100,
 			"ports of a Service",

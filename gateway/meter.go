@@ -17,6 +17,9 @@ type Meter interface {
 	// when its handler has ended, with the status code of the answer, 0 if
 	// there was none or it was cut off.
 	Begin(space string, r *http.Request) (end func(code int))
+	// Rejected is called when a request was refused because the space has reached
+	// one of its limits.
+	Rejected(space, limit string)
 }
 
 // metered serves a request and tells the meter.

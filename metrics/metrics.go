@@ -50,6 +50,7 @@ type Metrics struct {
 type counters struct {
 	requests     requests
 	wakes        [2]uint64 // those that failed, those that did not
+	rejected     map[string]uint64
 	lastSnapshot time.Time
 }
 
@@ -138,6 +139,17 @@ func (m *Metrics) Begin(space string, r *http.Request) (end func(code int)) {
 			m.durations.WithLabelValues(v.String()).Observe(m.config.Clock.Since(start).Seconds())
 		}
 	}
+}
+
+// Rejected counts a request that was refused because its space has reached a limit.
+func (m *Metrics) Rejected(space, limit string) {
+	c := m.of(space)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.rejected == nil {
+		c.rejected = map[string]uint64{}
+	}
+	c.rejected[limit]++
 }
 
 // Woken counts a start of a space, and how long whoever wanted it waited.

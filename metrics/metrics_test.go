@@ -186,6 +186,7 @@ func TestNothingIsLeftOfASpaceThatIsDeleted(t *testing.T) {
 		for _, method := range []string{"GET", "POST", fmt.Sprintf("M%d", i)} {
 			m.Begin(name, httptest.NewRequest(method, "/"+name, nil))(100 + i*7)
 		}
+		m.Rejected(name, "request-rate")
 		m.Woken(name, time.Second, nil)
 		m.Woken(name, time.Second, errors.New("no"))
 		m.Snapshot(name, metrics.SnapshotTaken)
@@ -228,6 +229,7 @@ func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 	end := m.Begin("a", httptest.NewRequest(http.MethodGet, "/", nil))
 	end(200)
 	m.Begin("a", httptest.NewRequest(http.MethodGet, "/", nil))
+	m.Rejected("a", "requests-reading")
 	m.Woken("a", time.Second, nil)
 	m.Snapshot("a", metrics.SnapshotTaken)
 	text := scrape(t, m)

@@ -74,7 +74,7 @@ func counter(name, help string, labels ...string) desc {
 
 // descs describe the metrics that are made when they are read.
 type descs struct {
-	spaces, ready, awake, wakes, requests, underWay, storeBytes,
+	spaces, ready, awake, wakes, requests, underWay, rejected, storeBytes,
 	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates,
 	limitUsed, limit, limitRefused desc
 }
@@ -87,6 +87,7 @@ func newDescs() descs {
 		wakes:        counter("berth_space_wakes_total", "Starts of the space, by result.", "space", "result"),
 		requests:     counter("berth_space_requests_total", "Requests to the space that have ended, by what they wanted and the class of the answer's status code.", "space", "verb", "code"),
 		underWay:     gauge("berth_space_requests_in_flight", "Requests to the space that are under way.", "space", "verb"),
+		rejected:     counter("berth_space_requests_rejected_total", "Requests that the gateway refused because the space had reached a limit.", "space", "limit"),
 		storeBytes:   gauge("berth_space_store_bytes", "Size of the space's store: its file, the log beside it, and what of the file is in use.", "space", "part"),
 		storeLimit:   gauge("berth_space_store_limit_bytes", "Size at which the space's store takes no more writes.", "space"),
 		revision:     gauge("berth_space_store_revision", "Revision of the last write to the space's store.", "space"),
@@ -105,7 +106,7 @@ func newDescs() descs {
 func (c spacesCollector) Describe(out chan<- *prometheus.Desc) {
 	d := c.descs
 	for _, one := range []desc{
-		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.storeBytes, d.storeLimit, d.revision,
+		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.rejected, d.storeBytes, d.storeLimit, d.revision,
 		d.hostObjects, d.reconciles, d.queued, d.snapshot, d.certificates,
 		d.limitUsed, d.limit, d.limitRefused,
 	} {
@@ -186,6 +187,9 @@ func (c *counters) collect(d *descs, e emit, space string) {
 		if n := c.requests.underWay[v].Load(); n > 0 {
 			e(d.underWay, float64(n), space, v.String())
 		}
+	}
+	for limit, n := range c.rejected {
+		e(d.rejected, float64(n), space, limit)
 	}
 	for result, n := range c.wakes {
 		if n > 0 {
