@@ -18,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -105,23 +107,36 @@ func TestHealthAndMetricsAreThePlatformsOwn(t *testing.T) {
 }
 
 // X4, T7: each space answers for itself as a stock API server does: health and
-// version for anybody, the rest for those who may.
+// version for any of its accounts, the rest for those who may. S19: who has no
+// account of it learns nothing, not even that it exists.
 func TestASpacesHealthIsAsUpstreamServesIt(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
-	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, // whom it talks to is not what is tested
-	}}}
+	var token string
+	eventually(t, func() error {
+		made, err := demo.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err == nil {
+			token = made.Status.Token
+		}
+		return err
+	})
+	account := &http.Client{Transport: must(rest.TransportFor(withToken(demo.config, token)))(t)}
+	stranger := &http.Client{Transport: must(rest.TransportFor(rest.AnonymousClientConfig(demo.config)))(t)}
+	gateway := strings.TrimSuffix(demo.config.Host, "/demo")
+	_, nobody := fetch(t, stranger, gateway+"/nobody/api")
 	for path, want := range map[string]struct {
 		code int
 		says string
 	}{
 		"/livez": {200, "ok"}, "/readyz": {200, "ok"}, "/healthz": {200, "ok"}, "/version": {200, "gitVersion"},
 		"/livez?verbose": {200, "livez check passed"}, "/readyz?verbose": {200, "[+]etcd ok"}, "/readyz?exclude=etcd": {200, "ok"},
-		"/readyz/etcd": {403, "system:anonymous"}, "/api/v1/namespaces": {403, "system:anonymous"}, "/metrics": {403, "system:anonymous"},
+		"/readyz/etcd": {403, "system:serviceaccount"}, "/api/v1/namespaces": {403, "system:serviceaccount"}, "/metrics": {403, "system:serviceaccount"},
 	} {
-		if code, body := fetch(t, anonymous, demo.config.Host+path); code != want.code || !strings.Contains(body, want.says) {
+		if code, body := fetch(t, account, demo.config.Host+path); code != want.code || !strings.Contains(body, want.says) {
 			t.Errorf("%s: %d %s, want %d and %q", path, code, body, want.code, want.says)
+		}
+		if code, body := fetch(t, stranger, demo.config.Host+path); code != http.StatusUnauthorized || body != nobody {
+			t.Errorf("a stranger gets %s: %d %s", path, code, body)
 		}
 	}
 	if body, err := demo.CoreV1().RESTClient().Get().AbsPath("/readyz/etcd").DoRaw(t.Context()); err != nil || string(body) != "ok" {

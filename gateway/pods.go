@@ -76,5 +76,5 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 		notFound(w, space)
 		return
 	}
-	p.Router.lead(space, handler, w, r)
+	p.Router.lead(space, p.Router.limited(space, handler), w, r)
 }

@@ -4,13 +4,15 @@
 package gateway
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
 // Prefix of the paths that lead to a space: Prefix + name + "/...".
@@ -22,10 +24,17 @@ const SystemSpace = "system"
 // Path is the path of a space's API, without a trailing slash.
 func Path(space string) string { return Prefix + space }
 
-// Router serves the spaces that lookup finds, each under its [Path].
+// Router serves the spaces that Lookup finds, each under its [Path].
 type Router struct {
 	// Lookup returns the handler of a space, nil if there is none.
 	Lookup func(space string) http.Handler
+	// Verify, if set, reports whether a request bears a credential of a space, there
+	// or not, and returns the request to serve. All others are answered alike, so
+	// that nobody can find out which spaces there are. It fails when it can't tell
+	// now.
+	Verify func(space string, r *http.Request) (verified *http.Request, ok bool, err error)
+	// Limiter, if set, bounds the requests of each space.
+	Limiter *Limiter
 	// Meter, if set, is told of each request that a space is found for.
 	Meter Meter
 	// Traces, if set, gets a span of each such request.
@@ -39,11 +48,25 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
-	name, handler := g.find(r.URL)
+	name := spaceOf(r.URL)
+	if name == "" {
+		notFound(w, name)
+		return
+	}
+	if g.Verify != nil {
+		verified, ok, err := g.Verify(name, r)
+		if err != nil || !ok {
+			refuseStranger(w, err)
+			return
+		}
+		r = verified
+	}
+	handler := g.Lookup(name)
 	if handler == nil {
 		notFound(w, name)
 		return
 	}
+	handler = g.limited(name, handler)
 	here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { redirecting(handler, w, r) })
 	g.lead(name, http.StripPrefix(Path(name), here), w, rooted(r, name))
 }
@@ -60,14 +83,22 @@ func (g *Router) lead(name string, handler http.Handler, w http.ResponseWriter, 
 	metered(g.Meter, name, handler, w, r)
 }
 
-func (g *Router) find(u *url.URL) (space string, handler http.Handler) {
+func (g *Router) limited(space string, next http.Handler) http.Handler {
+	if g.Limiter == nil {
+		return next
+	}
+	return g.Limiter.limit(space, g.Meter, next)
+}
+
+// spaceOf is the space that a path names, "" if it names none.
+func spaceOf(u *url.URL) string {
 	rest, found := strings.CutPrefix(u.EscapedPath(), Prefix)
 	if !found {
-		return "", nil
+		return ""
 	}
 	// Names are DNS labels: an escape in one names nothing.
-	space, _, _ = strings.Cut(rest, "/")
-	return space, g.Lookup(space)
+	space, _, _ := strings.Cut(rest, "/")
+	return space
 }
 
 // rooted makes /spaces/NAME alone mean the space's root.
@@ -80,17 +111,30 @@ func rooted(r *http.Request, name string) *http.Request {
 	return r
 }
 
-// notFound answers in a form that kubectl shows. It does not tell a space that
-// sleeps elsewhere from one that never was: names are not for strangers to try.
+// strangerTimeout bounds what a client without a credential takes to send the rest
+// of its request, and to read the answer.
+const strangerTimeout = 5 * time.Second
+
+// refuseStranger answers a client that bears no credential of the space it names.
+// The answer is the same whether the space exists, sleeps, or fails. The connection
+// ends with it: one that is of use to nobody must not take the place of others.
+func refuseStranger(w http.ResponseWriter, err error) {
+	deadline := time.Now().Add(strangerTimeout)
+	answer := http.NewResponseController(w)
+	_, _ = answer.SetReadDeadline(deadline), answer.SetWriteDeadline(deadline) // in tests it may be no connection
+	w.Header().Set("Connection", "close")
+	if err != nil {
+		httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error()+"; try again later", time.Second)
+		return
+	}
+	httpstatus.Unauthorized(w)
+}
+
+// notFound answers in a form that kubectl shows.
 func notFound(w http.ResponseWriter, space string) {
 	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints"
 	if space != "" {
 		message = "there is no such space here; check the server's URL in your kubeconfig"
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusNotFound)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: message,
-	})
+	httpstatus.Write(w, http.StatusNotFound, metav1.StatusReasonNotFound, message, 0)
 }

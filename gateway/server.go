@@ -16,12 +16,24 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Limits of a connection, as upstream's API server has them.
+// Limits of a connection, for clients that may be anybody.
 const (
-	readHeaderTimeout = 32 * time.Second
-	idleTimeout       = 90 * time.Second
-	maxHeaderBytes    = 1 << 20
-	maxStreams        = 100 // requests under way at once on one HTTP/2 connection
+	headerTimeout = 10 * time.Second // see [Connections]
+	// idleTimeout is client-go's, so that it is the client that closes.
+	idleTimeout = 90 * time.Second
+	// maxHeaderBytes is room for the longest token (16 KiB) and for a long command in the query of an exec.
+	maxHeaderBytes = 64 << 10
+	maxStreams     = 100 // requests under way at once on one HTTP/2 connection
+
+	// HTTP/2 keeps what a client sends ahead of its reader: of a connection, of a stream, and of a frame. net/http bounds
+	// the control frames that wait to be answered, and the streams that a client has reset.
+	maxAheadConn   = 256 << 10
+	maxAheadStream = 128 << 10
+	maxFrame       = 16 << 10
+	// A client is pinged when it has been silent, and left when it does not answer or takes no byte of what is written.
+	pingAfter    = 60 * time.Second
+	pingTimeout  = 15 * time.Second
+	writeTimeout = 60 * time.Second
 
 	// drainPatience is how long a stop waits for requests under way. Watches
 	// would go on for ever.
@@ -39,22 +51,33 @@ type Server struct {
 // handshake, so that a renewed one is used at once; connections that stand go on.
 type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// Serve begins to serve handler on listener with certificate. Clients are asked
-// for a certificate, which is not verified here: each space's API server trusts
-// another authority.
+// Serve begins to serve handler on listener with certificate, within
+// [DefaultConnections]. Clients are asked for a certificate, which is not verified
+// here: each space's API server trusts another authority.
 func Serve(listener net.Listener, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
-	return newServer(certificate, handler, logger).serve(listener)
+	return ServeBounded(listener, DefaultConnections(), certificate, handler, logger)
+}
+
+// ServeBounded is [Serve] within other bounds.
+func ServeBounded(listener net.Listener, bounds Connections, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
+	s := newServer(certificate, handler, logger)
+	s.http.ReadHeaderTimeout = bounds.HeaderTimeout
+	return s.serve(bounds.bound(listener))
 }
 
 func newServer(certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	return &Server{
 		http: &http.Server{
 			Handler:           handler,
-			ReadHeaderTimeout: readHeaderTimeout,
+			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
-			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-			ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug),
+			HTTP2: &http.HTTP2Config{
+				MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+				MaxReceiveBufferPerConnection: maxAheadConn, MaxReceiveBufferPerStream: maxAheadStream,
+				SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout,
+			},
+			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug),
 			TLSConfig: &tls.Config{
 				MinVersion:     tls.VersionTLS12,
 				GetCertificate: certificate,

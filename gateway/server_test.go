@@ -25,6 +25,13 @@ import (
 // certificate authority's name for the caller, "" for none.
 func serve(t *testing.T, handler http.Handler) (s *gateway.Server, address string, client func(clientCA string) *http.Client) {
 	t.Helper()
+	return serveBounded(t, gateway.DefaultConnections(), handler)
+}
+
+func serveBounded(
+	t *testing.T, bounds gateway.Connections, handler http.Handler,
+) (s *gateway.Server, address string, client func(clientCA string) *http.Client) {
+	t.Helper()
 	ca, err := pki.OpenCA(t.TempDir(), "port")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +44,7 @@ func serve(t *testing.T, handler http.Handler) (s *gateway.Server, address strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = gateway.Serve(listener, certificate.Get, handler, logr.Discard())
+	s = gateway.ServeBounded(listener, bounds, certificate.Get, handler, logr.Discard())
 	return s, "https://" + listener.Addr().String(), func(clientCA string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(ca.PEM())

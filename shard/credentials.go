@@ -4,171 +4,150 @@
 package shard
 
 import (
-	"crypto"
+	"context"
 	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
-	"os"
+	"net/netip"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
-	"gopkg.in/go-jose/go-jose.v2/jwt"
-	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"github.com/berth-dev/berth/internal/clientaddr"
 )
 
 const (
 	// maxToken bounds the tokens that are looked at: a service account's has
 	// about one kilobyte.
 	maxToken = 16 << 10
-	// rememberedBearers bounds the credentials of a space that are known again
-	// without a look at their signature.
+	// rememberedSpaces bounds the spaces whose keys are held, and rememberedBearers
+	// the credentials of each that are known again without a look at their signature.
+	rememberedSpaces  = 256
 	rememberedBearers = 64
+	// rememberedRefusals bounds the credentials of nobody that are known again.
+	rememberedRefusals = 4096
+
+	// Bounds of the checks of signatures that wait, of all clients and of one. A
+	// check takes a tenth of a millisecond.
+	maxChecks          = 256
+	maxChecksPerClient = 16
 )
 
-// keys tell who has a credential of a space, even while the space sleeps: by the
-// signature alone. Whether it was revoked since, and what its bearer may do, the
-// space's API server says once it is awake.
-type keys struct {
-	authorities []crypto.PublicKey // of client certificates
-	tokens      crypto.PublicKey   // of service-account tokens
-	files       [2]fileStamp
-	seen        *lru.Cache // of [sha256.Size]byte to the time.Time when it ends
+// errChecks says that a signature is not checked now.
+var errChecks = errors.New("too many credentials are being checked")
+
+// credentials tell who has a credential of a space, even while the space sleeps:
+// by the signature alone. Whether it was revoked since, and what its bearer may do,
+// the space's API server says once it is awake.
+//
+// Anybody may ask, as often as they like and with what they like. So the checks of
+// signatures are bounded, what was refused is remembered, and a space that is not
+// there costs the caller what one costs that is.
+type credentials struct {
+	dir   func(space string) string
+	clock clock.PassiveClock
+
+	spaces  *lru.Cache // of names to *keys
+	refused *lru.Cache // of [sha256.Size]byte to nothing
+	nobody  *keys      // of spaces that are not there
+	waiting *clientaddr.Counter
+	checks  *semaphore.Weighted
 }
 
-type fileStamp struct {
-	size     int64
-	modified time.Time
+func newCredentials(dir func(space string) string, c clock.PassiveClock) (*credentials, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	nobody := newKeys()
+	nobody.authorities, nobody.tokens = append(nobody.authorities, &key.PublicKey), &key.PublicKey
+	return &credentials{
+		dir: dir, clock: c, nobody: nobody,
+		spaces: lru.New(rememberedSpaces), refused: lru.New(rememberedRefusals),
+		waiting: clientaddr.NewCounter(maxChecks, maxChecksPerClient),
+		// What strangers have checked must leave processors to those who are known.
+		checks: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2))),
+	}, nil
 }
 
-// bears reports whether a request bears a credential of the space.
-func (s *Shard) bears(p *place, r *http.Request) bool {
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	certified := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
-	if !certified && (token == "" || len(token) > maxToken) {
-		return false
+// forget makes the next request look at the space's files again, and lets go of
+// what is remembered of the space.
+func (c *credentials) forget(space string) { c.spaces.Remove(space) }
+
+// verify reports whether a request bears a credential of a space. It fails when
+// that can't be found out now.
+func (c *credentials) verify(space string, r *http.Request) (bool, error) {
+	var offered []credential
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		offered = append(offered, certificate{r.TLS.PeerCertificates[0]})
 	}
-	s.mu.Lock()
-	k, awake := p.keys, p.state == running
-	s.mu.Unlock()
-	now := s.config.Clock.Now()
-	check := func(k *keys) bool {
-		return certified && k.certified(r.TLS.PeerCertificates[0], now) || token != "" && k.signed(token, now)
+	if text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && text != "" && len(text) <= maxToken {
+		offered = append(offered, token(text))
 	}
-	if k != nil && check(k) {
-		return true
+	if len(offered) == 0 || len(validation.IsDNS1123Label(space)) > 0 {
+		return false, nil
+	}
+	var known *keys
+	if found, ok := c.spaces.Get(space); ok {
+		known = found.(*keys)
+	}
+	now := c.clock.Now()
+	for _, o := range offered {
+		if known != nil && known.remembers(o, now) {
+			return true, nil
+		}
 	}
 	// They may have been renewed, or not be read yet.
-	dir := filepath.Join(s.dir(p.name), "pki")
+	dir := filepath.Join(c.dir(space), "pki")
 	stamps := stampsOf(dir)
-	if k != nil && k.files == stamps {
-		return false
-	}
-	k, err := readKeys(dir)
-	if err != nil {
-		return false
-	}
-	k.files = stamps
-	if awake {
-		k.seen = lru.New(rememberedBearers)
-	}
-	s.mu.Lock()
-	p.keys = k
-	s.mu.Unlock()
-	return check(k)
-}
-
-func keyFiles(dir string) [2]string {
-	return [2]string{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "service-account.key")}
-}
-
-func stampsOf(dir string) (stamps [2]fileStamp) {
-	for i, path := range keyFiles(dir) {
-		if info, err := os.Stat(path); err == nil {
-			stamps[i] = fileStamp{info.Size(), info.ModTime()}
+	if known == nil || known.files != stamps {
+		known = c.nobody
+		if read, err := readKeys(dir); err == nil {
+			read.files = stamps
+			c.spaces.Add(space, read)
+			known = read
 		}
 	}
-	return stamps
+	for _, o := range offered {
+		if good, err := c.check(r.Context(), space, known, o, clientaddr.OfRemote(r.RemoteAddr), now); good || err != nil {
+			return good, err
+		}
+	}
+	return false, nil
 }
 
-func readKeys(dir string) (*keys, error) {
-	files := keyFiles(dir)
-	k := &keys{}
-	certs, err := certutil.CertsFromFile(files[0])
-	if err != nil {
-		return nil, err
+// check looks at a signature, in its turn.
+func (c *credentials) check(ctx context.Context, space string, k *keys, o credential, client netip.Prefix, now time.Time) (bool, error) {
+	refusal := sha256.Sum256(fmt.Appendf(nil, "%s %v %x", space, k.files, o.sum()))
+	if _, is := c.refused.Get(refusal); is {
+		return false, nil
 	}
-	for _, cert := range certs {
-		k.authorities = append(k.authorities, cert.PublicKey)
+	if !c.waiting.Take(client) {
+		return false, errChecks
 	}
-	private, err := keyutil.PrivateKeyFromFile(files[1])
-	if err != nil {
-		return nil, err
+	defer c.waiting.Give(client)
+	if c.checks.Acquire(ctx, 1) != nil {
+		return false, errChecks
 	}
-	signer, ok := private.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errors.New("the service-account key is not an ECDSA key")
+	defer c.checks.Release(1)
+	until, good := o.signedBy(k)
+	if !good || !now.Before(until) {
+		c.refused.Add(refusal, nil)
+		return false, nil
 	}
-	k.tokens = &signer.PublicKey
-	return k, nil
-}
-
-// certified reports whether a certificate is one of the space's authority.
-func (k *keys) certified(cert *x509.Certificate, now time.Time) bool {
-	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
-		return false
+	if now.Before(o.from()) {
+		return false, nil
 	}
-	return k.remembered(cert.Raw, now, func() (time.Time, bool) {
-		for _, authority := range k.authorities {
-			ecdsaKey, ok := authority.(*ecdsa.PublicKey)
-			if !ok {
-				continue
-			}
-			parent := x509.Certificate{PublicKey: ecdsaKey, PublicKeyAlgorithm: x509.ECDSA}
-			if parent.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature) == nil {
-				return cert.NotAfter, true
-			}
-		}
-		return time.Time{}, false
-	})
-}
-
-// signed reports whether a token is one of the space's.
-func (k *keys) signed(token string, now time.Time) bool {
-	return k.remembered([]byte(token), now, func() (time.Time, bool) {
-		parsed, err := jwt.ParseSigned(token)
-		if err != nil {
-			return time.Time{}, false
-		}
-		var claims jwt.Claims
-		if parsed.Claims(k.tokens, &claims) != nil {
-			return time.Time{}, false
-		}
-		if claims.Expiry == nil {
-			return now.AddDate(1, 0, 0), true // as old ones are: for ever
-		}
-		return claims.Expiry.Time(), claims.Expiry.Time().After(now)
-	})
-}
-
-// remembered asks about a credential once only, if it is good and the space is
-// awake. Bad ones are not remembered: there is no end of them.
-func (k *keys) remembered(credential []byte, now time.Time, ask func() (until time.Time, ok bool)) bool {
-	if k.seen == nil {
-		_, ok := ask()
-		return ok
-	}
-	key := sha256.Sum256(credential)
-	if until, ok := k.seen.Get(key); ok {
-		return now.Before(until.(time.Time))
-	}
-	until, ok := ask()
-	if ok {
-		k.seen.Add(key, until)
-	}
-	return ok
+	k.seen.Add(o.sum(), until)
+	return true, nil
 }

@@ -65,8 +65,6 @@ type place struct {
 	newSlow bool           // starting: it turned out to be slow now
 	gaveWay bool           // starting: it is given up for others
 
-	keys *keys // whose requests count; nil until needed
-
 	evicted error // running or stopping: why it is put to sleep at once
 	removed bool  // it leaves once it has stopped
 	stopErr error

@@ -13,14 +13,20 @@ import (
 )
 
 // sleeping is a shard of a space that sleeps, without a host.
-func sleeping(p *place) *Shard {
-	return &Shard{config: Config{}.complete(), places: map[string]*place{p.name: p}, held: map[string]bool{}}
+func sleeping(t *testing.T, p *place) *Shard {
+	t.Helper()
+	s := &Shard{config: Config{Dir: t.TempDir()}.complete(), places: map[string]*place{p.name: p}, held: map[string]bool{}}
+	var err error
+	if s.credentials, err = newCredentials(s.dir, s.config.Clock); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // D2: who asks for a space that is being restored is told to ask again, not that
 // there is none; and it is as before once that has ended.
 func TestASpaceThatIsHeldIsNotGone(t *testing.T) {
-	s := sleeping(&place{name: "demo"})
+	s := sleeping(t, &place{name: "demo"})
 	router := &gateway.Router{Lookup: s.Handler}
 	ask := func(space string) *http.Response {
 		w := httptest.NewRecorder()
@@ -55,7 +61,7 @@ func TestASpaceThatIsHeldIsNotGone(t *testing.T) {
 
 // What went wrong when a space fell asleep says nothing of its stop later on.
 func TestAStopIsNotBlamedForAnEarlierOne(t *testing.T) {
-	s := sleeping(&place{name: "demo", stopErr: errors.New("of when it fell asleep")})
+	s := sleeping(t, &place{name: "demo", stopErr: errors.New("of when it fell asleep")})
 	if err := s.StopSpace(t.Context(), "demo"); err != nil {
 		t.Error(err)
 	}

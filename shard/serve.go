@@ -4,16 +4,16 @@
 package shard
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
 // door is where requests from outside come in to a space. Those that bear a
@@ -29,7 +29,14 @@ type door struct {
 // ServeHTTP implements [http.Handler].
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	healthy := isHealth(r)
-	counts := !healthy && d.shard.bears(d.place, r)
+	counts := false
+	if !healthy {
+		var err error
+		if counts, err = d.shard.verified(d.place.name, r); err != nil {
+			httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error()+"; try again later", firstRetry)
+			return
+		}
+	}
 	space, refuse := d.enter(r, counts)
 	if refuse != nil && healthy {
 		d.health(w)
@@ -111,6 +118,27 @@ func (p *place) whyNot() string {
 	return "cannot be started"
 }
 
+type verifiedKey struct{}
+
+// Verify reports whether a request bears a credential of a space, which need not
+// be here nor anywhere. verified is the request to hand to the space's handler,
+// which then need not find out again. It fails when too many others are being
+// verified; the client may try again.
+func (s *Shard) Verify(space string, r *http.Request) (verified *http.Request, ok bool, err error) {
+	if ok, err = s.credentials.verify(space, r); err != nil || !ok {
+		return r, false, err
+	}
+	return r.WithContext(context.WithValue(r.Context(), verifiedKey{}, space)), true, nil
+}
+
+// verified is Verify, unless that was called before.
+func (s *Shard) verified(space string, r *http.Request) (bool, error) {
+	if name, ok := r.Context().Value(verifiedKey{}).(string); ok && name == space {
+		return true, nil
+	}
+	return s.credentials.verify(space, r)
+}
+
 func (d *door) begin(counts bool) {
 	if counts {
 		d.place.requests++
@@ -174,17 +202,5 @@ func unavailable(space, why string, after time.Duration) *refusal {
 }
 
 func (f *refusal) write(w http.ResponseWriter) {
-	status := metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: f.code, Reason: f.reason, Message: f.message,
-	}
-	if f.after > 0 {
-		seconds := int32(math.Ceil(f.after.Seconds()))
-		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
-		status.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-cache, private")
-	w.WriteHeader(int(f.code))
-	_ = json.NewEncoder(w).Encode(status)
+	httpstatus.Write(w, int(f.code), f.reason, f.message, f.after)
 }

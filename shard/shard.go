@@ -38,6 +38,7 @@ type Shard struct {
 	host         *syncer.Host
 	serviceRange string
 	volume       *kine.Volume
+	credentials  *credentials
 
 	// life ends with Stop; work is all that runs in the background.
 	life context.Context
@@ -89,6 +90,10 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	s := &Shard{
 		config: c, host: host, serviceRange: cidr, log: log, began: began, volume: kine.NewVolume(c.Dir),
 		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
+	}
+	if s.credentials, err = newCredentials(s.dir, s.config.Clock); err != nil {
+		host.Stop()
+		return nil, fmt.Errorf("start shard: %w", err)
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.keep)
@@ -215,6 +220,7 @@ func (s *Shard) drop(p *place) {
 	p.release()
 	p.resolve(ErrStopped)
 	delete(s.places, p.name)
+	s.credentials.forget(p.name)
 	p.turned()
 }
 

@@ -143,7 +143,8 @@ func (s *Shard) begin(p *place) {
 // run makes a started space the place's.
 func (s *Shard) run(p *place, space *Space) {
 	now := s.config.Clock.Now()
-	p.space, p.prepared, p.started, p.failure, p.keys = space, true, true, nil, nil
+	p.space, p.prepared, p.started, p.failure = space, true, true, nil
+	s.credentials.forget(p.name) // the start may have renewed its keys
 	p.lastRequest = time.Time{}
 	if p.touched {
 		p.lastRequest = now
@@ -173,7 +174,8 @@ func (s *Shard) ended(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	space := p.space
-	p.space, p.keys = nil, nil
+	p.space = nil
+	s.credentials.forget(p.name)
 	p.stopErr = space.stopErr
 	s.endTrial(p)
 	s.awake--

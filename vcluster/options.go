@@ -99,7 +99,7 @@ func commonOptions() *options.ServerRunOptions {
 
 	o.Features.EnableProfiling = false
 	o.Features.EnableContentionProfiling = false
-	// The gateway limits requests, across a process's spaces.
+	// gateway.Limiter limits requests, across a process's spaces.
 	o.Features.EnablePriorityAndFairness = false
 
 	o.Etcd.EnableWatchCache = false

@@ -68,6 +68,7 @@ type platform struct {
 	server         *gateway.Server
 	metrics        *metrics.Metrics
 	traces         tracing.TracerProvider // nil if there are none
+	limiter        *gateway.Limiter       // of the requests that come in by either port
 	serving        atomic.Bool            // between start and stop
 	undo           []func(context.Context)
 
@@ -200,7 +201,10 @@ func (p *platform) serve(context.Context) (err error) {
 	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
 		return err
 	}
-	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{Lookup: p.lookup, Meter: p.metrics, Traces: p.traces}, p.logger)
+	p.limiter = gateway.NewLimiter(nil)
+	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
+		Lookup: p.lookup, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
+	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil
 }

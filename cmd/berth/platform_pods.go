@@ -138,7 +138,7 @@ func (p *platform) servePods(ctx context.Context) error {
 	}}
 	server := gateway.ServePods(listener, gateway.Pods{
 		SpaceAt: p.shard.Host().SpaceAt, Certificate: certificates.Get,
-		Router: &gateway.Router{Lookup: p.lookup, Meter: p.metrics, Traces: p.traces},
+		Router: &gateway.Router{Lookup: p.lookup, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces},
 	}, p.logger)
 	p.onStop(server.Stop)
 	p.say("Pods reach their space's DNS at %s, port %d, and its API at port %d", o.address, o.dnsPort, o.apiPort)

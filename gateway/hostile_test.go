@@ -1,0 +1,228 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/berth-dev/berth/gateway"
+)
+
+const patience = 30 * time.Second
+
+var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+
+// dialFrom connects from a loopback address of the caller's choice.
+func dialFrom(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	host, _, _ := strings.Cut(strings.TrimPrefix(to, "https://"), "/")
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// get asks by a connection of its own from an address.
+func get(t *testing.T, from, to string, header http.Header) (*http.Response, error) {
+	t.Helper()
+	conn := tls.Client(dialFrom(t, from, to), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header, req.Close = header, true
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(bufio.NewReader(conn), req)
+}
+
+// closed fails unless the other side ends the connection.
+func closed(t *testing.T, what string, c net.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s: the connection stays open", what)
+	}
+}
+
+// S7, L3: a client that takes all the connections it can leaves others theirs.
+func TestHostileConnectionsOfOneClientLeaveOthersTheirs(t *testing.T) {
+	bounds := gateway.Connections{Total: 100, PerClient: 5, HeaderTimeout: patience}
+	s, address, _ := serveBounded(t, bounds, ok)
+	defer s.Stop(t.Context())
+	for range bounds.PerClient {
+		dialFrom(t, "127.0.0.1", address)
+	}
+	closed(t, "one too many", dialFrom(t, "127.0.0.1", address))
+	resp, err := get(t, "127.0.0.2", address, nil)
+	if err != nil {
+		t.Fatalf("another client: %v", err)
+	}
+	_ = resp.Body.Close()
+}
+
+// S7, L3: all clients together have no more connections than the process can hold; others wait until one ends.
+func TestHostileConnectionsOfAllClientsAreBounded(t *testing.T) {
+	bounds := gateway.Connections{Total: 4, PerClient: 4, HeaderTimeout: patience}
+	s, address, _ := serveBounded(t, bounds, ok)
+	defer s.Stop(t.Context())
+	var last net.Conn
+	for i := range bounds.Total {
+		last = dialFrom(t, fmt.Sprintf("127.0.0.%d", i+1), address)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := get(t, "127.0.0.9", address, nil)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered beyond the bound: %v", err)
+	case <-time.After(300 * time.Millisecond): // can only pass wrongly, and not fail wrongly
+	}
+	_ = last.Close()
+	if err := <-answered; err != nil {
+		t.Errorf("once there is a connection again: %v", err)
+	}
+}
+
+// S7: who says nothing, or half of something, is left.
+func TestHostileSilenceEndsTheConnection(t *testing.T) {
+	bounds := gateway.DefaultConnections()
+	bounds.HeaderTimeout = 200 * time.Millisecond
+	s, address, _ := serveBounded(t, bounds, ok)
+	defer s.Stop(t.Context())
+	closed(t, "without a handshake", dialFrom(t, "127.0.0.1", address))
+	half := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true})
+	if err := half.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(half, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, "half of the headers", half)
+}
+
+// S7: 64 KiB of headers are enough for anybody, and more are not kept.
+func TestHostileHeadersAreBounded(t *testing.T) {
+	s, address, client := serve(t, ok)
+	defer s.Stop(t.Context())
+	token := func(n int) http.Header { return http.Header{"Authorization": {"Bearer " + strings.Repeat("a", n)}} }
+	for length, want := range map[int]int{16 << 10: http.StatusOK, 200 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		resp, err := get(t, "127.0.0.1", address, token(length))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("HTTP/1.1, a token of %d bytes: %s, want %d", length, resp.Status, want)
+		}
+		_ = resp.Body.Close()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = token(length)
+		resp, err = client("").Do(req)
+		if good := err == nil && resp.StatusCode == http.StatusOK; good != (want == http.StatusOK) {
+			t.Errorf("HTTP/2, a token of %d bytes: %v", length, err)
+		}
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+}
+
+// strangers is a gateway to which nobody has a credential.
+func strangers(t *testing.T) (address string) {
+	router := router()
+	router.Verify = func(_ string, r *http.Request) (*http.Request, bool, error) { return r, false, nil }
+	s, address, _ := serve(t, router)
+	t.Cleanup(func() { s.Stop(t.Context()) })
+	return address
+}
+
+// S7: a stranger that sends no body, or reads no answer, holds nothing for long.
+func TestHostileStrangersHoldNothing(t *testing.T) {
+	t.Parallel()
+	address := strangers(t)
+	t.Run("a body that never comes", func(t *testing.T) {
+		t.Parallel()
+		c := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if _, err := io.WriteString(c, "POST /spaces/a/api/v1/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		closed(t, "without a body", c)
+	})
+	t.Run("answers that are never read", func(t *testing.T) {
+		t.Parallel()
+		c := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+			t.Fatal(err)
+		}
+		framer := http2.NewFramer(c, c)
+		// No byte of an answer may be sent.
+		if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+			t.Fatal(err)
+		}
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/spaces/a/api"}} {
+			if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+		closed(t, "with an answer that is not read", c)
+	})
+}
+
+// S19: without a credential, a space that exists is told from none by nothing.
+func TestHostileStrangersLearnNoNames(t *testing.T) {
+	address := strangers(t)
+	var want string
+	for _, path := range []string{"nobody/api", "a/api", "a/version", "a/healthz", "a/readyz", "a", "a--b/livez", "..", "A/api", "system/api"} {
+		resp, err := get(t, "127.0.0.1", address+"/spaces/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Header.Del("Date")
+		var got strings.Builder
+		if err := resp.Write(&got); err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if want == "" {
+			if want = got.String(); resp.StatusCode != http.StatusUnauthorized {
+				t.Fatalf("%s: %s", path, want)
+			}
+		}
+		if got.String() != want {
+			t.Errorf("%s: %s\nwant %s", path, got.String(), want)
+		}
+	}
+}

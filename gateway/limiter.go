@@ -1,0 +1,169 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/httpstatus"
+)
+
+const (
+	// unitsPerProcessor is how many writes a processor is given at once.
+	unitsPerProcessor = 32
+	// turnTimeout bounds the wait for a turn, as upstream's API server bounds it.
+	turnTimeout = 15 * time.Second
+	// bodyTimeout bounds what a client takes to send a request's body. API servers
+	// give a request as long.
+	bodyTimeout = 60 * time.Second
+	// retryAfter is when a client tries again.
+	retryAfter = time.Second
+
+	// A space that had no request for idleSpace is forgotten when there are many.
+	idleSpace   = 10 * time.Second
+	firstForget = 64
+)
+
+// Limiter bounds the requests of each space: how many there are under way, how many
+// arrive in a second, and how many of them are executed at once. Spaces share the
+// process's processors by turns, and one has half of them at most, so that a flood
+// of one leaves the others theirs.
+//
+// It knows requests from outside only. What a space's own controllers and its
+// syncer ask of its API, they ask in process. It is safe for concurrent use.
+type Limiter struct {
+	limits        func(space string) bounds.Limits
+	classifier    classifier
+	lists, others *turns
+
+	mu       sync.Mutex
+	spaces   map[string]*spaceRequests
+	forgetAt int // as many spaces are looked through for those that are idle
+}
+
+// spaceRequests are those of one space.
+type spaceRequests struct {
+	account  *bounds.Account
+	rate     *rate.Limiter
+	underWay int
+	last     time.Time
+}
+
+// NewLimiter returns a limiter for one process. limits are those of a space that
+// differ from the defaults; it may be nil.
+func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
+	if limits == nil {
+		limits = func(string) bounds.Limits { return nil }
+	}
+	processors := runtime.GOMAXPROCS(0)
+	half := max(1, processors/2)
+	return &Limiter{
+		limits: limits, classifier: newClassifier(),
+		lists: newTurns(max(2, processors), half), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
+		spaces: map[string]*spaceRequests{}, forgetAt: firstForget,
+	}
+}
+
+// errTurn says that a request has waited long enough.
+var errTurn = errors.New("the space has more requests than the process executes for it")
+
+// limit serves a space's requests within its limits.
+func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k := l.classifier.classify(r)
+		end, err := l.begin(space, k)
+		if err != nil {
+			reject(w, space, err, meter)
+			return
+		}
+		defer end()
+		release, err := l.turn(r.Context(), space, k)
+		if err != nil {
+			reject(w, space, err, meter)
+			return
+		}
+		defer release()
+		defer time.AfterFunc(k.lease, release).Stop()
+		if !k.long && r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what has none sends no body
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// begin counts a request until end, or refuses it.
+func (l *Limiter) begin(space string, k class) (end func(), err error) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.spaces[space]
+	if s == nil {
+		l.forget(now)
+		limits := l.limits(space)
+		perSecond := limits.Of(bounds.RequestRate)
+		s = &spaceRequests{account: bounds.NewAccount(limits), rate: rate.NewLimiter(rate.Limit(perSecond), int(2*perSecond))}
+		l.spaces[space] = s
+	}
+	s.last = now
+	if err := s.account.Take(k.quantity, 1); err != nil {
+		return nil, err
+	}
+	if !s.rate.AllowN(now, 1) {
+		s.account.Give(k.quantity, 1)
+		perSecond := s.account.Limit(bounds.RequestRate)
+		return nil, &bounds.ExceededError{Quantity: bounds.RequestRate, Asked: 1, Used: perSecond, Limit: perSecond}
+	}
+	s.underWay++
+	return func() {
+		s.account.Give(k.quantity, 1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		s.underWay--
+	}, nil
+}
+
+// forget drops spaces without requests. The limiter is locked.
+func (l *Limiter) forget(now time.Time) {
+	if len(l.spaces) < l.forgetAt {
+		return
+	}
+	for name, s := range l.spaces {
+		if s.underWay == 0 && now.Sub(s.last) > idleSpace {
+			delete(l.spaces, name)
+		}
+	}
+	l.forgetAt = max(firstForget, 2*len(l.spaces))
+}
+
+// turn waits until a request may be executed.
+func (l *Limiter) turn(ctx context.Context, space string, k class) (release func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, turnTimeout, errTurn)
+	defer cancel()
+	if k.list {
+		return l.lists.take(ctx, space, 1)
+	}
+	return l.others.take(ctx, space, k.cost)
+}
+
+// reject answers a request beyond a limit. Clients of Kubernetes try again by
+// themselves when they are told when.
+func reject(w http.ResponseWriter, space string, err error, meter Meter) {
+	limit, message := "turns", err.Error()
+	if exceeded := (*bounds.ExceededError)(nil); errors.As(err, &exceeded) {
+		limit = exceeded.Quantity.String()
+	}
+	if meter != nil {
+		meter.Rejected(space, limit)
+	}
+	httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message, retryAfter)
+}

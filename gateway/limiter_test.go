@@ -1,0 +1,186 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/gateway"
+)
+
+// rejections counts what the gateway says it rejected.
+type rejections struct {
+	mu  sync.Mutex
+	all map[string]int
+}
+
+func (r *rejections) Begin(string, *http.Request) func(int) { return func(int) {} }
+
+func (r *rejections) Rejected(space, limit string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]int{}
+	}
+	r.all[space+" "+limit]++
+}
+
+// limitedServer serves spaces a and b with limits; requests to /hang wait until they are let go, and say that they do.
+type limitedServer struct {
+	url      string
+	rejected rejections
+	hanging  chan struct{}
+	letGo    chan struct{}
+}
+
+func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
+	t.Helper()
+	s := &limitedServer{hanging: make(chan struct{}, 1000), letGo: make(chan struct{})}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("hang") {
+			s.hanging <- struct{}{}
+			select {
+			case <-s.letGo:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, "ok")
+	})
+	router := &gateway.Router{
+		Lookup:  func(string) http.Handler { return handler },
+		Limiter: gateway.NewLimiter(func(string) bounds.Limits { return limits }), Meter: &s.rejected,
+	}
+	server := httptest.NewServer(router)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+func (s *limitedServer) ask(t *testing.T, method, path string) (int, http.Header, metav1.Status) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0, nil, metav1.Status{}
+	}
+	defer resp.Body.Close()
+	var status metav1.Status
+	if resp.StatusCode != http.StatusOK {
+		if err := json.NewDecoder(resp.Body).Decode(&status); err != nil {
+			t.Errorf("%s: %v", resp.Status, err)
+		}
+	}
+	return resp.StatusCode, resp.Header, status
+}
+
+// L1: requests of a space in flight are bounded, by what they do; one beyond is told so in words that name the limit, and
+// the other spaces, and the space's other requests, are served.
+func TestHostileFloodsAreRejectedAndOthersServed(t *testing.T) {
+	const (
+		read  = "/api/v1/namespaces/default/configmaps/x"
+		watch = "/api/v1/configmaps?watch=true"
+		logs  = "/api/v1/namespaces/default/pods/x/log"
+	)
+	for name, test := range map[string]struct {
+		limit        bounds.Quantity
+		method, path string
+		other        string
+	}{
+		"writes":  {bounds.RequestsWriting, http.MethodPost, "/api/v1/namespaces/default/configmaps?hang", read},
+		"reads":   {bounds.RequestsReading, http.MethodGet, read + "?hang", watch},
+		"watches": {bounds.RequestsLongRunning, http.MethodGet, watch + "&resourceVersion=7&hang", read},
+		"logs":    {bounds.RequestsLongRunning, http.MethodGet, logs + "?hang&follow=true", read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveLimited(t, bounds.Limits{test.limit: 3})
+			var flood sync.WaitGroup
+			for range 3 {
+				flood.Go(func() {
+					if code, _, status := s.ask(t, test.method, "/spaces/a"+test.path); code != http.StatusOK {
+						t.Errorf("within the limit: %d %s", code, status.Message)
+					}
+				})
+				<-s.hanging
+			}
+			code, header, status := s.ask(t, test.method, "/spaces/a"+test.path)
+			if code != http.StatusTooManyRequests || header.Get("Retry-After") == "" || status.Details == nil ||
+				status.Reason != metav1.StatusReasonTooManyRequests || !strings.Contains(status.Message, test.limit.String()) {
+				t.Errorf("beyond the limit: %d, Retry-After %q, %+v", code, header.Get("Retry-After"), status)
+			}
+			if code, _, status := s.ask(t, http.MethodGet, "/spaces/a"+test.other); code != http.StatusOK {
+				t.Errorf("another kind of request: %d %s", code, status.Message)
+			}
+			if code, _, status := s.ask(t, http.MethodGet, "/spaces/b"+read); code != http.StatusOK {
+				t.Errorf("another space: %d %s", code, status.Message)
+			}
+			close(s.letGo)
+			flood.Wait()
+			if code, _, status := s.ask(t, test.method, "/spaces/a"+test.path); code != http.StatusOK {
+				t.Errorf("afterwards: %d %s", code, status.Message)
+			}
+			s.rejected.mu.Lock()
+			defer s.rejected.mu.Unlock()
+			if n := s.rejected.all["a "+test.limit.String()]; n != 1 || len(s.rejected.all) != 1 {
+				t.Errorf("rejections counted: %v", s.rejected.all)
+			}
+		})
+	}
+}
+
+// L1: beyond a rate a space is told to slow down, and another is not.
+func TestHostileRatesAreRejected(t *testing.T) {
+	s := serveLimited(t, bounds.Limits{bounds.RequestRate: 1})
+	var rejected int
+	for range 5 { // two may come at once, and one a second
+		code, _, status := s.ask(t, http.MethodGet, "/spaces/a/api")
+		if code == http.StatusTooManyRequests && strings.Contains(status.Message, "request-rate") {
+			rejected++
+		}
+	}
+	if rejected == 0 {
+		t.Error("no request was rejected")
+	}
+	if code, _, status := s.ask(t, http.MethodGet, "/spaces/b/api"); code != http.StatusOK {
+		t.Errorf("another space: %d %s", code, status.Message)
+	}
+}
+
+// L1: lists that nobody reads, or that take long, hold up neither other spaces nor, for long, their own.
+func TestHostileListsHoldUpNobody(t *testing.T) {
+	s := serveLimited(t, nil)
+	var flood sync.WaitGroup
+	for range 50 {
+		flood.Go(func() { s.ask(t, http.MethodGet, "/spaces/a/api/v1/configmaps?hang") })
+	}
+	<-s.hanging
+	for _, path := range []string{"/spaces/b/api/v1/configmaps", "/spaces/a/api/v1/namespaces/default/configmaps/x"} {
+		if code, _, status := s.ask(t, http.MethodGet, path); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, status.Message)
+		}
+	}
+	<-s.hanging // another one's turn comes, though the first still hangs
+	close(s.letGo)
+	go func() { // what is let go no more hangs
+		for range s.hanging {
+		}
+	}()
+	flood.Wait()
+	close(s.hanging)
+}

@@ -1,0 +1,198 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// stranger asks with a token, from an address.
+func stranger(ctx context.Context, token, from string) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	r.RemoteAddr = from + ":1"
+	r.Header.Set("Authorization", "Bearer "+token)
+	return r
+}
+
+// madeUp is a token in the form of a service account's, whose signature is of nobody.
+func madeUp(i int) string {
+	return fmt.Sprintf("eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ4In0.%s", strings.Repeat(string(rune('A'+i%26)), 40)+fmt.Sprintf("%046d", i))
+}
+
+func testCredentials(t *testing.T) (c *credentials, dir string, clock *clocktesting.FakeClock) {
+	t.Helper()
+	dir, clock = t.TempDir(), clocktesting.NewFakeClock(time.Now())
+	if _, err := pki.OpenCA(filepath.Join(dir, "demo", "pki"), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "demo", "pki")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := newCredentials(func(space string) string { return filepath.Join(dir, space) }, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, dir, clock
+}
+
+// S7: what was refused is refused again without a look at its signature, for a space that there is and for one that there is
+// not; and what is remembered of it is bounded.
+func TestHostileCredentialsAreCheckedOnce(t *testing.T) {
+	c, _, _ := testCredentials(t)
+	for _, space := range []string{"demo", "nobody"} {
+		if good, err := c.verify(space, stranger(t.Context(), madeUp(1), "192.0.2.1")); good || err != nil {
+			t.Fatalf("%s: %t, %v", space, good, err)
+		}
+	}
+	// Nothing is checked any more.
+	all := slots(c)
+	if err := c.checks.Acquire(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, space := range []string{"demo", "nobody"} {
+		if good, err := c.verify(space, stranger(ended, madeUp(1), "192.0.2.1")); good || err != nil {
+			t.Errorf("%s, again: %t, %v", space, good, err)
+		}
+		if _, err := c.verify(space, stranger(ended, madeUp(2), "192.0.2.1")); !errors.Is(err, errChecks) {
+			t.Errorf("%s, another credential: %v", space, err)
+		}
+	}
+	c.checks.Release(all)
+	for i := range rememberedRefusals + 100 {
+		if good, err := c.verify("demo", stranger(t.Context(), madeUp(i), "192.0.2.1")); good || err != nil {
+			t.Fatal(good, err)
+		}
+	}
+	if n := c.refused.Len(); n > rememberedRefusals {
+		t.Errorf("%d refusals are remembered", n)
+	}
+}
+
+// slots is how many checks there are at once.
+func slots(c *credentials) (n int64) {
+	for c.checks.TryAcquire(1) {
+		n++
+	}
+	c.checks.Release(n)
+	return n
+}
+
+// S7, L3: however many credentials strangers send, few are checked at once, few of one client wait, and those who are known
+// wait for nobody.
+func TestHostileCredentialsDoNotKeepThoseWhoAreKnownWaiting(t *testing.T) {
+	c, dir, clock := testCredentials(t)
+	known := clientOf(t, dir, "demo")
+	if good, err := c.verify("demo", known); !good || err != nil {
+		t.Fatalf("a credential of the space: %t, %v", good, err)
+	}
+	all := slots(c)
+	if err := c.checks.Acquire(t.Context(), all); err != nil { // as if they took for ever
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, maxChecksPerClient)
+	for i := range maxChecksPerClient {
+		go func() {
+			_, err := c.verify("demo", stranger(ctx, madeUp(i), "2001:db8::1"))
+			ended <- err
+		}()
+	}
+	for c.waiting.Held() < maxChecksPerClient {
+		runtime.Gosched()
+	}
+	// It is of the same network, and would wait without end if it waited.
+	if _, err := c.verify("demo", stranger(t.Context(), madeUp(99), "2001:db8::ffff")); !errors.Is(err, errChecks) {
+		t.Fatalf("one more: %v", err)
+	}
+	if good, err := c.verify("demo", known); !good || err != nil {
+		t.Errorf("one who is known waits for strangers: %t, %v", good, err)
+	}
+	cancel()
+	for range maxChecksPerClient {
+		if err := <-ended; !errors.Is(err, errChecks) {
+			t.Errorf("one who waited: %v", err)
+		}
+	}
+	c.checks.Release(all)
+	clock.Step(2 * 365 * 24 * time.Hour)
+	if good, err := c.verify("demo", known); good || err != nil {
+		t.Errorf("a certificate that has ended: %t, %v", good, err)
+	}
+}
+
+// clientOf is a request with a certificate of a space.
+func clientOf(t *testing.T, dir, space string) *http.Request {
+	t.Helper()
+	ca, err := pki.OpenCA(filepath.Join(dir, space, "pki"), space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Client("admin", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := pair.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(certificate.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	return r
+}
+
+// A name never leads out of the spaces' directory, and keys that were renewed are read.
+func TestCredentialsFollowTheSpacesFiles(t *testing.T) {
+	c, dir, _ := testCredentials(t)
+	if err := os.Rename(filepath.Join(dir, "demo", "pki"), filepath.Join(dir, "pki")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "pki"), filepath.Join(dir, "demo", "pki")); err != nil {
+		t.Fatal(err)
+	}
+	known := clientOf(t, dir, "demo")
+	for space, want := range map[string]bool{"demo": true, ".": false, "..": false, "./demo": false, "": false, "Demo": false} {
+		if good, err := c.verify(space, known); good != want || err != nil {
+			t.Errorf("%q: %t, %v", space, good, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "demo")); err != nil {
+		t.Fatal(err)
+	}
+	c.forget("demo")
+	if good, err := c.verify("demo", known); good || err != nil {
+		t.Errorf("of a space that is gone: %t, %v", good, err)
+	}
+	if _, err := pki.OpenCA(filepath.Join(dir, "demo", "pki"), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "demo", "pki")); err != nil {
+		t.Fatal(err)
+	}
+	if good, err := c.verify("demo", clientOf(t, dir, "demo")); !good || err != nil {
+		t.Errorf("with new keys: %t, %v", good, err)
+	}
+}
