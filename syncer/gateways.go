@@ -32,7 +32,7 @@ func (s *Syncer) syncGateways() error {
 		push:    translate.PushGateway,
 		bound:   bound{bounds.Gateways.Max(), "gateways"},
 		pull: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
-			status := translate.PullGatewayStatus(v, host)
+			status := s.space.PullGatewayStatus(v, host, s.host.isNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
 			}

@@ -137,7 +137,9 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 func indexes(kind string) cache.Indexers {
 	switch kind {
 	case pods:
-		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget)}
+		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
+	case nodes:
+		return cache.Indexers{indexNode: indexBy(nodeAddresses)}
 	case budgets:
 		return cache.Indexers{indexNamespace: indexBy(virtualNamespace[*policyv1.PodDisruptionBudget])}
 	case services:

@@ -27,7 +27,8 @@ func (h *Host) watchNodes(f *fanout, labels []string) {
 	}
 	f.matters = func(was, is client.Object) bool {
 		before, after := nodeOf(was), nodeOf(is)
-		return before == nil || after == nil || !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints)
+		return before == nil || after == nil || !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints) ||
+			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 	}
 	f.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
 }

@@ -25,7 +25,7 @@ func (s *Syncer) syncIngresses() error {
 			return translate.PushIngress(want, have, s.host.annotations)
 		},
 		pull: func(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
-			status := translate.PullIngressStatus(host)
+			status := s.space.PullIngressStatus(host, s.host.isNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
 			}

@@ -155,9 +155,9 @@ func PushGateway(want, have *gatewayv1.Gateway) bool {
 }
 
 // PullGatewayStatus is what v's tenant sees of the host's status: where it is
-// reached and what became of it, without the controller's own words, which name
+// reached, but at addresses of nodes, and what became of it, without the controller's own words, which name
 // what is the host's.
-func PullGatewayStatus(v, host *gatewayv1.Gateway) gatewayv1.GatewayStatus {
+func (s Space) PullGatewayStatus(v, host *gatewayv1.Gateway, nodes AddressSet) gatewayv1.GatewayStatus {
 	h := host.Status.DeepCopy()
 	out := gatewayv1.GatewayStatus{Conditions: conditions(v, host, h.Conditions)}
 	for _, a := range h.Addresses {
@@ -165,6 +165,7 @@ func PullGatewayStatus(v, host *gatewayv1.Gateway) gatewayv1.GatewayStatus {
 			out.Addresses = append(out.Addresses, a)
 		}
 	}
+	out.Addresses = withoutNodes(s, out.Addresses, nodes, func(a gatewayv1.GatewayStatusAddress) []string { return []string{a.Value} })
 	for _, l := range h.Listeners {
 		l.Conditions = conditions(v, host, l.Conditions)
 		if l.SupportedKinds == nil {

@@ -31,7 +31,7 @@ func TestConditionsSpeakOfTheSpacesGeneration(t *testing.T) {
 	} {
 		host := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 		host.Status.Conditions = []metav1.Condition{{Type: "Accepted", Message: "on 10.0.0.1", ObservedGeneration: test.observed}, {Type: "Own"}}
-		got := translate.PullGatewayStatus(v, host).Conditions
+		got := demo().PullGatewayStatus(v, host, nil).Conditions
 		if len(got) != 1 || got[0].ObservedGeneration != test.want || got[0].Message != "" {
 			t.Errorf("%s: %v, want generation %d: %s", name, got, test.want, test.reason)
 		}

@@ -156,9 +156,11 @@ func PushIngress(want, have *networkingv1.Ingress, allowed []string) bool {
 }
 
 // PullIngressStatus is what the tenant sees of the host ingress's status: where
-// it is reached.
-func PullIngressStatus(host *networkingv1.Ingress) networkingv1.IngressStatus {
-	return *host.Status.DeepCopy()
+// it is reached, less addresses of nodes.
+func (s Space) PullIngressStatus(host *networkingv1.Ingress, nodes AddressSet) networkingv1.IngressStatus {
+	out := *host.Status.DeepCopy()
+	out.LoadBalancer.Ingress = withoutNodes(s, out.LoadBalancer.Ingress, nodes, func(i networkingv1.IngressLoadBalancerIngress) []string { return []string{i.IP, i.Hostname} })
+	return out
 }
 
 // IngressHosts are the host names that an ingress claims, each once, sorted; ""

@@ -278,7 +278,8 @@ func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
 	return view, is
 }
 
-// TrimNode is what of a node placements with these keys of labels look at.
+// TrimNode is what of a node placements with these keys of labels look at, and its
+// addresses.
 func TrimNode(node *corev1.Node, keys []string) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
 	for _, key := range keys {
@@ -286,6 +287,7 @@ func TrimNode(node *corev1.Node, keys []string) *corev1.Node {
 			metav1.SetMetaDataLabel(&out.ObjectMeta, key, value)
 		}
 	}
+	out.Status.Addresses = node.Status.Addresses // no space sees them, see [AddressSet]
 	for _, taint := range node.Spec.Taints {
 		if keepsOff(taint) {
 			out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: taint.Key, Effect: taint.Effect})

@@ -109,9 +109,11 @@ func keepNodePorts(want, have []corev1.ServicePort) {
 }
 
 // PullServiceStatus is what the tenant sees of the host service's status: its
-// load balancer's addresses.
-func PullServiceStatus(host *corev1.Service) corev1.ServiceStatus {
-	return corev1.ServiceStatus{LoadBalancer: *host.Status.LoadBalancer.DeepCopy()}
+// load balancer's addresses, less those of nodes.
+func (s Space) PullServiceStatus(host *corev1.Service, nodes AddressSet) corev1.ServiceStatus {
+	out := corev1.ServiceStatus{LoadBalancer: *host.Status.LoadBalancer.DeepCopy()}
+	out.LoadBalancer.Ingress = withoutNodes(s, out.LoadBalancer.Ingress, nodes, func(i corev1.LoadBalancerIngress) []string { return []string{i.IP, i.Hostname} })
+	return out
 }
 
 // HasOwnEndpoints reports whether the tenant writes the service's endpoints,

@@ -8,6 +8,9 @@ package translate
 type Settings struct {
 	// PodSecurity is how much the space's pods may do on the host's nodes.
 	PodSecurity PodSecurity
+	// ShowNodeAddresses passes on the addresses of nodes in the statuses of services,
+	// ingresses and gateways, for hosts whose controllers publish them on purpose.
+	ShowNodeAddresses bool
 	// ReservedLabels are keys of pods' labels, besides [DefaultReservedLabels], that
 	// stay off the host under their own names. One that ends in a dot stands for all
 	// keys that begin with it, one with a slash for itself, and any other is a domain,
