@@ -29,6 +29,7 @@ type dedicatedOptions struct {
 	sync                              syncOptions
 	nodes                             nodeOptions
 	limits                            limitOptions
+	settings                          settingsOptions
 	traces                            traceOptions
 	verbosity                         int
 }
@@ -69,6 +70,7 @@ func (o *dedicatedOptions) addFlags(cmd *cobra.Command) {
 	o.sync.add(cmd)
 	o.nodes.add(cmd)
 	o.limits.add(cmd)
+	o.settings.add(cmd)
 	o.traces.add(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
 }
@@ -91,6 +93,10 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	if err != nil {
 		return err
 	}
+	settings, err := o.settings.settings()
+	if err != nil {
+		return err
+	}
 	ca, err := pki.OpenCA(filepath.Join(o.dataDir, "pki"), "berth")
 	if err != nil {
 		return err
@@ -106,10 +112,11 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 	}()
 	spaces, err := shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, Sync: sync, ServingCA: ca.PEM,
-		Endpoint:  func(space string) string { return o.endpoint + gateway.Path(space) },
-		Pods:      o.pods.endpoint(),
-		Where:     where.of,
-		Limits:    limits.of, Memory: shard.ProcessMemory(),
+		Endpoint: func(space string) string { return o.endpoint + gateway.Path(space) },
+		Pods:     o.pods.endpoint(),
+		Where:    where.of,
+		Limits:   limits.of, Memory: shard.ProcessMemory(),
+		Settings:  settings,
 		IdleAfter: o.idleAfter, Traces: traces, Logger: logs.logger,
 	})
 	if err != nil {
@@ -145,5 +152,5 @@ func dedicatedArgs(o dedicatedOptions, space string) []string {
 		"--idle-after", o.idleAfter.String(),
 		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
 		"--verbosity", strconv.Itoa(o.verbosity),
-	}, o.traces.args(), o.sync.args(), o.nodes.args(), o.limits.args())
+	}, o.traces.args(), o.sync.args(), o.nodes.args(), o.limits.args(), o.settings.args())
 }

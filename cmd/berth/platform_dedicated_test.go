@@ -116,8 +116,9 @@ func TestASpacesOwnProcessIsToldTheSame(t *testing.T) {
 	told := dedicatedOptions{
 		dataDir: "/data", hostKubeconfig: "/host", endpoint: "https://berth.example", idleAfter: time.Minute,
 		pods: podsOptions{address: "192.0.2.1", apiPort: 1, dnsPort: 2}, sync: syncOptions{switches: []string{"ingresses=off", "priorityclasses=tier in (a,b)"}, annotations: []string{"example.com/a"}},
-		nodes:  nodeOptions{selectors: []string{"pool=shared"}, labels: []string{"own:disk"}},
-		traces: traceOptions{endpoint: "127.0.0.1:4317", perMillion: 7}, verbosity: 3,
+		nodes:    nodeOptions{selectors: []string{"pool=shared"}, labels: []string{"own:disk"}},
+		settings: settingsOptions{podSecurity: []string{"level=restricted"}, reservedLabels: []string{"example.com"}, showNodeAddresses: true},
+		traces:   traceOptions{endpoint: "127.0.0.1:4317", perMillion: 7}, verbosity: 3,
 	}
 	var heard dedicatedOptions
 	cmd := &cobra.Command{}

@@ -32,6 +32,7 @@ type runOptions struct {
 	sync           syncOptions
 	nodes          nodeOptions
 	limits         limitOptions
+	settings       settingsOptions
 	verbosity      int
 }
 
@@ -51,6 +52,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.sync.add(cmd)
 	o.nodes.add(cmd)
 	o.limits.add(cmd)
+	o.settings.add(cmd)
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
@@ -100,6 +102,9 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if _, err := o.limits.options(); err != nil {
+		return err
+	}
+	if _, err := o.settings.settings(); err != nil {
 		return err
 	}
 	for flag, names := range map[string][]string{"--space": o.spaces, "--dedicated": o.dedicated} {

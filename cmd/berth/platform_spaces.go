@@ -45,6 +45,10 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settings, err := p.options.settings.settings()
+	if err != nil {
+		return err
+	}
 	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole)}
 	if p.options.spaceRole == "" { // who installed the role sees to this, too
 		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {
@@ -69,10 +73,10 @@ func (p *platform) startShard(ctx context.Context) error {
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(p.options.dataDir, "spaces"), ActiveDir: filepath.Join(p.options.dataDir, "active"),
-		Host: p.host.Config(), Sync: synced, Where: where.of,
+		Host: p.host.Config(), Sync: synced, Where: where.of, Settings: settings,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
-		Prepare:   p.prepare,
-		Limits:    limits.of, Memory: shard.ProcessMemory(),
+		Prepare: p.prepare,
+		Limits:  limits.of, Memory: shard.ProcessMemory(),
 		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
 	if err != nil {
