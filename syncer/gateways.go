@@ -30,7 +30,7 @@ func (s *Syncer) syncGateways() error {
 		fresh:   func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
 		virtual: informer,
 		push:    translate.PushGateway,
-		bound:   bound{bounds.Gateways.Max(), "gateways"},
+		bound:   s.bound(bounds.Gateways, "gateways"),
 		pull: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
 			status := s.space.PullGatewayStatus(v, host, s.host.isNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
@@ -103,7 +103,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 		fresh:   func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
 		virtual: informer,
 		push:    translate.PushHTTPRoute,
-		bound:   bound{bounds.Routes.Max(), "routes"},
+		bound:   s.bound(bounds.Routes, "routes"),
 		pull: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
 			status := s.space.PullHTTPRouteStatus(v, host)
 			if equality.Semantic.DeepEqual(status, v.Status) {

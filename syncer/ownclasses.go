@@ -76,13 +76,15 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 	return host.GetName(), err == nil, err
 }
 
-func ownClasses() bound { return bound{bounds.OwnClasses.Max(), "classes of its own on the host"} }
+func (s *Syncer) ownClasses() bound {
+	return s.bound(bounds.OwnClasses, "classes of its own on the host")
+}
 
 func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
 	highest, preempt, _ := s.host.sync.PriorityBound()
 	return &ownClass[*schedulingv1.PriorityClass]{
 		kind: &kind[*schedulingv1.PriorityClass]{
-			Syncer: s, name: ownPriorityClasses, bound: ownClasses(),
+			Syncer: s, name: ownPriorityClasses, bound: s.ownClasses(),
 			fresh:   func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 			virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
 			push:    translate.PushPriorityClass,
@@ -98,7 +100,7 @@ func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
 func (s *Syncer) ownStorages() *ownClass[*storagev1.StorageClass] {
 	return &ownClass[*storagev1.StorageClass]{
 		kind: &kind[*storagev1.StorageClass]{
-			Syncer: s, name: ownStorageClasses, bound: ownClasses(),
+			Syncer: s, name: ownStorageClasses, bound: s.ownClasses(),
 			fresh:   func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 			virtual: s.informers.Storage().V1().StorageClasses().Informer(),
 			push:    translate.PushStorageClass,

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // bound is how many host objects of a kind a space may have, where a quota of
@@ -19,6 +21,14 @@ import (
 type bound struct {
 	most int
 	of   string // what they are to the tenant
+}
+
+// bound is the space's limit for host objects of a kind.
+func (s *Syncer) bound(limit bounds.Quantity, of string) bound {
+	if s.account == nil { // of tests
+		return bound{limit.Max(), of}
+	}
+	return bound{int(s.account.Limit(limit)), of}
 }
 
 // room is what of such kinds the host's watches do not show yet. Many are made at

@@ -29,7 +29,7 @@ func (s *Syncer) syncSnapshots() error {
 		Syncer: s, name: volumeSnapshots, limit: translate.LimitSubdomain,
 		fresh:   func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
 		virtual: informer,
-		bound:   bound{bounds.VolumeSnapshots.Max(), "volume snapshots"},
+		bound:   s.bound(bounds.VolumeSnapshots, "volume snapshots"),
 		down: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {

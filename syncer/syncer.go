@@ -104,7 +104,8 @@ type Syncer struct {
 	tally        tally
 	room         room
 	// tokens of pods that were written.
-	tokens tokenWrites
+	tokens  tokenWrites
+	account *bounds.Account // nil in tests
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
@@ -124,7 +125,7 @@ func New(c Config) (*Syncer, error) {
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		room:  room{made: map[object]*making{}},
+		room:  room{made: map[object]*making{}}, account: c.Account,
 		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.queue = newQueue(workers, s.reconcile)
