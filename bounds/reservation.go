@@ -59,6 +59,9 @@ func (r *Reservation) Shrink(n int64) {
 	r.account.Give(r.quantity, n)
 }
 
+// Limit of the quantity.
+func (r *Reservation) Limit() int64 { return r.account.Limit(r.quantity) }
+
 // Held is what is in use.
 func (r *Reservation) Held() int64 {
 	if r == nil {

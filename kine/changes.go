@@ -124,6 +124,10 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) 
 			return fail(errListTooLarge)
 		}
 		if err := limit.grow(n); err != nil {
+			if limit.page > 0 && len(events) > 0 {
+				cut = true
+				break
+			}
 			return fail(err)
 		}
 		events = append(events, e)

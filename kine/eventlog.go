@@ -165,6 +165,7 @@ func (l *eventLog) readLimit(ctx context.Context, pages bool) (limit readLimit, 
 		limit.page = flowBytes
 		limit.grow = func(int64) error { return nil } // the flow counts
 	case reservation != nil:
+		limit.page = min(limit.page, reservation.Limit()/8) // so that it also finds a place decoded
 		limit.grow = reservation.Grow
 	default:
 		var held int64

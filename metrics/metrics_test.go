@@ -20,8 +20,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/metrics"
 )
 

@@ -82,7 +82,7 @@ func (w *stallWriter) arm(d time.Duration) {
 	case w.armed || w.ended:
 		return
 	case w.timer == nil:
-		w.timer = w.clock.AfterFunc(d, w.look)
+		w.timer = w.clock.AfterFunc(d, func() { go w.look() }) // a clock may hold a lock meanwhile
 	default:
 		w.timer.Reset(d)
 	}
