@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/berth-dev/berth/internal/podconn"
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // Server answers queries until it is stopped.
@@ -57,8 +58,8 @@ func Serve(udp net.PacketConn, tcp net.Listener, c Config) (*Server, error) {
 	}
 	s.udp = udp
 	s.tcp = podconn.Listen(tcp, podconn.Config{SpaceAt: c.Source.SpaceAt, PerSpace: c.Limits.Connections, Total: maxTotal})
-	s.work.Go(s.serveUDP)
-	s.work.Go(s.serveTCP)
+	safego.Go(&s.work, "serve DNS by UDP", s.serveUDP, nil)
+	safego.Go(&s.work, "serve DNS by TCP", s.serveTCP, nil)
 	return s, nil
 }
 
@@ -106,7 +107,7 @@ func (s *Server) serveUDP() {
 			continue
 		}
 		if addr, ok := podconn.Address(from); ok {
-			s.receive(addr, from, buffer[:n])
+			safego.Run("receive a query", func() { s.receive(addr, from, buffer[:n]) }, nil)
 		}
 	}
 }
@@ -123,13 +124,13 @@ func (s *Server) receive(addr netip.Addr, from net.Addr, packet []byte) {
 		s.take(space, from, packet)
 		return
 	}
-	s.work.Go(func() {
+	safego.Go(&s.work, "find out whose pod asks", func() {
 		if space, ok := s.waiters.Wait(s.life, addr, s.config.Source.SpaceAt); ok {
 			s.take(space, from, packet)
 		} else if s.life.Err() == nil && s.refusals.TryAccept() {
 			s.send(from, status(packet, miekg.RcodeRefused))
 		}
-	})
+	}, nil)
 }
 
 // take answers a query of a space, unless the space has too many.
@@ -142,13 +143,13 @@ func (s *Server) take(space string, from net.Addr, packet []byte) {
 		t.inFlight.give()
 		return
 	}
-	s.work.Go(func() {
+	safego.Go(&s.work, "answer a query", func() {
 		defer t.inFlight.give()
 		defer s.total.give()
 		ctx, cancel := context.WithTimeout(s.life, queryTimeout)
 		defer cancel()
 		s.send(from, s.respond(ctx, space, packet, false))
-	})
+	}, nil)
 }
 
 func (s *Server) send(to net.Addr, reply []byte) {
@@ -177,13 +178,15 @@ func (s *Server) serveTCP() {
 		s.mu.Lock()
 		s.conns[conn] = struct{}{}
 		s.mu.Unlock()
-		s.work.Go(func() {
+		safego.Go(&s.work, "answer queries", func() {
+			defer func() {
+				_ = conn.Close()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.conns, conn)
+			}()
 			s.converse(conn)
-			_ = conn.Close()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.conns, conn)
-		})
+		}, nil)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // Config says whose connections are taken, and how many at once.
@@ -25,7 +27,7 @@ type Config struct {
 func Listen(l net.Listener, c Config) net.Listener {
 	own := &listener{Listener: l, config: c, spaces: map[string]int{}, taken: make(chan accepted)}
 	own.life, own.end = context.WithCancel(context.Background())
-	own.work.Go(own.listen)
+	safego.Go(&own.work, "accept connections from pods", own.listen, func(error) { own.end() })
 	return own
 }
 
@@ -86,14 +88,14 @@ func (l *listener) listen() {
 			l.hand(l.take(c, space), nil)
 			continue
 		}
-		l.work.Go(func() {
+		safego.Go(&l.work, "find out whose pod connects", func() {
 			space, ok := l.waiters.Wait(l.life, addr, l.config.SpaceAt)
 			if !ok {
 				_ = c.Close()
 				return
 			}
 			l.hand(l.take(c, space), nil)
-		})
+		}, func(error) { _ = c.Close() })
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // Dial connects to a port by a call of port forwarding, which to is of and which
@@ -24,10 +26,13 @@ func Dial(to Host, port uint16) net.Conn {
 	c := &dialed{to: to, host: newHost(to), read: read}
 	c.host.open(&stream{id: 1, kind: corev1.StreamTypeError, port: port, clientDone: true}, "0")
 	c.host.open(&stream{id: dialedData, kind: corev1.StreamTypeData, port: port}, "0")
-	c.work.Go(func() {
+	safego.Go(&c.work, "read from a pod", func() {
 		said := &heard{to: write}
 		c.host.run(said)
 		_ = write.CloseWithError(cmp.Or(said.failure, io.EOF))
+	}, func(err error) {
+		_ = to.Close()
+		_ = write.CloseWithError(err)
 	})
 	return c
 }
@@ -92,7 +97,7 @@ func (c *dialed) SetWriteDeadline(t time.Time) error {
 		c.alarm = nil
 	}
 	if !t.IsZero() {
-		c.alarm = time.AfterFunc(time.Until(t), func() { _ = c.to.Close() })
+		c.alarm = safego.AfterFunc(time.Until(t), "end a connection to a pod", func() { _ = c.to.Close() })
 	}
 	return nil
 }

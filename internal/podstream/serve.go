@@ -14,6 +14,8 @@ import (
 	"github.com/gorilla/websocket"
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 	"k8s.io/client-go/tools/portforward"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // Host is a connection to a host that has switched to SPDY.
@@ -52,19 +54,21 @@ func (c *Call) Serve(w http.ResponseWriter, r *http.Request, to Host) {
 	}
 	var work sync.WaitGroup
 	left := make(chan struct{})
-	work.Go(func() {
-		defer close(left)
-		_ = client.read(h) // it has left, or is not worth listening to
+	end := func(error) {
 		_ = to.Close()
-		_ = conn.Close() // with it ends a write that nobody reads
-	})
-	work.Go(func() {
-		if c.ping(client, left) != nil {
-			_ = to.Close() // with it ends a write that holds up the reading
-			_ = conn.Close()
+		_ = conn.Close()
+	}
+	safego.Go(&work, "read from a client of a pod", func() {
+		defer close(left)
+		err := client.read(h) // it has left, or is not worth listening to
+		end(err)              // with it ends a write that nobody reads
+	}, end)
+	safego.Go(&work, "ping a client of a pod", func() {
+		if err := c.ping(client, left); err != nil {
+			end(err) // with it ends a write that holds up the reading
 		}
-	})
-	work.Go(func() {
+	}, end)
+	safego.Go(&work, "wait for a client of a pod", func() {
 		select {
 		case <-left:
 			return
@@ -77,7 +81,7 @@ func (c *Call) Serve(w http.ResponseWriter, r *http.Request, to Host) {
 		case <-goodbye.C:
 			_ = conn.Close()
 		}
-	})
+	}, end)
 	h.run(client)
 	_ = to.Close() // others may take its place, however long the client reads
 	client.end()
