@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // decoder turns what is stored into objects of one kind and version, as the API
@@ -52,7 +54,11 @@ func Prefix(r schema.GroupResource) string {
 // fields: they make up half of many objects, and upstream's own informers drop
 // them, too.
 func (d *decoder) decode(value []byte, revision int64) (runtime.Object, error) {
-	internal, _, err := d.codec.Decode(value, nil, nil)
+	var internal runtime.Object
+	err := safego.Call("decode stored object", func() (err error) {
+		internal, _, err = d.codec.Decode(value, nil, nil)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("decode stored object: %w", err)
 	}

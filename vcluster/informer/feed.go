@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -98,7 +100,7 @@ func (f *Feed) Run(ctx context.Context) {
 				begun = true
 			}
 		} else {
-			err = f.follow(ctx)
+			err = safego.Call("watch the store", func() error { return f.follow(ctx) })
 			begun = !errors.Is(err, rpctypes.ErrCompacted)
 		}
 		if err == nil {
@@ -175,11 +177,12 @@ func (f *Feed) hand(event *clientv3.Event) {
 	f.last = max(f.last, w.Revision)
 	observers := f.observers
 	f.mu.Unlock()
+	// What is written is a tenant's: whoever can't take it must keep back no other.
 	for _, o := range observers {
-		o.Wrote(w)
+		safego.Run("look at a write", func() { o.Wrote(w) }, nil)
 	}
 	for _, s := range to {
-		s.wrote(w)
+		safego.Run("hand on a write", func() { s.wrote(w) }, nil)
 	}
 }
 

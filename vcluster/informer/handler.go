@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // leastResync is upstream's shortest resync period.
@@ -63,7 +64,7 @@ func (i *storeInformer) add(h cache.ResourceEventHandler, resync time.Duration) 
 	}
 	if resync > 0 {
 		resync = max(resync, leastResync)
-		r.resync = time.AfterFunc(resync, func() { i.resyncOne(r, resync) })
+		r.resync = safego.AfterFunc(resync, "resync a handler", func() { i.resyncOne(r, resync) })
 	}
 	i.handlers[r] = struct{}{}
 	return r, nil
@@ -97,7 +98,7 @@ func (r *registration) push(n notification) {
 	r.queue = append(r.queue, n)
 	if !r.telling {
 		r.telling = true
-		r.informer.working.Go(r.tell)
+		safego.Go(&r.informer.working, "tell a handler", r.tell, nil)
 	}
 }
 
@@ -115,13 +116,13 @@ func (r *registration) tell() {
 			if r.removed.Load() {
 				break
 			}
-			r.tellOne(n)
+			// One bad object must not keep back the others.
+			safego.Run("tell a handler", func() { r.tellOne(n) }, nil)
 		}
 	}
 }
 
 func (r *registration) tellOne(n notification) {
-	defer utilruntime.HandleCrash() // one bad object must not keep back the others
 	switch n.kind {
 	case added:
 		r.handler.OnAdd(n.object, n.initial)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // Resync is upstream's default of the controller manager's --min-resync-period.
@@ -28,7 +30,7 @@ type Pool struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	begin  sync.Once
-	feeds  sync.WaitGroup
+	feeds  sync.WaitGroup // the feed, and informers that read the API
 
 	mu      sync.Mutex
 	members map[reflect.Type]*member
@@ -54,7 +56,7 @@ func NewPool(client kubernetes.Interface, feed *Feed, logger klog.Logger) *Pool 
 
 // Feed returns the pool's feed, and runs it.
 func (p *Pool) Feed() *Feed {
-	p.begin.Do(func() { p.feeds.Go(func() { p.feed.Run(p.ctx) }) })
+	p.begin.Do(func() { safego.Go(&p.feeds, "watch the store", func() { p.feed.Run(p.ctx) }, nil) })
 	return p.feed
 }
 
@@ -120,10 +122,10 @@ func (p *Pool) start(members []*member) {
 			close(m.done)
 			continue
 		}
-		go func() {
+		safego.Go(&p.feeds, "run an informer", func() {
 			defer close(m.done)
 			m.RunWithContext(ctx)
-		}()
+		}, nil)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -106,9 +108,9 @@ func (i *storeInformer) relist() {
 		return
 	}
 	i.listing = true
-	i.working.Go(func() {
+	safego.Go(&i.working, "list the store", func() {
 		for retry := listRetry; ; retry = min(2*retry, listRetryMax) {
-			err := i.list(i.ctx)
+			err := safego.Call("list the store", func() error { return i.list(i.ctx) })
 			if err == nil || i.ctx.Err() != nil {
 				return
 			}
@@ -118,17 +120,16 @@ func (i *storeInformer) relist() {
 			case <-time.After(retry):
 			}
 		}
-	})
+	}, nil)
 }
 
 func (i *storeInformer) list(ctx context.Context) error {
 	if err := i.feed.WaitReady(ctx); err != nil {
 		return err
 	}
-	i.mu.Lock()
-	i.waiting, i.again = nil, false
-	i.mu.Unlock()
-	i.feed.subscribe(i, i.prefix)
+	if !i.subscribe() {
+		return nil
+	}
 	stored, err := i.feed.client.Get(ctx, i.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return fmt.Errorf("list %s: %w", i.prefix, err)
@@ -165,6 +166,19 @@ func (i *storeInformer) list(ctx context.Context) error {
 	}
 	i.waiting = nil
 	return nil
+}
+
+// subscribe has the feed hand on what is written from now on, unless the informer
+// has stopped: a feed would hold one that has for as long as it lives.
+func (i *storeInformer) subscribe() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return false
+	}
+	i.waiting, i.again = nil, false
+	i.feed.subscribe(i, i.prefix)
+	return true
 }
 
 // replace makes the index hold the objects and nothing else. The informer is
@@ -223,7 +237,9 @@ func (i *storeInformer) set(object runtime.Object) {
 	if known && sameRevision(old, object) {
 		return
 	}
-	_ = i.indexer.Update(object) // fails only without metadata
+	// It fails without metadata only. Functions that index an object are upstream's and the syncer's; client-go panics where
+	// they fail. An object that one can't take is missing from that index, and in everything else like any other.
+	_ = safego.Call("index an object", func() error { return i.indexer.Update(object) })
 	n := notification{kind: added, object: object, initial: !i.synced.is()}
 	if known {
 		n = notification{kind: updated, old: old, object: object}
@@ -235,7 +251,7 @@ func (i *storeInformer) set(object runtime.Object) {
 
 // unset takes an object out, and tells of it in the form given.
 func (i *storeInformer) unset(object, told any) {
-	_ = i.indexer.Delete(object)
+	_ = safego.Call("take an object from the index", func() error { return i.indexer.Delete(object) })
 	for r := range i.handlers {
 		r.push(notification{kind: deleted, object: told})
 	}
