@@ -6,6 +6,7 @@ package vcluster
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/disruption"
 	"k8s.io/kubernetes/pkg/controller/job"
 	"k8s.io/kubernetes/pkg/util/parsers"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -184,13 +186,57 @@ func jobTimer(j *batchv1.Job, now time.Time) time.Time {
 	if j.Spec.ActiveDeadlineSeconds != nil && j.Status.StartTime != nil {
 		t = j.Status.StartTime.Add(time.Duration(*j.Spec.ActiveDeadlineSeconds) * time.Second)
 	}
-	if j.Status.Failed > 0 && j.Status.Active == 0 {
-		retry := now.Add(min(job.MaxJobPodFailureBackOff, job.DefaultJobPodFailureBackOff<<min(j.Status.Failed-1, 10)))
+	if j.Status.Failed > 0 && missingPods(j) > 0 {
+		retry := now.Add(jobBackoff(j))
 		if t.IsZero() || retry.Before(t) {
 			t = retry
 		}
 	}
 	return t
+}
+
+// missingPods is how many pods a job lacks: while it has failed ones, it waits
+// before it makes them, whatever other pods it has.
+func missingPods(j *batchv1.Job) int32 {
+	want := ptr.Deref(j.Spec.Parallelism, 1)
+	switch {
+	case j.Spec.Completions != nil:
+		want = min(want, *j.Spec.Completions-j.Status.Succeeded-countIndexes(ptr.Deref(j.Status.FailedIndexes, "")))
+	case j.Status.Succeeded > 0:
+		return 0 // it is done when those that there are have ended
+	}
+	have := j.Status.Active
+	if ptr.Deref(j.Spec.PodReplacementPolicy, "") == batchv1.Failed {
+		have += ptr.Deref(j.Status.Terminating, 0)
+	}
+	return want - have
+}
+
+// jobBackoff is how long a job waits at most before it makes a failed pod anew. A
+// job with a limit by index waits for each index by itself: the status does not say
+// how often each has failed, so this is the wait of the average one.
+func jobBackoff(j *batchv1.Job) time.Duration {
+	failures := j.Status.Failed - 1
+	if j.Spec.BackoffLimitPerIndex != nil {
+		failures = j.Status.Failed / max(1, ptr.Deref(j.Spec.Completions, 1))
+	}
+	return min(job.MaxJobPodFailureBackOff, job.DefaultJobPodFailureBackOff<<min(failures, 10))
+}
+
+// countIndexes counts indexes as a job's status lists them: "1,3-5".
+func countIndexes(list string) (n int32) {
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.ParseInt(first, 10, 32)
+		if err != nil {
+			continue
+		}
+		n++
+		if to, err := strconv.ParseInt(last, 10, 32); isRange && err == nil && to > from {
+			n += int32(to - from)
+		}
+	}
+	return n
 }
 
 // deploymentTimer returns when a deployment is given up that does not progress.

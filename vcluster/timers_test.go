@@ -74,6 +74,23 @@ func TestNextTimerIsWhatTheObjectsAreDueFor(t *testing.T) {
 		"a job without one": {
 			make: job(batchv1.JobSpec{}, batchv1.JobStatus{StartTime: &ago}),
 		},
+		// B2
+		"a job with one pod at work, and one to be made again": {
+			make: job(batchv1.JobSpec{Parallelism: ptr.To[int32](2), Completions: ptr.To[int32](2)},
+				batchv1.JobStatus{StartTime: &ago, Active: 1, Failed: 2}),
+			want: time.Now().Add(20 * time.Second), near: patience,
+		},
+		"a job that has all the pods that it wants": {
+			make: job(batchv1.JobSpec{Parallelism: ptr.To[int32](2), Completions: ptr.To[int32](2)},
+				batchv1.JobStatus{StartTime: &ago, Active: 2, Failed: 2}),
+		},
+		"a job of which an index is to be made again": {
+			make: job(perIndex(), batchv1.JobStatus{StartTime: &ago, Active: 2, Failed: 2}),
+			want: time.Now().Add(10 * time.Second), near: patience,
+		},
+		"a job of which an index has failed for good": {
+			make: job(perIndex(), batchv1.JobStatus{StartTime: &ago, Active: 1, Failed: 12, FailedIndexes: ptr.To("0,2")}),
+		},
 		"an autoscaler": {
 			make: func(ctx context.Context, client kubernetes.Interface) error {
 				_, err := client.AutoscalingV2().HorizontalPodAutoscalers("default").Create(ctx, &autoscalingv2.HorizontalPodAutoscaler{
@@ -101,6 +118,14 @@ func TestNextTimerIsWhatTheObjectsAreDueFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// perIndex is a job whose three indexes fail by themselves.
+func perIndex() batchv1.JobSpec {
+	return batchv1.JobSpec{
+		Parallelism: ptr.To[int32](3), Completions: ptr.To[int32](3), CompletionMode: ptr.To(batchv1.IndexedCompletion),
+		BackoffLimit: ptr.To[int32](100), BackoffLimitPerIndex: ptr.To[int32](5), PodReplacementPolicy: ptr.To(batchv1.TerminatingOrFailed),
 	}
 }
 
