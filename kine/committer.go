@@ -13,6 +13,8 @@ import (
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"github.com/mattn/go-sqlite3"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // groupMax bounds the rows of a commit, and with it how long the first of them waits for the last.
@@ -60,7 +62,7 @@ type row struct {
 func newCommitter(db *sql.DB, room *room, objects objects, written func(), last int64) *committer {
 	c := &committer{db: db, room: room, objects: objects, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1), began: time.Now()}
 	c.last.Store(last)
-	c.done.Go(c.run)
+	safego.Go(&c.done, "commit writes", c.run, nil)
 	return c
 }
 
@@ -91,7 +93,7 @@ func (c *committer) run() {
 	group := make([]*row, 0, groupMax)
 	for first := range c.queue {
 		group = c.gather(append(group[:0], first))
-		if err := c.commit(group); err != nil {
+		if err := safego.Call("commit writes", func() error { return c.commit(group) }); err != nil {
 			for _, r := range group {
 				r.id, r.err = 0, err
 			}
@@ -126,6 +128,7 @@ func (c *committer) commit(group []*row) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = tx.Rollback() }() // does nothing once it is committed; the only connection must be free after a panic, too
 	last, grown, more := c.last.Load(), int64(0), int64(0)
 	for _, r := range group {
 		if r.err = r.ctx.Err(); r.err != nil {
@@ -150,7 +153,6 @@ func (c *committer) commit(group []*row) error {
 			r.id, err = res.LastInsertId()
 		}
 		if err != nil {
-			_ = tx.Rollback() // SQLite may have rolled back on its own; the first error is the one to tell
 			return err
 		}
 		last, grown, more = max(last, r.id), grown+size, more+change
@@ -161,7 +163,6 @@ func (c *committer) commit(group []*row) error {
 		err = tx.Commit()
 	}
 	if err != nil {
-		_ = tx.Rollback()
 		return err
 	}
 	c.reached(last)

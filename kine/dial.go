@@ -13,6 +13,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -51,13 +53,24 @@ func (d *dialer) start() (*bufconn.Listener, error) {
 	if d.server == nil {
 		d.listener = bufconn.Listen(pipeBuffer)
 		d.server = grpc.NewServer(
-			grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.WaitForHandlers(true))
+			grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32), grpc.WaitForHandlers(true),
+			grpc.UnaryInterceptor(recovering))
 		etcdserverpb.RegisterKVServer(d.server, d.bridge)
 		etcdserverpb.RegisterLeaseServer(d.server, d.bridge)
 		etcdserverpb.RegisterMaintenanceServer(d.server, d.bridge)
-		d.done.Go(func() { _ = d.server.Serve(d.listener) }) // ends with Stop; it has no error to tell then
+		// It ends with Stop, and has no error to tell then.
+		safego.Go(&d.done, "serve the store", func() { _ = d.server.Serve(d.listener) }, nil)
 	}
 	return d.listener, nil
+}
+
+// recovering makes an error of a handler's panic: gRPC lets it end the process.
+func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+	err = safego.Call("answer the API server", func() (err error) {
+		resp, err = handle(ctx, req)
+		return err
+	})
+	return resp, err
 }
 
 // close ends every connection and waits for the calls on them.

@@ -15,6 +15,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // engine is kine's parts, put together: connections, the log of changes, expiry of leases, and the backend over them.
@@ -113,7 +115,7 @@ func (e *engine) run(ctx context.Context) error {
 	if _, err := e.backend.Create(ctx, kineserver.HealthKey, []byte(kineserver.HealthVal), 0); err != nil && !errors.Is(err, kineserver.ErrKeyExists) {
 		return err
 	}
-	e.runs.Go(func() { e.hub.run(e.committer.wrote) })
+	safego.Go(&e.runs, "hand on changes", func() { e.hub.run(e.committer.wrote) }, nil)
 	return e.expiry.start(ctx)
 }
 

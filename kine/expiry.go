@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -92,7 +94,7 @@ func (e *expiry) arm(after time.Duration) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = e.clock.AfterFunc(max(after, 0), e.round)
+	e.timer = e.clock.AfterFunc(max(after, 0), func() { safego.Run("delete what has expired", e.round, nil) })
 }
 
 // round deletes what is due.
@@ -140,7 +142,8 @@ func (e *expiry) deleteDue() error {
 		var wg sync.WaitGroup
 		errs := make([]error, len(due))
 		for i, d := range due {
-			wg.Go(func() { errs[i] = e.delete(context.Background(), d.key, d.rev) })
+			safego.Go(&wg, "delete what has expired", func() { errs[i] = e.delete(context.Background(), d.key, d.rev) },
+				func(err error) { errs[i] = err })
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {

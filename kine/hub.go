@@ -11,6 +11,8 @@ import (
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -52,7 +54,7 @@ type hub struct {
 func newHub(ctx context.Context, rev int64, changes changesFunc, last func() int64) *hub {
 	h := &hub{ctx: ctx, rev: rev, changes: changes, last: last,
 		readers: make(chan struct{}, logReaders), watches: map[*watch]struct{}{}}
-	h.progress = time.AfterFunc(time.Hour, h.tellProgress)
+	h.progress = safego.AfterFunc(time.Hour, "tell progress", h.tellProgress)
 	h.progress.Stop()
 	return h
 }
@@ -66,7 +68,7 @@ func (h *hub) run(wrote <-chan struct{}) {
 		case <-wrote:
 		}
 		for h.last() > h.reached() {
-			err := h.feed()
+			err := safego.Call("hand on changes", h.feed)
 			if err == nil {
 				continue
 			}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // idleAfter is how long a store is left alone until it lets go of its connections. To open them again takes the next
@@ -43,7 +45,7 @@ func (i *idler) arm() {
 		return
 	}
 	if i.timer == nil {
-		i.timer = time.AfterFunc(idleAfter, i.look)
+		i.timer = safego.AfterFunc(idleAfter, "let go of connections", i.look)
 		return
 	}
 	i.timer.Reset(idleAfter)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -54,7 +56,7 @@ func (t *tidier) written() {
 	}
 	t.armed = true
 	if t.timer == nil {
-		t.timer = time.AfterFunc(t.history, t.age)
+		t.timer = safego.AfterFunc(t.history, "compact the store", t.age)
 		return
 	}
 	t.timer.Reset(t.history)
@@ -76,12 +78,12 @@ func (t *tidier) wake() {
 		return
 	}
 	t.running = true
-	t.runs.Go(t.run)
+	safego.Go(&t.runs, "compact the store", t.run, nil)
 }
 
 func (t *tidier) run() {
 	for t.next() {
-		if err := t.tidy(); err != nil && t.ctx.Err() == nil {
+		if err := safego.Call("compact the store", t.tidy); err != nil && t.ctx.Err() == nil {
 			t.room.log.Error(err, "Compaction failed", "path", t.room.path)
 		}
 		select {

@@ -10,6 +10,8 @@ import (
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -114,8 +116,20 @@ func (h *hub) fallBehind(w *watch, from int64) {
 func (h *hub) runWatch(w *watch) {
 	if !w.busy {
 		w.busy = true
-		h.runs.Go(func() { h.serve(w) })
+		safego.Go(&h.runs, "serve a watch", func() { h.serve(w) }, func(error) { h.abandon(w) })
 	}
+}
+
+// abandon ends a watch whose goroutine has left off.
+func (h *hub) abandon(w *watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, on := h.watches[w]; !on {
+		close(w.out) // it owned this
+		return
+	}
+	w.busy = false
+	h.end(w)
 }
 
 // serve hands a watch's client what waits for it, until nothing does or the watch ends.

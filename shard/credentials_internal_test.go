@@ -196,3 +196,29 @@ func TestCredentialsFollowTheSpacesFiles(t *testing.T) {
 		t.Errorf("with new keys: %t, %v", good, err)
 	}
 }
+
+// FuzzCredentials: nothing that a stranger sends is a credential, or ends the process.
+func FuzzCredentials(f *testing.F) {
+	f.Add(madeUp(1), []byte{0x30, 0x03, 0x02, 0x01, 0x00})
+	f.Add("eyJhbGciOiJub25lIn0.eyJpc3MiOiJrdWJlIn0.", []byte{})
+	dir := f.TempDir()
+	if _, err := pki.OpenCA(filepath.Join(dir, "demo", "pki"), "demo"); err != nil {
+		f.Fatal(err)
+	}
+	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "demo", "pki")); err != nil {
+		f.Fatal(err)
+	}
+	c, err := newCredentials(func(space string) string { return filepath.Join(dir, space) }, clocktesting.NewFakeClock(time.Now()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, token string, der []byte) {
+		r := stranger(t.Context(), token, "192.0.2.1")
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		}
+		if good, err := c.verify("demo", r); good || err != nil {
+			t.Errorf("%t, %v", good, err)
+		}
+	})
+}

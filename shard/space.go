@@ -8,17 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
@@ -73,7 +72,7 @@ func (s *Space) Err() error {
 // startSpace starts a space whose walls stand on the host, or makes them if it
 // is not prepared. On error nothing of it runs.
 func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
-	err = guard("start", func() error {
+	err = safego.Call("start", func() error {
 		if !prepared && s.config.Prepare != nil {
 			if err := s.config.Prepare(ctx, name); err != nil {
 				return err
@@ -189,7 +188,7 @@ func (s *Space) supervise() {
 	run, end := context.WithCancel(context.Background())
 	defer end()
 	synced := make(chan error, 1)
-	go func() { synced <- guard("sync", func() error { return s.syncer.Run(run) }) }()
+	go func() { synced <- safego.Call("sync", func() error { return s.syncer.Run(run) }) }()
 	select {
 	case <-s.stopping:
 		end()
@@ -202,8 +201,8 @@ func (s *Space) supervise() {
 	}
 	// First, so that the control plane need not wait for them; connections that
 	// its proxies keep would even outlive it.
-	s.closeStreams()
-	s.stopErr = errors.Join(s.stopErr, s.plane.Stop(context.Background()))
+	safego.Run("close streams", s.closeStreams, nil)
+	s.stopErr = errors.Join(s.stopErr, safego.Call("stop", func() error { return s.plane.Stop(context.Background()) }))
 }
 
 // joined joins errors, of which there may be none.
@@ -219,7 +218,7 @@ func joined(errs ...error) error {
 // for as long as heard. What its controllers wait for is in its objects; what
 // expires, in its store.
 func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time, err error) {
-	err = guard("ask", func() error {
+	err = safego.Call("ask", func() error {
 		if s.plane.Quiet() < heard {
 			return errFresh
 		}
@@ -246,23 +245,11 @@ func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time,
 
 // followsNodes reports whether a space has something to do when its nodes change.
 func (s *Space) followsNodes(ctx context.Context) (follows bool, err error) {
-	err = guard("ask", func() (err error) {
+	err = safego.Call("ask", func() (err error) {
 		follows, err = s.plane.HasDaemonSets(ctx)
 		return err
 	})
 	return follows, err
-}
-
-// guard makes an error of a panic: one space's must not end the others. The
-// stack goes to the log.
-func guard(doing string, do func() error) (err error) {
-	defer func() {
-		if what := recover(); what != nil {
-			klog.Background().Error(nil, "Panic", "doing", doing, "cause", what, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s: panic: %v", doing, what)
-		}
-	}()
-	return do()
 }
 
 func (s *Shard) admission(space translate.Space, where translate.Placement) []vcluster.Admission {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -198,7 +199,7 @@ const (
 // stops nothing but that kind.
 func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 	for informer, a := range maps.All(s.extended) {
-		running.Go(func() {
+		safego.Go(running, "sync an extension", func() {
 			for ctx.Err() == nil {
 				is, err := s.define(ctx, s.host.definitions[a.kind])
 				switch {
@@ -217,7 +218,7 @@ func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 				case <-ctx.Done():
 				}
 			}
-		})
+		}, nil)
 	}
 }
 

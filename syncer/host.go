@@ -31,6 +31,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/translate"
 )
@@ -172,7 +173,7 @@ func (h *Host) Start(ctx context.Context) error {
 	h.cancel = cancel
 	for name, f := range h.fanouts {
 		from := h.watches[name]
-		h.running.Go(func() { f.watch(run, name, from.lister(), from.of) })
+		safego.Go(&h.running, "watch the host", func() { f.watch(run, name, from.lister(), from.of) }, nil)
 	}
 	for name, f := range h.fanouts {
 		select {

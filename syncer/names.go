@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // nameWatch feeds the queue with the names of objects of one kind that change in
@@ -75,7 +77,7 @@ func (w *nameWatch) run() {
 		},
 	}, w.metadata)
 	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, (*changedNames)(w), cache.ReflectorOptions{Name: "berth-syncer"})
-	w.running.Go(func() { reflector.RunWithContext(ctx) })
+	safego.Go(&w.running, "watch names", func() { reflector.RunWithContext(ctx) }, nil)
 }
 
 func (w *nameWatch) close() {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // queue is the work of one space: each key at most once at a time, several keys
@@ -129,11 +131,11 @@ func (q *queue) wait(key Key, first bool) {
 // hire adds a worker, which leaves when nothing waits. q.mu is held.
 func (q *queue) hire() {
 	q.working++
-	q.workers.Go(func() {
+	safego.Go(&q.workers, "sync objects", func() {
 		for key, ok := q.take(); ok; key, ok = q.take() {
 			q.done(key, q.do(q.ctx, key))
 		}
-	})
+	}, nil)
 }
 
 func (q *queue) take() (key Key, ok bool) {
@@ -198,7 +200,7 @@ func (q *queue) setTimer(key Key, n next) {
 	}
 	t := &timer{at: time.Now().Add(n.after), idle: n.idle, failed: n.failed}
 	q.later[key] = t
-	t.Timer = time.AfterFunc(n.after, func() { q.due(key, t) })
+	t.Timer = safego.AfterFunc(n.after, "sync an object again", func() { q.due(key, t) })
 }
 
 // putLater has key worked on after a while, unless it is before. Only its last call counts.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -139,7 +140,7 @@ func (w *writer) hold(ctx context.Context, o object, version uint64) {
 	}
 	h.version = max(h.version, version)
 	h.requests++
-	context.AfterFunc(ctx, func() { time.AfterFunc(holdLag, func() { w.release(o) }) })
+	context.AfterFunc(ctx, func() { safego.AfterFunc(holdLag, "let go of an object", func() { w.release(o) }) })
 }
 
 func (w *writer) release(o object) {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -86,7 +88,7 @@ func ensureBootstrap(ctx context.Context, client kubernetes.Interface) error {
 	for i, write := range writes {
 		group.Go(func() error {
 			if errs[i] = ctx.Err(); errs[i] == nil {
-				errs[i] = write()
+				errs[i] = safego.Call("write a bootstrap object", write)
 			}
 			return nil // one that fails must not keep back the others
 		})

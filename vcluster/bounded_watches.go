@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
@@ -36,7 +37,7 @@ func (c *clientWatches) endHeaviest() {
 	if c.ending.Swap(true) {
 		return
 	}
-	c.work.Go(func() {
+	safego.Go(&c.work, "end a watch", func() {
 		defer c.ending.Store(false)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -50,7 +51,7 @@ func (c *clientWatches) endHeaviest() {
 		if heaviest != nil {
 			heaviest.cancel()
 		}
-	})
+	}, nil)
 }
 
 // Watch bounds what clients' watches hold. Berth's own are read without delay.
@@ -72,7 +73,8 @@ func (b *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 		return nil, b.tell(err)
 	}
 	b.watches.add(w)
-	go w.run(inner) // until its context ends, which is the request's
+	// Until its context ends, which is the request's.
+	go safego.Run("hand on a watch", func() { w.run(inner) }, func(error) { w.cancel() })
 	return w, nil
 }
 

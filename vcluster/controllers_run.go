@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // controllersQuiet is how long a controller goes on when there is nothing left
@@ -35,7 +37,7 @@ func startControllers(
 	}
 	s := newSupervisor(c.Controllers, demands(c.ServingCA), &storeReader{store}, builder.build,
 		c.ControllersQuiet, clock.RealClock{}, c.Logger)
-	s.running.Go(func() { builder.forget(s.ctx) })
+	safego.Go(&s.running, "forget what was discovered", func() { builder.forget(s.ctx) }, nil)
 	if err := s.start(ctx, factory.pool.Feed()); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("start controllers: %w", err)

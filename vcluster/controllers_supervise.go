@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/vcluster/informer"
 )
 
@@ -175,7 +176,7 @@ func (s *supervisor) want(u *unit) {
 		return
 	}
 	u.live = true
-	s.running.Go(func() { s.live(u) })
+	safego.Go(&s.running, "run "+u.name, func() { s.live(u) }, nil)
 }
 
 // live runs u until it is not needed any more.
@@ -209,7 +210,7 @@ func (s *supervisor) run(u *unit) (wants int, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	var controller func(context.Context)
-	err = guard(func() (err error) {
+	err = safego.Call("build", func() (err error) {
 		controller, err = s.build(ctx, u.name)
 		return err
 	})
@@ -219,7 +220,7 @@ func (s *supervisor) run(u *unit) (wants int, err error) {
 	ended := make(chan error, 1)
 	if controller != nil {
 		go func() {
-			ended <- guard(func() error {
+			ended <- safego.Call("run", func() error {
 				controller(ctx)
 				return errEnded
 			})
@@ -301,15 +302,4 @@ func (s *supervisor) needed(ctx context.Context, u *unit) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// guard turns a panic of f into an error: one space's controller must not end
-// the others.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return f()
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -105,15 +106,15 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	// Even if ctx has ended: work queues that are made with the server end only
 	// with a server that ran.
 	p.run = runServer(p.chain.server)
-	p.background.Go(func() { bootstrap.run(p.stopping, p.client) })
-	p.background.Go(func() { p.chain.documents.run(p.stopping) })
+	safego.Go(&p.background, "write bootstrap objects", func() { bootstrap.run(p.stopping, p.client) }, p.fail)
+	safego.Go(&p.background, "merge OpenAPI documents", func() { p.chain.documents.run(p.stopping) }, p.fail)
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
 	if err := p.chain.aggregated.Load(p.chain.aggregation); err != nil {
 		return fmt.Errorf("load API services: %w", err)
 	}
-	p.background.Go(func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) })
+	safego.Go(&p.background, "follow API services", func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) }, p.fail)
 	if p.controllers, err = startControllers(
 		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers, p.chain.aggregated.Has); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
@@ -69,7 +70,7 @@ func (c *listCaches) close() {
 	c.mu.Unlock()
 	var wg sync.WaitGroup
 	for l := range open {
-		wg.Go(l.drop)
+		safego.Go(&wg, "drop a cache of lists", l.drop, nil)
 	}
 	wg.Wait()
 }
@@ -202,7 +203,9 @@ func (l *cachedLists) begin(size int64) {
 		delegator.Stop()
 		c.Stop()
 	}}
-	l.cache.timer = l.caches.clock.AfterFunc(cachedListQuiet, func() { go l.look() }) // a clock may hold a lock meanwhile
+	l.cache.timer = l.caches.clock.AfterFunc(cachedListQuiet, func() {
+		go safego.Run("look at a cache of lists", l.look, nil)
+	}) // a clock may hold a lock meanwhile
 }
 
 // look ends the cache if it is not used, or its store has grown too large.

@@ -58,7 +58,7 @@ func (l *loopback) RoundTrip(req *http.Request) (*http.Response, error) {
 	unhook := context.AfterFunc(req.Context(), func() {
 		_ = w.writer.CloseWithError(context.Cause(req.Context()))
 	})
-	go func() {
+	go func() { // finish recovers
 		defer l.gate.leave()
 		defer cancel()
 		defer unhook()

@@ -7,6 +7,8 @@ import (
 	"context"
 
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // serverRun is an API server that runs.
@@ -23,7 +25,7 @@ func runServer(s *aggregatorapiserver.APIAggregator) *serverRun {
 	r := &serverRun{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.err = prepared.RunWithContext(ctx)
+		r.err = safego.Call("run the API server", func() error { return prepared.RunWithContext(ctx) })
 	}()
 	return r
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
@@ -82,7 +83,7 @@ func (w *stallWriter) arm(d time.Duration) {
 	case w.armed || w.ended:
 		return
 	case w.timer == nil:
-		w.timer = w.clock.AfterFunc(d, func() { go w.look() }) // a clock may hold a lock meanwhile
+		w.timer = w.clock.AfterFunc(d, func() { go safego.Run("look at a slow reader", w.look, nil) }) // a clock may hold a lock meanwhile
 	default:
 		w.timer.Reset(d)
 	}

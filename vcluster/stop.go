@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // drainPatience is how long a stop waits for requests in flight before it ends
@@ -29,24 +31,30 @@ func (p *ControlPlane) Stop(ctx context.Context) error {
 
 // watchServer stops the control plane when its API server ends by itself.
 func (p *ControlPlane) watchServer() {
-	p.background.Go(func() {
+	safego.Go(&p.background, "wait for the API server", func() {
 		select {
 		case <-p.stopping.Done():
 		case <-p.run.done:
-			p.stopOnce.Do(func() {
-				p.err = fmt.Errorf("control plane %s: the API server ended", p.config.Name)
-				if p.run.err != nil {
-					p.err = fmt.Errorf("control plane %s: the API server ended: %w", p.config.Name, p.run.err)
-				}
-				go p.unwind()
-			})
+			err := errors.New("the API server ended")
+			if p.run.err != nil {
+				err = fmt.Errorf("%w: %w", err, p.run.err)
+			}
+			p.fail(err)
 		}
+	}, p.fail)
+}
+
+// fail begins to stop a control plane that can't go on.
+func (p *ControlPlane) fail(err error) {
+	p.stopOnce.Do(func() {
+		p.err = fmt.Errorf("control plane %s: %w", p.config.Name, err)
+		go safego.Run("stop a control plane", p.unwind, nil)
 	})
 }
 
 // shutdown begins to stop what was started. It does not wait.
 func (p *ControlPlane) shutdown() {
-	p.stopOnce.Do(func() { go p.unwind() })
+	p.stopOnce.Do(func() { go safego.Run("stop a control plane", p.unwind, nil) })
 }
 
 func (p *ControlPlane) unwind() {

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -78,7 +80,7 @@ func (a *run) check(ctx context.Context, s *server) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	for range cap(errs) {
-		asking.Go(func() { errs <- s.answers(ctx) })
+		safego.Go(&asking, "ask an aggregated API", func() { errs <- s.answers(ctx) }, func(err error) { errs <- err })
 	}
 	var err error
 	for range cap(errs) {

@@ -34,6 +34,8 @@ import (
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	clientv1 "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	informersv1 "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -116,12 +118,12 @@ func (s *Services) Run(ctx context.Context, c Config) {
 		return
 	}
 	var running sync.WaitGroup
-	running.Go(func() { a.discovery.Run(ctx.Done(), nil) })
+	safego.Go(&running, "discover aggregated APIs", func() { a.discovery.Run(ctx.Done(), nil) }, nil)
 	for range workers {
-		running.Go(func() {
+		safego.Go(&running, "follow API services", func() {
 			for a.next(ctx) {
 			}
-		})
+		}, nil)
 	}
 	<-ctx.Done()
 	a.queue.ShutDown()
