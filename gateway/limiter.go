@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,6 +121,7 @@ func (l *Limiter) begin(space string, k class) (end func(), err error) {
 	}
 	if !s.rate.AllowN(now, 1) {
 		s.account.Give(k.quantity, 1)
+		s.account.Refuse(bounds.RequestRate)
 		perSecond := s.account.Limit(bounds.RequestRate)
 		return nil, &bounds.ExceededError{Quantity: bounds.RequestRate, Asked: 1, Used: perSecond, Limit: perSecond}
 	}
@@ -143,6 +145,24 @@ func (l *Limiter) forget(now time.Time) {
 		}
 	}
 	l.forgetAt = max(firstForget, 2*len(l.spaces))
+}
+
+// Count sets the quantities that the limiter counts in what a space uses.
+func (l *Limiter) Count(space string, usage []bounds.Usage) {
+	l.mu.Lock()
+	s := l.spaces[space]
+	l.mu.Unlock()
+	if s == nil {
+		return
+	}
+	for _, own := range s.account.Usage() {
+		switch own.Quantity {
+		case bounds.RequestsReading, bounds.RequestsWriting, bounds.RequestsLongRunning, bounds.RequestRate:
+			if i := slices.IndexFunc(usage, func(u bounds.Usage) bool { return u.Quantity == own.Quantity }); i >= 0 {
+				usage[i] = own
+			}
+		}
+	}
 }
 
 // turn waits until a request may be executed.

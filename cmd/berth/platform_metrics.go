@@ -47,6 +47,11 @@ func (p *platform) spaceMetrics() []metrics.Space {
 	for _, status := range p.shard.List() {
 		spaces = append(spaces, spaceMetric(p.shard.Space(status.Name), p.spaceDir(status.Name), status, counts[status.Name]))
 	}
+	if p.limiter != nil {
+		for _, space := range spaces {
+			p.limiter.Count(space.Name, space.Limits)
+		}
+	}
 	return spaces
 }
 
