@@ -38,12 +38,16 @@ func groups() []group {
 	}
 }
 
-// wanted tells whether -only asks for the group.
-func (g group) wanted(only string) bool {
+// wanted reports whether -only asks for the group, of all there are. The name of a group is that group's alone: measures of others
+// may begin with it.
+func (g group) wanted(only string, all []group) bool {
 	if only == "" {
 		return true
 	}
 	for want := range strings.SplitSeq(only, ",") {
+		if slices.ContainsFunc(all, func(other group) bool { return other.name == want && g.name != want }) {
+			continue
+		}
 		if slices.ContainsFunc(append(g.measures, g.name), func(name string) bool { return strings.HasPrefix(name, want) }) {
 			return true
 		}
@@ -59,7 +63,7 @@ func (b *bench) measure(ctx context.Context) error {
 		all = clusterGroups()
 	}
 	for _, g := range all {
-		if !g.wanted(b.only) || ctx.Err() != nil {
+		if !g.wanted(b.only, all) || ctx.Err() != nil {
 			continue
 		}
 		b.say("measuring %s: %s", g.name, strings.Join(g.measures, ", "))
