@@ -182,15 +182,20 @@ func (s *sides) both(ctx context.Context, name string) (berth, stock *plane, err
 // pair holds what repeats of a measure gave on either side.
 type pair struct{ berth, stock []float64 }
 
-// inTurn repeats a measure on both sides, one after the other, so that whatever else the machine does meets both alike.
+// inTurn repeats a measure on both sides, one after the other, so that whatever else the machine does meets both alike. Each goes
+// first as often as the other: what one leaves to be done meets the next.
 //
 // With -profiles it also takes a profile of space's process while that is measured once more, for whoever wants to know why.
 func (b *bench) inTurn(ctx context.Context, name string, repeats int, space *plane, berth, stock func(repeat int) (float64, error)) (p pair, err error) {
 	for i := range repeats {
-		for _, side := range []struct {
+		sides := []struct {
 			f  func(int) (float64, error)
 			to *[]float64
-		}{{stock, &p.stock}, {berth, &p.berth}} {
+		}{{stock, &p.stock}, {berth, &p.berth}}
+		if i%2 > 0 {
+			slices.Reverse(sides)
+		}
+		for _, side := range sides {
 			value, err := side.f(i)
 			if err != nil {
 				return pair{}, err
@@ -218,6 +223,18 @@ func (b *bench) profileOnce(ctx context.Context, name string, c *child, repeats 
 		return err
 	}
 	return b.keepProfile(cpuProfile+"-"+name, data)
+}
+
+// addTotal adds the rates over all repeats together, as rates of the same work: single ones are far apart on both sides. It notes
+// the median of the ratios of neighbors, which should be about the same.
+func (b *bench) addTotal(name, unit string, p pair, target report.Target) {
+	ratios := make([]float64, len(p.berth))
+	for i := range ratios {
+		ratios[i] = p.berth[i] / p.stock[i]
+	}
+	b.report.Add(name, unit, report.TotalRate(p.berth), report.TotalRate(p.stock), target)
+	b.report.Note("%s: all of %d together, median of their ratios %.0f %%; berth %.4g to %.4g, stock %.4g to %.4g", name, len(p.berth),
+		100*report.Percentile(ratios, 50), slices.Min(p.berth), slices.Max(p.berth), slices.Min(p.stock), slices.Max(p.stock))
 }
 
 // add adds the medians of a pair, and notes how far the repeats were apart.

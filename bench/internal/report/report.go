@@ -104,6 +104,15 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
+// TotalRate returns the rate of several equal pieces of work together, given the rate of each: their harmonic mean. It is NaN for none.
+func TotalRate(rates []float64) float64 {
+	var time float64
+	for _, rate := range rates {
+		time += 1 / rate
+	}
+	return float64(len(rates)) / time
+}
+
 // round keeps what a benchmark on a shared machine can mean: four significant digits.
 func round(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {

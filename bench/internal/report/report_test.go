@@ -90,6 +90,16 @@ func TestPercentileIsAValueThatWasMeasured(t *testing.T) {
 	}
 }
 
+func TestATotalRateIsThatOfAllWorkTogether(t *testing.T) {
+	// 100 in 1 s, and 100 in 4 s, are 200 in 5 s.
+	if got := TotalRate([]float64{100, 25}); got != 40 {
+		t.Errorf("TotalRate(100, 25) = %v, want 40", got)
+	}
+	if got := TotalRate(nil); !math.IsNaN(got) {
+		t.Errorf("TotalRate of nothing = %v, want NaN", got)
+	}
+}
+
 func TestATargetIsReachedUpToItsLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		target       Target
