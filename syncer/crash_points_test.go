@@ -1,0 +1,241 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/syncer/kinds"
+)
+
+const (
+	// envCrashPoints is how many crash points TestCrashPoints runs, and envCrashSeed where its random walks begin.
+	envCrashPoints, envCrashSeed = "BERTH_CRASH_POINTS", "BERTH_CRASH_SEED"
+	// crashesInARow is how many crash points follow each other, at most, before the space has to come to rest.
+	crashesInARow = 6
+)
+
+// crashTotals are the figures of all walks.
+type crashTotals struct {
+	mu                                  sync.Mutex
+	points, unsent, unanswered, settled int
+	want                                int
+	until                               time.Time      // when the test runner's time is nearly up
+	at                                  map[string]int // side and resource
+	lost, leaked, duplicated, different int
+}
+
+// crashPlan is at which of the next writes the syncer of a walk is to crash.
+type crashPlan struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	left   int // crash points
+	after  int // writes, until the next
+	totals *crashTotals
+}
+
+func (p *crashPlan) begin(points int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.after = points, p.random.IntN(5)
+}
+
+// due reports whether a syncer crashes at this write, and how.
+func (p *crashPlan) due(c call) (how fate, due bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left == 0 {
+		return "", false
+	}
+	if p.after > 0 {
+		p.after--
+		return "", false
+	}
+	p.left--
+	p.after = p.random.IntN(5)
+	how = []fate{unsent, unanswered}[p.random.IntN(2)]
+	p.totals.count(c, how)
+	return how, true
+}
+
+func (t *crashTotals) count(c call, how fate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.points++
+	if how == unsent {
+		t.unsent++
+	} else {
+		t.unanswered++
+	}
+	t.at[c.to+" "+resourceOf(c.URL.Path)]++
+}
+
+func (t *crashTotals) done() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.points >= t.want || !t.until.IsZero() && time.Now().After(t.until)
+}
+
+func (t *crashTotals) String() string {
+	var at []string
+	for _, resource := range slices.Sorted(maps.Keys(t.at)) {
+		at = append(at, fmt.Sprintf("%s %d", resource, t.at[resource]))
+	}
+	return fmt.Sprintf("crash points: %d (%d before the write was applied, %d after), compared %d times\nat: %s\nlost %d, leaked %d, duplicated %d, different %d",
+		t.points, t.unsent, t.unanswered, t.settled, strings.Join(at, ", "), t.lost, t.leaked, t.duplicated, t.different)
+}
+
+// resourceOf is the plural of a URL's path.
+func resourceOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	parts = parts[min(map[string]int{"api": 2, "apis": 3}[parts[0]], len(parts)-1):]
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	return parts[0]
+}
+
+// S7: whatever a tenant and the host's admin do, with every resource of the table switched on: a syncer that is killed at
+// any write, to the host or to the space, before or after it is applied, and is started again on the same space and host,
+// loses, leaks and duplicates nothing.
+func TestCrashPoints(t *testing.T) {
+	t.Parallel()
+	totals := &crashTotals{want: 200, at: map[string]int{}}
+	seed, lanes := uint64(1), 4
+	if n, err := strconv.Atoi(os.Getenv(envCrashPoints)); err == nil {
+		totals.want, seed, lanes = n, uint64(time.Now().UnixNano()), 8
+	}
+	if n, err := strconv.ParseUint(os.Getenv(envCrashSeed), 10, 64); err == nil {
+		seed = n
+	}
+	if deadline, ok := t.Deadline(); ok {
+		totals.until = deadline.Add(-2 * testhost.Patience)
+	}
+	t.Logf("%s=%d", envCrashSeed, seed)
+	t.Run("walks", func(t *testing.T) {
+		for lane := range lanes {
+			t.Run(fmt.Sprint(lane), func(t *testing.T) {
+				t.Parallel()
+				crashWhileWalking(t, fmt.Sprintf("crash-%d", lane), seed+uint64(lane), totals)
+			})
+		}
+	})
+	t.Log(totals)
+	if totals.points < totals.want && !t.Failed() {
+		t.Errorf("time was up after %d crash points of %d", totals.points, totals.want)
+	}
+	if totals.want >= 5000 { // enough for each to have had its share
+		for _, k := range kinds.Table() {
+			if k.Direction == kinds.InSpace {
+				continue
+			}
+			side := map[kinds.Direction]string{kinds.ToHost: toHost, kinds.FromHost: toSpace}[k.Direction]
+			if resource := strings.TrimPrefix(k.Name, "own"); totals.at[side+" "+resource] == 0 {
+				t.Errorf("no crash point was at a write of %s to the %s", resource, side)
+			}
+		}
+	}
+}
+
+func crashWhileWalking(t *testing.T, lane string, seed uint64, totals *crashTotals) {
+	w := newCrashWalk(t, lane, seed)
+	pods := w.takeCensus()
+	plan := &crashPlan{random: rand.New(rand.NewPCG(seed, 11)), totals: totals}
+	plan.begin(crashesInARow)
+	w.supervise(func(l *life) rule {
+		return func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+			if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, c.Method) {
+				return send()
+			}
+			how, due := plan.due(c)
+			if !due {
+				return send()
+			}
+			if how == unanswered {
+				if resp, err := send(); err == nil {
+					_ = resp.Body.Close()
+				}
+			}
+			l.doom()
+			return nil, errCut
+		}
+	}, func() bool { return false })
+	for round := 0; !totals.done() && !t.Failed(); round++ {
+		for range 5 + w.random.IntN(8) {
+			w.step(t.Context())
+		}
+		if round%15 == 7 {
+			if err := w.move(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		w.settle(totals, round)
+		w.forgetEvents()
+		if err := pods.twice(); err != nil {
+			t.Error(err)
+			totals.duplicated++
+		}
+		plan.begin(1 + w.random.IntN(crashesInARow))
+	}
+	plan.begin(0)
+}
+
+// forgetEvents deletes what the host says of the space's pods: each new syncer reads all of it, and an hour of it is kept.
+func (w *crashWalk) forgetEvents() {
+	err := w.host.CoreV1().Events(w.space.HostNamespace()).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil && w.t.Context().Err() == nil {
+		w.t.Errorf("delete the host's events: %v", err)
+	}
+}
+
+// settle waits until the space and its host namespace are alike, and counts what is wrong if they never are.
+func (w *crashWalk) settle(totals *crashTotals, round int) {
+	var last *crashDiff
+	var err error
+	for end := time.Now().Add(testhost.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !w.quiet() {
+			continue
+		}
+		if last, err = w.compare(w.t.Context()); meta.IsNoMatchError(err) {
+			w.inSpace = extended(w.t, w.toPlane()) // it has looked before all definitions of the group were there
+		} else if err == nil && last.ok() {
+			totals.mu.Lock()
+			totals.settled++
+			totals.mu.Unlock()
+			return
+		}
+		time.Sleep(80 * time.Millisecond) // a comparison costs more than what it waits for
+	}
+	w.t.Errorf("round %d: %v, %v", round, err, last)
+	if last == nil {
+		return
+	}
+	totals.mu.Lock()
+	defer totals.mu.Unlock()
+	totals.lost += len(last.lost)
+	totals.leaked += len(last.leaked)
+	totals.duplicated += len(last.duplicated)
+	totals.different += len(last.different) + len(last.unsettled)
+}
+
+// quiet reports whether a syncer is there and has nothing to do.
+func (w *crashWalk) quiet() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.life != nil && w.life.syncer.Idle()
+}
