@@ -5,11 +5,8 @@ package syncer_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"os"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/berth-dev/berth/internal/testhost"
@@ -74,58 +71,6 @@ func TestSyncerSurvivesADeathAtEveryWrite(t *testing.T) {
 			defer mu.Unlock()
 			if len(deaths) < 50 {
 				t.Errorf("the syncer died %d times only: %v", len(deaths), deaths)
-			}
-		})
-	}
-}
-
-// A single death, at the first write, the second, ..., loses, leaks and doubles
-// nothing either (S7). BERTH_SWEEP=all tries every write; without it a sample
-// keeps the test short.
-func TestSyncerSurvivesADeathAtTheNthWrite(t *testing.T) {
-	t.Parallel()
-	const last = 120 // a scenario takes about as many writes
-	stride, lanes := 30, 4
-	if os.Getenv("BERTH_SWEEP") == "all" {
-		stride, lanes = 1, 10
-	}
-	type point struct {
-		fate fate
-		n    int64
-	}
-	points := make(chan point, 2*last)
-	for n := 1; n <= last; n += stride {
-		points <- point{unsent, int64(n)}
-		points <- point{unanswered, int64(n + stride/2)}
-	}
-	close(points)
-	for lane := range lanes {
-		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, fmt.Sprintf("crash-nth-%d", lane))
-			var now atomic.Pointer[point]
-			var writes atomic.Int64
-			due := func(c call) bool {
-				p := now.Load()
-				if p == nil || writes.Add(1) != p.n {
-					return false
-				}
-				t.Logf("dies at write %d, %s: %s", p.n, p.fate, c)
-				return true
-			}
-			b.supervise(func(l *life) rule {
-				return func(c call, send func() (*http.Response, error)) (*http.Response, error) {
-					f := unsent
-					if p := now.Load(); p != nil {
-						f = p.fate
-					}
-					return l.dieAt(f, due)(c, send)
-				}
-			}, func() bool { return false })
-			for p := range points {
-				writes.Store(0)
-				now.Store(&p)
-				b.playScenario(fmt.Sprintf("-%d-%s", p.n, p.fate), false)
 			}
 		})
 	}
