@@ -34,6 +34,7 @@ type fanout struct {
 	reached, shown atomic.Uint64
 	// filled is closed when what was there at first has been told.
 	filled chan struct{}
+	failed lastError // of the watch
 
 	mu     sync.RWMutex
 	spaces map[string]func(client.Object)
@@ -50,8 +51,8 @@ func newFanout(spaceOf func(client.Object) string, changed func(space string), m
 }
 
 // watch fills the fanout, and follows what is listed, until ctx ends.
-func (f *fanout) watch(ctx context.Context, name string, from cache.ListerWatcher, of runtime.Object) {
-	cache.NewReflectorWithOptions(from, of, f, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
+func (f *fanout) watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
+	cache.NewReflectorWithOptions(f.failed.noted(from), of, f, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
 }
 
 // Add implements [cache.ReflectorStore]. It may be an object that is there.

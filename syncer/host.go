@@ -164,7 +164,7 @@ func isClass(name string) bool {
 }
 
 // Start begins the watches and returns when they have caught up, or with an
-// error when ctx ends before. They go on until Stop.
+// error when ctx ends before or the host refuses one. They go on until Stop.
 func (h *Host) Start(ctx context.Context) error {
 	if err := errors.Join(h.extend(ctx), h.findLeftovers(ctx)); err != nil {
 		return err
@@ -176,11 +176,9 @@ func (h *Host) Start(ctx context.Context) error {
 		safego.Go(&h.running, "watch the host", func() { f.watch(run, name, from.lister(), from.of) }, nil)
 	}
 	for name, f := range h.fanouts {
-		select {
-		case <-f.filled:
-		case <-ctx.Done():
+		if err := f.awaitFilled(ctx, name); err != nil {
 			h.Stop()
-			return fmt.Errorf("list %s of the host: %w", name, errors.Join(ctx.Err(), errNotSynced))
+			return err
 		}
 	}
 	return nil

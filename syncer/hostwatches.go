@@ -31,7 +31,7 @@ type hostWatch struct {
 	selector string // of labels; all if it is empty
 }
 
-func (w hostWatch) lister() cache.ListerWatcher {
+func (w hostWatch) lister() *cache.ListWatch {
 	return cache.NewFilteredListWatchFromClient(w.api, w.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
 }
 
