@@ -30,6 +30,9 @@ const (
 	RequestsLongRunning
 	// RequestRate is a rate, of which nothing is in use.
 	RequestRate
+	SyncedBytes
+	SyncedBytesPerMinute
+	IngressHostnames
 
 	// Quantities of one object, or of one request.
 
@@ -132,6 +135,15 @@ func Table() [quantities]Bound {
 		RequestRate: {"request-rate", PerSpace, "requests per second", 5000,
 			"requests that arrive in a second; twice as many may arrive at once",
 			"send fewer requests, and watch instead of polling"},
+		SyncedBytes: {"synced-bytes", PerSpace, "bytes", 64 * miB,
+			"the encoded size of the space's objects on the host",
+			"delete objects, or data of ConfigMaps and Secrets that pods use, or ask the platform's admin for a higher limit"},
+		SyncedBytesPerMinute: {"synced-bytes-per-minute", PerSpace, "bytes", 64 * miB,
+			"the encoded size of what is created and updated on the host in a minute; further writes wait, and so do those to an object over 16 KiB that was written less than 10 seconds ago",
+			"change large objects less often"},
+		IngressHostnames: {"ingress-hostnames", PerSpace, "host names", 1000,
+			"host names of the space's Ingresses, Gateways and HTTPRoutes on the host",
+			"delete some of them, or ask the platform's admin for a higher limit"},
 
 		ServicePorts: {"service-ports", PerObject, "ports", 100,
 			"ports of a Service",

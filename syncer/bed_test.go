@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
@@ -48,6 +49,8 @@ type bed struct {
 	clock   clock.PassiveClock
 	options syncer.Options
 	where   translate.Placement
+	limits  *bounds.Account
+	domains []string
 	config  vcluster.Config
 	plane   *vcluster.ControlPlane
 	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
@@ -74,7 +77,7 @@ type life struct {
 // newBed builds the space's walls and starts its control plane, without a syncer.
 func newBed(t *testing.T, name string) *bed {
 	t.Helper()
-	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}}
+	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}, limits: bounds.NewAccount(nil)}
 	b.host = testhost.Clientset(t, b.cluster.Config())
 	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
 	defer cancel()
@@ -209,6 +212,7 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 		return nil, err
 	}
 	s, err := syncer.New(syncer.Config{
+		Account: b.limits, IngressDomains: b.domains,
 		Space: b.space, Where: b.where, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
 	})
 	if err != nil {

@@ -6,9 +6,11 @@ package syncer
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,19 +62,39 @@ func (c ownHosts) of(name string) *metav1.Time {
 	return c.since
 }
 
-// unclaimed refuses the host names of v that are in use outside of its space.
+// unclaimed refuses the host names of v that are in use outside of its space, that are in none of its domains, or that are
+// too many with those the space has.
 func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.ErrorList) {
 	own := ownHosts{}
 	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)); ok {
 		since := host.GetCreationTimestamp()
 		own = ownHosts{hostsOf(host), &since}
 	}
-	for _, name := range hostsOf(v) {
-		if k.host.claimed(name, k.space, own) {
+	names := hostsOf(v)
+	for _, name := range names {
+		if !k.inDomains(name) {
+			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
+				name, strings.Join(k.domains, ", "))))
+		} else if k.host.claimed(name, k.space, own) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
 		}
 	}
+	if len(errs) > 0 {
+		return errs
+	}
+	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)}}
+	if _, err := k.hostNames.take(o, int64(len(names))); err != nil {
+		k.hostNames.keep(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
+		errs = append(errs, field.Forbidden(path, err.Error()))
+	}
 	return errs
+}
+
+// inDomains reports whether the space may have a host name.
+func (s *Syncer) inDomains(name string) bool {
+	return name == "" || len(s.domains) == 0 || slices.ContainsFunc(s.domains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
 }
 
 // claimed reports whether a door that is not the space's has a host name: who was

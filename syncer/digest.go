@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ func digestData(obj any) {
 		}
 	case *corev1.Secret:
 		if o.Data != nil {
-			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationDigest, digest(o.Data))
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationDigest, digestSecret(o))
 			o.Data = nil
 		}
 	}
@@ -50,7 +51,7 @@ func recallConfigMap(want, have *corev1.ConfigMap) {
 
 // recallSecret is recallConfigMap for secrets.
 func recallSecret(want, have *corev1.Secret) {
-	if recall(have, digest(want.Data), digest[[]byte](nil)) {
+	if recall(have, digestSecret(want), digestSecret(&corev1.Secret{})) {
 		have.Data = want.Data
 	} else {
 		have.Data = map[string][]byte{unknown: nil}
@@ -72,8 +73,21 @@ func recall(have metav1.Object, wanted, nothing string) bool {
 	return had == wanted
 }
 
+// The digests end with the size of the data.
+
 func digestConfigMap(c *corev1.ConfigMap) string {
-	return digest(c.Data) + digest(c.BinaryData)
+	return digest(c.Data) + digest(c.BinaryData) + "." + strconv.Itoa(size(c.Data)+size(c.BinaryData))
+}
+
+func digestSecret(s *corev1.Secret) string {
+	return digest(s.Data) + "." + strconv.Itoa(size(s.Data))
+}
+
+func size[V string | []byte](data map[string]V) (n int) {
+	for key, value := range data {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 // digest is of all keys and values, each with its length.

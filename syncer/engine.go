@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -247,6 +248,9 @@ func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err
 		if err := k.denied(ctx, v, r); err != nil {
 			return 0, err
 		}
+	}
+	if errors.Is(err, bounds.ErrExceeded) {
+		k.bytes.keep(Key{Kind: k.name, NamespacedName: key})
 	}
 	if QuotaExceeded(err) && k.shortages.waits(Key{Kind: k.name, NamespacedName: key}) {
 		return 0, errWaits

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // Reasons of the events that tell a tenant why an object is not on the host, or
@@ -55,7 +57,7 @@ func QuotaExceeded(err error) bool {
 func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
 	message := err.Error()
 	switch {
-	case errors.As(err, &forbidden{}):
+	case errors.As(err, &forbidden{}), errors.Is(err, bounds.ErrExceeded):
 		return refusal{ReasonForbids, message}, true
 	case errors.Is(err, errForeign):
 		return refusal{ReasonTaken, message}, true

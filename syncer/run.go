@@ -71,6 +71,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		return next{after: s.soon.When(key), idle: true}
 	}
 	s.tally.count(err)
+	var soon *pacedError
 	switch {
 	case err == nil:
 		s.soon.Forget(key)
@@ -78,6 +79,8 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		return next{after: after}
 	case errors.Is(err, errWaits):
 		return next{}
+	case errors.As(err, &soon):
+		return next{after: soon.after}
 	case errors.Is(err, errRefused):
 		return next{after: s.later.When(key), idle: true}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -96,6 +99,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 
 // wrote is told of each write that the host took: it may be well again.
 func (s *Syncer) wrote() {
+	s.bytes.more()
 	if !s.failing.Load() {
 		return
 	}

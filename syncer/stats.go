@@ -27,7 +27,7 @@ func (t *tally) count(err error) {
 	switch {
 	case err == nil:
 		t.done.Add(1)
-	case errors.Is(err, errRefused):
+	case errors.Is(err, errRefused), errors.As(err, new(*pacedError)):
 		t.refused.Add(1)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		t.conflicts.Add(1)

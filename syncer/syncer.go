@@ -76,6 +76,9 @@ type Config struct {
 	Release string
 	// Informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
+	// IngressDomains are those that host names of the space's ingresses, gateways and routes must be in, or equal: "example.com".
+	// Any if there are none.
+	IngressDomains []string
 	// Account of the space: what it uses of what is bounded. Nothing is if nil.
 	Account *bounds.Account
 	Logger  logr.Logger
@@ -86,6 +89,7 @@ type Config struct {
 type Syncer struct {
 	space      translate.Space
 	where      translate.Placement
+	domains    []string
 	release    string
 	host       *Host
 	writer     *writer // the host, as the space's account
@@ -99,6 +103,8 @@ type Syncer struct {
 
 	queue        *queue
 	shortages    *shortages
+	bytes        *ledger     // of host objects
+	hostNames    *ledger     // that ingresses, gateways and routes claim
 	failing      atomic.Bool // something that failed is to be tried again
 	lastHastened atomic.Int64
 	tally        tally
@@ -121,7 +127,7 @@ type Syncer struct {
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
 	s := &Syncer{
-		space: c.Space, where: c.Where, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
+		space: c.Space, where: c.Where, domains: c.IngressDomains, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
@@ -145,7 +151,9 @@ func New(c Config) (*Syncer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
-	s.writer = newWriter(&noted{onHost, s}, c.Host)
+	s.bytes = newLedger(bounds.SyncedBytes, c.Account, s.clock, s.shownOnHost, s.queue.add)
+	s.hostNames = newLedger(bounds.IngressHostnames, c.Account, s.clock, s.shownOnHost, s.queue.add)
+	s.writer = newWriter(&bounded{onHost, s.bytes, newPace(c.Account, s.clock), s.wrote}, c.Host)
 	if err := s.reach(c.Virtual); err != nil {
 		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
 	}
@@ -216,12 +224,34 @@ func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
 	addToHost(k)
 }
 
+// shownOnHost reports whether the host's watches show an object.
+func (s *Syncer) shownOnHost(o object) bool {
+	_, ok := cached[client.Object](s.host, o.kind, o.Namespace, o.Name)
+	return ok
+}
+
+// count notes what a host object uses that came, changed or went.
+func (s *Syncer) count(kind string, host client.Object) {
+	if s.bytes == nil {
+		return
+	}
+	o := object{kind, client.ObjectKeyFromObject(host)}
+	if !s.shownOnHost(o) {
+		s.bytes.show(o, 0)
+		s.hostNames.show(o, 0)
+		return
+	}
+	s.bytes.show(o, sizeOf(host))
+	s.hostNames.show(o, int64(len(hostsOf(host))))
+}
+
 // addToHost declares a kind that is synced down: its work and the host's events.
 func addToHost[T client.Object](k *kind[T]) {
 	k.work[k.name] = k.reconcile
 	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
 		key, ok := keyOf(k.name, obj)
 		host, is := obj.(T)
+		k.count(k.name, obj)
 		if !ok && is && k.belongs != nil {
 			key, ok = k.belongs(host)
 		}

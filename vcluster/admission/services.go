@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -154,6 +155,8 @@ func refused(a admission.Attributes, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return apierrors.NewAlreadyExists(core.Resource("services"), a.GetName())
+	case errors.Is(err, bounds.ErrExceeded):
+		return admission.NewForbidden(a, err)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return admission.NewForbidden(a, fmt.Errorf("the host refuses the service: %s", cause(err)))
 	default:
