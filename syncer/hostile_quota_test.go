@@ -85,7 +85,9 @@ func TestHostilePodsOverQuotaAskTheHostRarely(t *testing.T) {
 	d.Spec.Template = *plainPods("flood", replicas)
 	must(t, b.virtual.AppsV1().Deployments("default").Create, d)
 	b.hostPods(t, quota)
-	b.refusedPods(t, replicas-quota)
+	for _, n := range []int{replicas / 4, replicas / 2, replicas - quota} { // each within the patience of tests: a busy machine takes its time
+		b.refusedPods(t, n)
+	}
 	if n := asked.Load(); n > 200 {
 		t.Errorf("the host was asked %d times to create %d pods of which it takes %d", n, replicas, quota)
 	}
