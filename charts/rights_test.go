@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/syncer/kinds"
 	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/tenancy/hostpolicy"
 )
 
 // M4: rights by name wherever RBAC knows names; none to write roles, to read one
@@ -85,9 +86,11 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		function string
 		value    any
 	}{
-		"space-rules.yaml":       {"tenancy.AccountRules", tenancy.AccountRules()},
-		"space-policy.yaml":      {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
-		"space-pods-policy.yaml": {"tenancy.PodPolicy", tenancy.PodPolicy()},
+		"space-rules.yaml":           {"tenancy.AccountRules", tenancy.AccountRules()},
+		"space-policy.yaml":          {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
+		"space-pods-policy.yaml":     {"tenancy.PodPolicy", tenancy.PodPolicy()},
+		"space-runtimes-policy.yaml": {"tenancy.RuntimePolicy", tenancy.RuntimePolicy()},
+		"space-class-fields.yaml":    {"hostpolicy.ClassFields", hostpolicy.ClassFields()},
 	} {
 		file := "berth/files/" + name
 		want, err := yaml.Marshal(from.value)
@@ -111,16 +114,25 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 	objects := render(t, everything...)
 	for name, want := range map[string]admissionv1.ValidatingAdmissionPolicySpec{
 		"platform-berth-space": tenancy.AccountPolicy(), "platform-berth-space-pods": tenancy.PodPolicy(),
+		"platform-berth-space-runtimes": tenancy.RuntimePolicy(),
 	} {
 		made := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
 		if diff := cmp.Diff(want, made.Spec); diff != "" {
 			t.Errorf("the chart's policy %s is another one: %s", name, diff)
 		}
 		binding := find(t, objects, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name })
-		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.MatchResources != nil {
+		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.MatchResources != nil ||
+			cmp.Diff(binding.Spec.ParamRef, paramsOf(want)) != "" {
 			t.Errorf("%s does not hold all: %v", name, binding.Spec)
 		}
 	}
+}
+
+func paramsOf(policy admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ParamRef {
+	if policy.ParamKind == nil {
+		return nil
+	}
+	return tenancy.AllParams()
 }
 
 // renderSwitched renders everything, with these switches.

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/berth-dev/berth/internal/netrange"
 )
 
 // filter says what the world outside is asked for a tenant, and what of the
@@ -24,22 +26,10 @@ func special() []string {
 	return []string{"local.", "localhost.", "internal.", "home.arpa.", "invalid.", "onion.", "lan.", "intranet.", "localdomain."}
 }
 
-// notPublic are addresses between a provider and its customers (RFC 6598), in
-// which some clusters have their pods; further ones that are not public; and
-// those of translations and tunnels, which lead to IPv4 addresses of whatever
-// kind.
-func notPublic() []netip.Prefix {
-	return []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-		netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
-		netip.MustParsePrefix("::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"),
-	}
-}
-
 func newFilter(c Config) *filter {
 	return &filter{
 		domains: slices.Concat([]string{c.Domain}, c.HostDomains, special()),
-		ranges:  slices.Concat(notPublic(), c.HostRanges),
+		ranges:  slices.Concat(netrange.Closed(), c.HostRanges),
 	}
 }
 
@@ -62,8 +52,7 @@ func (f *filter) public(addr netip.Addr) bool {
 	if embedded, ok := embedded4(addr); ok {
 		addr = embedded
 	}
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() &&
-		!slices.ContainsFunc(f.ranges, func(p netip.Prefix) bool { return p.Contains(addr) })
+	return addr.IsGlobalUnicast() && !slices.ContainsFunc(f.ranges, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // embedded4 is the IPv4 address that an IPv6 one leads to by translation.

@@ -5,6 +5,7 @@ package shard
 
 import (
 	"context"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -43,6 +44,9 @@ type Config struct {
 	// Pods is where the spaces' pods reach this process. They reach no DNS and no
 	// API of their space while it is not valid.
 	Pods translate.PodsEndpoint
+	// Closed are address ranges that are closed to all spaces' pods, beside those that
+	// always are.
+	Closed []netip.Prefix
 	// Prepare, if set, makes on the host what a space stands on. It is called
 	// before a space's first start here, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error

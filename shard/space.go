@@ -89,7 +89,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods, Settings: s.config.Settings(name)}
+	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods, Settings: s.config.Settings(name), Closed: s.config.Closed}
 	address, err := s.host.ReserveAPI(ctx, space)
 	if err != nil {
 		return nil, err

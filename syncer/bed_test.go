@@ -121,7 +121,7 @@ func (b *bed) build(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync), tenancy.PlacedBy(b.where)); err != nil {
+	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync), tenancy.PlacedBy(b.where), tenancy.ExposedBy(b.options.IngressAnnotations)); err != nil {
 		t.Fatal(err)
 	}
 }

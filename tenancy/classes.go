@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/tenancy/hostpolicy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -54,7 +55,7 @@ type switchedRule struct {
 func switchedRules() (all []switchedRule) {
 	for kind, group := range map[string]string{
 		kinds.Budgets: "policy", kinds.ServiceAccounts: "", kinds.VolumeSnapshots: "snapshot.storage.k8s.io",
-		kinds.Gateways: gatewayGroup, kinds.HTTPRoutes: gatewayGroup,
+		kinds.Gateways: "gateway.networking.k8s.io", kinds.HTTPRoutes: "gateway.networking.k8s.io",
 	} {
 		all = append(all, switchedRule{kind, rbacv1.PolicyRule{
 			APIGroups: []string{group}, Resources: []string{kind}, Verbs: []string{"get", "create", "update", "delete"},
@@ -83,10 +84,8 @@ func ClassRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
 // switch is turned off, so that the policy is about those that are off, too.
 func ClassPolicy(switches kinds.Switches) admissionv1.ValidatingAdmissionPolicySpec {
 	policy := admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: fromAccounts(),
-		Validations: []admissionv1.Validation{refuse("a space's account may write only classes of the space's own", "[object, oldObject].all(o, o == null || "+
-			"request.userInfo.username == 'system:serviceaccount:"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') + ':"+syncer.ServiceAccount+"' && "+
-			"o.metadata.name.startsWith(o.metadata.labels['"+translate.LabelSpace+"'] + '"+translate.ClusterSeparator+"'))")},
+		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: hostpolicy.FromAccounts(),
+		Validations: hostpolicy.Classes(),
 	}
 	for _, class := range classes(switches) {
 		policy.MatchConstraints.ResourceRules = append(policy.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
@@ -97,9 +96,10 @@ func ClassPolicy(switches kinds.Switches) admissionv1.ValidatingAdmissionPolicyS
 				},
 			},
 		})
-		policy.Validations = append(policy.Validations, refuse(class.message,
+		policy.Validations = append(policy.Validations, hostpolicy.Refuse(class.message,
 			fmt.Sprintf("request.resource.resource != '%s' || object == null || %s", class.resource, class.allowed)))
 	}
+	policy.Validations = append(policy.Validations, hostpolicy.ClassFields()...)
 	return policy
 }
 
@@ -119,7 +119,7 @@ func classes(switches kinds.Switches) []class {
 	storage := class{storagev1.GroupName, "storageclasses", never,
 		"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"}
 	if provisioners := switches.Provisioners(); len(provisioners) > 0 {
-		storage.allowed = "object.provisioner in " + quoted(provisioners...) +
+		storage.allowed = "object.provisioner in " + "['" + strings.Join(provisioners, "', '") + "']" +
 			" && object.?parameters.orValue({}).all(k, !k.lowerAscii().contains('secret'))" +
 			" && size(object.?mountOptions.orValue([])) == 0 && size(object.?allowedTopologies.orValue([])) == 0 && object.?reclaimPolicy.orValue('Delete') == 'Delete'" +
 			" && !('storageclass.kubernetes.io/is-default-class' in object.metadata.?annotations.orValue({}))"

@@ -32,7 +32,7 @@ import (
 
 // T2, M4, Q3: a space's account in the wrong hands opens no wall, claims no
 // address, takes no identity and touches nothing that is not the space's.
-func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
+func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 	g := startGuarded(t)
 	existing := func(o client.Object, change func()) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -58,7 +58,9 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		return created(pod)
 	}
 	service := func(spec corev1.ServiceSpec) func(context.Context) error {
-		spec.Ports = []corev1.ServicePort{{Port: 80}}
+		if spec.Ports == nil {
+			spec.Ports = []corev1.ServicePort{{Port: 80}}
+		}
 		return created(&corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--web", "mine"), Spec: spec})
 	}
 	specWith := func(change func(*corev1.PodSpec)) func(context.Context) error {
@@ -91,9 +93,21 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 	claiming := func(change func(*corev1.PersistentVolumeClaimSpec)) func(context.Context) error {
 		return created(claim("mine--default--more", change))
 	}
-	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}
+	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web", translate.LabelSpace: "mine"}, Ports: []corev1.ServicePort{{Port: 80}}}
 	annotated := func(o client.Object, key, value string) func(context.Context) error {
 		o.SetAnnotations(map[string]string{key: value})
+		return created(o)
+	}
+	labelled := func(o client.Object, key, value string) func(context.Context) error {
+		o.GetLabels()[key] = value
+		return created(o)
+	}
+	finalized := func(o client.Object, by string) func(context.Context) error {
+		o.SetFinalizers([]string{by})
+		return created(o)
+	}
+	owned := func(o client.Object, by metav1.OwnerReference) func(context.Context) error {
+		o.SetOwnerReferences([]metav1.OwnerReference{by})
 		return created(o)
 	}
 	draining := func(change func(*policyv1.PodDisruptionBudgetSpec)) func(context.Context) error {
@@ -117,6 +131,7 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 	const whose, closed, conditions, gates = "only what is made for the space's objects", "its own pods and public addresses", "only conditions in the status", "readiness gates that are Berth's"
 	const identity, node, outside, posing = "no annotation but Berth's", "neither their node nor", "may not claim addresses", "nor run as Berth"
 	const mounts, devices, volumes, copies, drains = "may mount only", "for no device", "may not choose a volume", "may copy claims", "hold back a number of pods"
+	const fields = "only the fields that Berth writes"
 	const address = "may not choose their load balancer's address"
 	data := claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {})
 	for name, attack := range map[string]struct {
@@ -124,23 +139,23 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		says string
 	}{
 		"remove a wall":                     {deleted(wall), whose},
-		"open a wall":                       {existing(wall, func() { wall.Spec = policy("", translate.Everyone()...).Spec }), whose},
+		"open a wall":                       {existing(wall, func() { wall.Spec = policy("", mine.Everyone()...).Spec }), whose},
 		"remove the wall's other half":      {deleted(policy("berth-egress")), whose},
-		"a policy that looks like a wall":   {created(policy("berth-open", translate.Everyone()...)), whose},
+		"a policy that looks like a wall":   {created(policy("berth-open", mine.Everyone()...)), whose},
 		"a policy for everyone":             {opening(), closed},
 		"a policy for other spaces":         {opening(networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere}), closed},
 		"a policy for pods of other spaces": {opening(networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere, PodSelector: everywhere}), closed},
-		"a policy with one such peer":       {opening(append(translate.Everyone(), networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere})...), closed},
-		"a policy for a look-alike": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+		"a policy with one such peer":       {opening(append(mine.Everyone(), networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere})...), closed},
+		"a policy for a look-alike": {opening(mine.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{translate.LabelReachesPods: "false"},
 		}}), closed},
-		"a policy for more than those": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+		"a policy for more than those": {opening(mine.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{translate.LabelReachesPods: "true", translate.LabelSpace: "theirs"},
 		}}), closed},
-		"a policy for others by a key": {opening(translate.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
+		"a policy for others by a key": {opening(mine.Everyone()[0], networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: translate.LabelReachesPods, Operator: metav1.LabelSelectorOpDoesNotExist}},
 		}}), closed},
-		"a way out to those who may come in": {opening(translate.Callers()...), closed},
+		"a way out to those who may come in": {opening(mine.Callers()...), closed},
 		"a policy for all addresses":         {opening(block("0.0.0.0/0")), closed},
 		"a policy for half of the private":   {opening(block("0.0.0.0/0", "10.0.0.0/9", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")), closed},
 		"a policy for the metadata service":  {opening(block("169.254.169.254/32")), closed},
@@ -207,7 +222,7 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		}), volumes},
 		"any volume by hand":     {claiming(func(c *corev1.PersistentVolumeClaimSpec) { c.StorageClassName = ptr.To("") }), volumes},
 		"any such, as of old":    {annotated(claim("mine--default--more", func(*corev1.PersistentVolumeClaimSpec) {}), "volume.beta.kubernetes.io/storage-class", ""), volumes},
-		"a node for a volume":    {annotated(claim("mine--default--more", func(*corev1.PersistentVolumeClaimSpec) {}), "volume.kubernetes.io/selected-node", "host-node-1"), volumes},
+		"a node for a volume":    {annotated(claim("mine--default--more", func(*corev1.PersistentVolumeClaimSpec) {}), "volume.kubernetes.io/selected-node", "host-node-1"), identity},
 		"attributes of a volume": {claiming(func(c *corev1.PersistentVolumeClaimSpec) { c.VolumeAttributesClassName = ptr.To("fast") }), volumes},
 		"a volume, later":        {existing(data, func() { data.Spec.VolumeName = "backups" }), volumes},
 		"data of anything": {claiming(func(c *corev1.PersistentVolumeClaimSpec) {
@@ -215,13 +230,52 @@ func TestTheHostGuardsWhatASpacesAccountWrites(t *testing.T) {
 		}), copies},
 
 		"an address for a balancer":  {service(corev1.ServiceSpec{Type: balancer.Type, Selector: balancer.Selector, LoadBalancerIP: "192.0.2.1"}), address},
-		"such an address, annotated": {annotated(&corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--lb", "mine"), Spec: balancer}, "metallb.io/loadBalancerIPs", "192.0.2.1"), address},
+		"such an address, annotated": {annotated(&corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--lb", "mine"), Spec: balancer}, "metallb.io/loadBalancerIPs", "192.0.2.1"), identity},
 
 		"a drain without an end": {draining(func(b *policyv1.PodDisruptionBudgetSpec) { b.MinAvailable = ptr.To(intstr.FromString("100%")) }), drains},
 		"a drain that begins nowhere": {draining(func(b *policyv1.PodDisruptionBudgetSpec) {
 			b.MinAvailable, b.MaxUnavailable = nil, ptr.To(intstr.FromInt32(0))
 		}), drains},
 		"a drain of broken pods": {draining(func(b *policyv1.PodDisruptionBudgetSpec) { b.UnhealthyPodEvictionPolicy = nil }), drains},
+
+		// What a host let through: finding S14.
+		"a load balancer's class":       {service(with(balancer, func(s *corev1.ServiceSpec) { s.LoadBalancerClass = ptr.To("internal.example.com/vpn") })), address},
+		"another scheduler":             {specWith(func(p *corev1.PodSpec) { p.SchedulerName = "theirs" }), fields},
+		"another namespace's secret":    {annotated(secret(), "replicator.v1.mittwald.de/replicate-from", "kube-system/admin"), identity},
+		"a config map for others":       {annotated(configMap("berth-mine", "mine--default--x", "mine"), "reflector.v1.k8s.emberstack.com/reflection-auto-enabled", "true"), identity},
+		"an injector's annotation":      {annotated(hostPod("mine--default--x"), "vault.hashicorp.com/agent-inject", "true"), identity},
+		"a dashboard":                   {labelled(configMap("berth-mine", "mine--default--x", "mine"), "grafana_dashboard", "1"), identity},
+		"a cluster of Argo CD's":        {labelled(secret(), "argocd.argoproj.io/secret-type", "cluster"), identity},
+		"what stays for ever":           {finalized(configMap("berth-mine", "mine--default--x", "mine"), "example.com/never"), identity},
+		"what ends with a node":         {owned(configMap("berth-mine", "mine--default--x", "mine"), metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}), identity},
+		"a secret that keeps its owner": {owned(secret(), metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "mine--default--web", UID: "u", BlockOwnerDeletion: ptr.To(true)}), identity},
+		"ten thousand ports":            {service(corev1.ServiceSpec{Ports: ports(10_000)}), "may have 100 ports"},
+		"a rule on each node for each of a million": {created(&discoveryv1.EndpointSlice{
+			ObjectMeta: meta("berth-mine", "mine--default--x", "mine"), AddressType: discoveryv1.AddressTypeIPv4, Ports: make([]discoveryv1.EndpointPort, 0), Endpoints: addresses(1001),
+		}), "may have 1000 addresses"},
+		"the metadata service's address": {created(&discoveryv1.EndpointSlice{
+			ObjectMeta: meta("berth-mine", "mine--default--x", "mine"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"168.63.129.16"}}},
+		}), "special on the host's network"},
+		"an end in years": {specWith(func(p *corev1.PodSpec) { p.TerminationGracePeriodSeconds = ptr.To(int64(100_000_000)) }), fields},
+		"an end in years, when it ends": {func(ctx context.Context) error {
+			return g.account.Delete(ctx, g.pod.DeepCopy(), client.DryRunAll, client.GracePeriodSeconds(100_000_000))
+		}, "end within 3600 seconds"},
+		"nodes beside a runtime's": {specWith(func(p *corev1.PodSpec) {
+			p.RuntimeClassName, p.Tolerations = ptr.To("sandboxed"), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}), "that their runtime class chooses"},
+		"a kind of node beside a runtime's": {specWith(func(p *corev1.PodSpec) {
+			p.RuntimeClassName, p.NodeSelector = ptr.To("sandboxed"), map[string]string{"pool": "databases"}
+		}), "that their runtime class chooses"},
+		"a profile of the nodes'": {specWith(func(p *corev1.PodSpec) {
+			p.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("open.json")}}
+		}), fields},
+		"others' files, by their level": {specWith(func(p *corev1.PodSpec) {
+			p.SecurityContext = &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}
+		}), fields},
+		"the host's own secret":   {mounting(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry"}}), mounts},
+		"a backend of the host's": {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].HTTP.Paths[0].Backend.Service.Name = "dashboard" })), fields},
+		"all host names":          {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].Host = "*.example.com" })), "no wildcard"},
+		"a controller's snippet":  {annotated(ingress(func(*networkingv1.IngressSpec) {}), "nginx.ingress.kubernetes.io/server-snippet", "x"), identity},
 
 		"a token of Berth's":          {created(tokenSecret(syncer.ServiceAccount)), "no token of a host's service account"},
 		"others' addresses":           {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
@@ -297,7 +351,7 @@ func TestTheGuardLetsSyncersWork(t *testing.T) {
 		if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.account.Create(ctx, host) }); err != nil {
 			t.Errorf("a policy for %s: %v", name, err)
 		}
-		host.Annotations["changed"] = "yes"
+		host.Annotations[translate.Domain+"/changed"] = "yes"
 		if err := g.account.Update(ctx, host); err != nil {
 			t.Errorf("a change of a policy for %s: %v", name, err)
 		}
@@ -328,6 +382,12 @@ func TestTheGuardLetsSyncersWork(t *testing.T) {
 	if err := g.account.Create(ctx, space.Pod(fullPod(), translate.Surroundings{})); err != nil {
 		t.Errorf("a pod that asks for all that it may: %v", err)
 	}
+	// The host adds the class's node selector and tolerations.
+	classed := hostPod("mine--default--classed")
+	classed.Spec.RuntimeClassName = ptr.To("sandboxed")
+	if err := g.account.Create(ctx, classed); err != nil || classed.Spec.NodeSelector["runtime"] != "sandboxed" {
+		t.Errorf("a pod of a runtime class, with %v: %v", classed.Spec.NodeSelector, err)
+	}
 	// A claim without a class gets the host's default one.
 	plain := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain", UID: "u"}, Spec: claim("", func(c *corev1.PersistentVolumeClaimSpec) {
 		c.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}
@@ -355,7 +415,7 @@ func TestTheGuardLetsSyncersWork(t *testing.T) {
 		}
 		for _, write := range []func() error{
 			func() error { ask(); return g.admin.Update(ctx, o) },
-			func() error { o.GetLabels()["changed"] = "yes"; return g.account.Update(ctx, o) },
+			func() error { o.GetLabels()[translate.Domain+"/changed"] = "yes"; return g.account.Update(ctx, o) },
 		} { // controllers write to it, too
 			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 				if err := g.admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
@@ -373,7 +433,7 @@ func TestTheGuardLetsSyncersWork(t *testing.T) {
 	if err := g.admin.Update(ctx, runner); err != nil {
 		t.Fatal(err)
 	}
-	runner.Labels["changed"] = "yes"
+	runner.Labels[translate.Domain+"/changed"] = "yes"
 	if err := g.account.Update(ctx, runner); err != nil {
 		t.Errorf("a service account that an admin gave an identity: %v", err)
 	}

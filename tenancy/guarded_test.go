@@ -5,13 +5,16 @@ package tenancy_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,6 +40,9 @@ type guarded struct {
 	pod            *corev1.Pod
 }
 
+// mine is the space whose account is in the wrong hands.
+var mine = translate.Space{Name: "mine"}
+
 // gate is the condition by which the host's pod has a readiness gate of the tenant's.
 const gate = translate.GatePrefix + "tenants-own"
 
@@ -59,6 +65,13 @@ func startGuarded(t *testing.T) *guarded {
 		if err := tenancy.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	sandboxed := &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"}, Handler: "sandboxed",
+		Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"runtime": "sandboxed"}, Tolerations: []corev1.Toleration{{Key: "sandboxed", Operator: corev1.TolerationOpExists}}},
+	}
+	if err := g.admin.Create(ctx, sandboxed); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "theirs"} {
 		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name}, nil, tenancy.Syncing(everyKind(t))); err != nil {
@@ -85,7 +98,7 @@ func startGuarded(t *testing.T) *guarded {
 	g.pod = hostPod("mine--default--web")
 	g.pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 	for _, o := range []client.Object{
-		g.pod, policy("mine--default--web", translate.Everyone()...),
+		g.pod, policy("mine--default--web", mine.Everyone()...),
 		&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "mine--default--runner", "mine")}, configMap("berth-mine", "mine--default--settings", "mine"),
 		claim("mine--default--data", func(c *corev1.PersistentVolumeClaimSpec) { c.StorageClassName = ptr.To("unbound") }), budget("mine--default--web"),
 	} {
@@ -126,7 +139,9 @@ func configMap(namespace, name, space string) *corev1.ConfigMap {
 }
 
 func hostPod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	return &corev1.Pod{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Image: "i"}}, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+	}}
 }
 
 func claim(name string, change func(*corev1.PersistentVolumeClaimSpec)) *corev1.PersistentVolumeClaim {
@@ -140,7 +155,7 @@ func claim(name string, change func(*corev1.PersistentVolumeClaimSpec)) *corev1.
 
 func budget(name string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{ObjectMeta: meta("berth-mine", name, "mine"), Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{}, UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+		MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{translate.LabelBudget: name}}, UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 	}}
 }
 
@@ -198,4 +213,42 @@ func fullPod() *corev1.Pod {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 	}
 	return pod
+}
+
+func secret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: meta("berth-mine", "mine--default--x", "mine")}
+}
+
+func ingress(change func(*networkingv1.IngressSpec)) *networkingv1.Ingress {
+	i := &networkingv1.Ingress{ObjectMeta: meta("berth-mine", "mine--default--x", "mine"), Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
+		Host: "a.example.com", IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+			Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix),
+			Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "mine--default--web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
+		}}}},
+	}}}}
+	change(&i.Spec)
+	return i
+}
+
+func ports(n int) (all []corev1.ServicePort) {
+	for i := range n {
+		all = append(all, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)})
+	}
+	return all
+}
+
+func addresses(n int) (all []discoveryv1.Endpoint) {
+	for i := range n {
+		if i%100 == 0 {
+			all = append(all, discoveryv1.Endpoint{})
+		}
+		e := &all[len(all)-1]
+		e.Addresses = append(e.Addresses, fmt.Sprintf("10.1.%d.%d", i/100, i%100+1))
+	}
+	return all
+}
+
+func with[T any](value T, change func(*T)) T {
+	change(&value)
+	return value
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/tenancy/hostpolicy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -36,7 +37,7 @@ func Held(ctx context.Context, account client.Client, space translate.Space) err
 		last := errors.New("it would let the space's account make anything")
 		err := wait.PollUntilContextCancel(ctx, heldPoll, true, func(ctx context.Context) (bool, error) {
 			err := account.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
-			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), notOurs) {
+			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), hostpolicy.NotOurs) {
 				return true, nil
 			}
 			if err != nil && ctx.Err() == nil { // another policy's, or none has the right yet: these say nothing of ours

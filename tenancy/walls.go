@@ -6,6 +6,7 @@ package tenancy
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,7 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/internal/netrange"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/tenancy/hostpolicy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -60,7 +63,7 @@ func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) 
 		quota = DefaultQuota()
 	}
 	return slices.Concat([]client.Object{
-		namespace(space, o.where),
+		namespace(space, o),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
 	}, isolation(space), account(space, o))
@@ -79,15 +82,20 @@ func meta(space translate.Space, name string) metav1.ObjectMeta {
 	}
 }
 
-func namespace(space translate.Space, where translate.Placement) *corev1.Namespace {
+func namespace(space translate.Space, o settings) *corev1.Namespace {
 	ns := &corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: meta(space, space.HostNamespace())}
 	ns.Namespace = ""
 	ns.Annotations = map[string]string{}
 	if space.Store != "" {
 		ns.Annotations[translate.AnnotationStore] = space.Store
 	}
-	if said := where.String(); said != "" {
-		ns.Annotations[translate.AnnotationPlacement] = said
+	for key, list := range map[string][]string{
+		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
+		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: o.security,
+	} {
+		if said := strings.Join(list, ","); said != "" {
+			ns.Annotations[key] = said
+		}
 	}
 	ns.Labels[podsecurity.EnforceLevelLabel] = string(translate.PodSecurityLevel)
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
@@ -148,12 +156,12 @@ func isolation(space translate.Space) []client.Object {
 		policy(wall+"-ingress", networkingv1.NetworkPolicySpec{
 			PodSelector: without(translate.LabelPolicedIngress),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: translate.Callers()}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: space.Callers()}},
 		}),
 		policy(wall+"-egress", networkingv1.NetworkPolicySpec{
 			PodSelector: without(translate.LabelPolicedEgress),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
-			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: translate.Everyone()}},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: space.Everyone()}},
 		}),
 	}
 }
@@ -164,6 +172,9 @@ type settings struct {
 	// more and classes are rights beyond AccountRules, see Syncing.
 	more, classes []rbacv1.PolicyRule
 	where         translate.Placement
+	// ingress and security are what annotations of the namespace list, see package
+	// hostpolicy.
+	ingress, security []string
 }
 
 func set(options []Option) (s settings) {
@@ -184,6 +195,15 @@ func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRo
 
 // PlacedBy has the host hold the space's account to a placement of pods.
 func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.where = where } }
+
+// ExposedBy has the host let the space's account annotate ingresses by these keys.
+func ExposedBy(ingressAnnotations []string) Option {
+	return func(s *settings) { s.ingress = ingressAnnotations }
+}
+
+// SecuredBy has the host hold the space's pods to these settings of package
+// hostpolicy.
+func SecuredBy(podSecurity ...string) Option { return func(s *settings) { s.security = podSecurity } }
 
 // AccountRules are the rights of a space's account in the space's namespace:
 // exactly what syncing, as it is by default, and streams take. Network policies are among them: it can

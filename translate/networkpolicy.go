@@ -6,6 +6,7 @@ package translate
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/netrange"
 )
 
 // Labels on those host pods that a policy of the tenant's selects, in each
@@ -32,26 +34,31 @@ const LabelReachesPods = Domain + "/reaches-pods"
 // Outside are the addresses, beyond its own pods', with which a space's pods
 // may talk: those of the internet, not those of other spaces, of the host's own
 // networks, or of a cloud's metadata service.
-func Outside() []networkingv1.IPBlock {
-	return []networkingv1.IPBlock{
-		{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}},
-		{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}},
+func (s Space) Outside() []networkingv1.IPBlock {
+	v4, v6 := networkingv1.IPBlock{CIDR: "0.0.0.0/0"}, networkingv1.IPBlock{CIDR: "::/0"}
+	for _, closed := range slices.Concat(netrange.Closed(), s.Closed) {
+		if closed.Addr().Is4() {
+			v4.Except = append(v4.Except, closed.String())
+		} else {
+			v6.Except = append(v6.Except, closed.String())
+		}
 	}
+	return []networkingv1.IPBlock{v4, v6}
 }
 
-// Everyone is all that a space's pods may talk with: each other, and [Outside].
-func Everyone() []networkingv1.NetworkPolicyPeer {
+// Everyone is all that a space's pods may talk with: each other, and [Space.Outside].
+func (s Space) Everyone() []networkingv1.NetworkPolicyPeer {
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-	for _, block := range Outside() {
+	for _, block := range s.Outside() {
 		peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: &block})
 	}
 	return peers
 }
 
-// Callers are all that may reach a space's pods: [Everyone], and the pods of the
+// Callers are all that may reach a space's pods: [Space.Everyone], and the pods of the
 // namespaces that the admin labels. The space's pods can't reach those.
-func Callers() []networkingv1.NetworkPolicyPeer {
-	return append(Everyone(), networkingv1.NetworkPolicyPeer{
+func (s Space) Callers() []networkingv1.NetworkPolicyPeer {
+	return append(s.Everyone(), networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelReachesPods: "true"}},
 	})
 }
@@ -93,13 +100,13 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 		Spec:       networkingv1.NetworkPolicySpec{PodSelector: *s.Selector(&p.PodSelector, v.Namespace), PolicyTypes: policyTypes(p)},
 	}
 	without := CheckNetworkPolicy(v)
-	t := peers{Space: s, namespace: v.Namespace, namespaces: newSelectedNamespaces(namespaces), without: &without}
+	t := peers{Space: s, namespace: v.Namespace, namespaces: newSelectedNamespaces(namespaces), outside: s.Outside(), without: &without}
 	left := bounds.PolicyPeers.Max()
 	for i, rule := range p.Ingress {
 		if left -= countPeers(rule.From); left < 0 {
 			break
 		}
-		if from := t.translate(field.NewPath("spec", "ingress").Index(i).Child("from"), rule.From, Callers); len(from) > 0 {
+		if from := t.translate(field.NewPath("spec", "ingress").Index(i).Child("from"), rule.From, s.Callers); len(from) > 0 {
 			host.Spec.Ingress = append(host.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{Ports: rule.Ports, From: from})
 		}
 	}
@@ -108,7 +115,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 		if left -= countPeers(rule.To); left < 0 {
 			break
 		}
-		if to := t.translate(field.NewPath("spec", "egress").Index(i).Child("to"), rule.To, Everyone); len(to) > 0 {
+		if to := t.translate(field.NewPath("spec", "egress").Index(i).Child("to"), rule.To, s.Everyone); len(to) > 0 {
 			host.Spec.Egress = append(host.Spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: rule.Ports, To: to})
 		}
 	}
@@ -140,6 +147,7 @@ type peers struct {
 	Space
 	namespace  string
 	namespaces *selectedNamespaces
+	outside    []networkingv1.IPBlock
 	without    *field.ErrorList
 }
 
@@ -150,17 +158,22 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer,
 		return everyone()
 	}
 	var out []networkingv1.NetworkPolicyPeer
+	seen := map[string]bool{}
 	for i, peer := range all {
 		path := path.Index(i)
 		switch {
 		case peer.IPBlock != nil && peer.PodSelector == nil && peer.NamespaceSelector == nil:
-			blocks := within(*peer.IPBlock, Outside())
+			blocks := within(*peer.IPBlock, t.outside)
 			if len(blocks) == 0 {
 				*t.without = append(*t.without, field.Forbidden(path.Child("ipBlock", "cidr"),
 					peer.IPBlock.CIDR+" is closed to spaces, and stays so; select pods by their labels instead"))
 			}
 			for _, block := range blocks {
-				out = append(out, networkingv1.NetworkPolicyPeer{IPBlock: &block})
+				// One that is there already would say nothing more, with all its exceptions.
+				if key := block.CIDR + " " + strings.Join(block.Except, " "); !seen[key] {
+					seen[key] = true
+					out = append(out, networkingv1.NetworkPolicyPeer{IPBlock: &block})
+				}
 			}
 		case peer.IPBlock == nil && (peer.PodSelector != nil || peer.NamespaceSelector != nil):
 			names := []string{t.namespace}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,13 +96,25 @@ func TestANetworkPolicyIsNarrowedToItsSpace(t *testing.T) {
 // M4: what a tenant may write to get out of its walls, which add up with its
 // policies on the host.
 func TestANetworkPolicyOpensNothing(t *testing.T) {
-	public := []string{"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+	public := []string{
+		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16",
+		"168.63.129.16/32", "192.0.0.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+	}
+	public6 := []string{"fc00::/7", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "fe80::/10", "fec0::/10", "ff00::/8"}
 	cases := map[string]struct {
 		reason string
 		asked  networkingv1.NetworkPolicyPeer
 		want   []networkingv1.NetworkPolicyPeer // nil: no rule at all
 	}{
 		"the metadata service":     {"the wall excepts it", block("169.254.169.254/32"), nil},
+		"Azure's own services":     {"the metadata service is there", block("168.63.129.16/32"), nil},
+		"Oracle's":                 {"the metadata service is there", block("192.0.0.192/32"), nil},
+		"benchmarks":               {"some clusters have their nodes there", block("198.18.0.0/16"), nil},
+		"reserved":                 {"some clusters have their pods there", block("240.0.0.0/5"), nil},
+		"NAT64":                    {"it is 169.254.169.254 behind a translator", block("64:ff9b::a9fe:a9fe/128"), nil},
+		"6to4":                     {"it is 10.0.0.1 behind a tunnel", block("2002:a00:1::/48"), nil},
+		"the admin's":              {"it is closed to this space", block("203.0.113.0/25"), nil},
+		"around the admin's":       {"less what is closed to this space", block("203.0.112.0/20"), []networkingv1.NetworkPolicyPeer{block("203.0.112.0/20", "203.0.113.0/24")}},
 		"a private network":        {"other spaces' pods are there", block("10.0.0.0/8"), nil},
 		"part of one":              {"other spaces' pods are there", block("10.244.1.0/24"), nil},
 		"everything":               {"less what the wall excepts", block("0.0.0.0/0"), []networkingv1.NetworkPolicyPeer{block("0.0.0.0/0", public...)}},
@@ -109,7 +122,7 @@ func TestANetworkPolicyOpensNothing(t *testing.T) {
 		"a public address":         {"as on any cluster", block("8.8.8.8/32"), []networkingv1.NetworkPolicyPeer{block("8.8.8.8/32")}},
 		"with exceptions":          {"both are heeded", block("8.0.0.0/6", "8.8.0.0/16"), []networkingv1.NetworkPolicyPeer{block("8.0.0.0/6", "8.8.0.0/16", "10.0.0.0/8")}},
 		"host bits":                {"the network is meant", block("8.8.8.8/24"), []networkingv1.NetworkPolicyPeer{block("8.8.8.0/24")}},
-		"all of IPv6":              {"less what the wall excepts", block("::/0"), []networkingv1.NetworkPolicyPeer{block("::/0", "fc00::/7", "fe80::/10")}},
+		"all of IPv6":              {"less what the wall excepts", block("::/0"), []networkingv1.NetworkPolicyPeer{block("::/0", public6...)}},
 		"a unique local address":   {"the wall excepts it", block("fd00::1/128"), nil},
 		"IPv4 in IPv6":             {"it is 10.0.0.0/8 to some", block("::ffff:10.0.0.0/104"), nil},
 		"the metadata service so":  {"it is 169.254.169.254 to some", block("::ffff:169.254.169.254/128"), nil},
@@ -121,7 +134,11 @@ func TestANetworkPolicyOpensNothing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			host, _ := demo().NetworkPolicy(egress(tc.asked), spaceNamespaces())
+			space := demo()
+			if strings.HasSuffix(name, "the admin's") {
+				space.Closed = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+			}
+			host, _ := space.NetworkPolicy(egress(tc.asked), spaceNamespaces())
 			var want []networkingv1.NetworkPolicyEgressRule
 			if tc.want != nil {
 				want = []networkingv1.NetworkPolicyEgressRule{{To: tc.want}}
@@ -130,6 +147,18 @@ func TestANetworkPolicyOpensNothing(t *testing.T) {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// L3: what is asked for many times, with all that is closed in it, is said once.
+func TestHostileRepetitionsOfABlockAreWrittenOnce(t *testing.T) {
+	var many []networkingv1.NetworkPolicyPeer
+	for range 1000 {
+		many = append(many, block("0.0.0.0/0"))
+	}
+	host, _ := demo().NetworkPolicy(egress(many...), nil)
+	if to := host.Spec.Egress[0].To; len(to) != 1 {
+		t.Errorf("%d peers on the host, want 1", len(to))
 	}
 }
 
@@ -148,10 +177,10 @@ func TestWhatOfANetworkPolicyHasNoEffectIsTold(t *testing.T) {
 // through, and never an empty list.
 func TestEveryoneIsWhomTheWallLetsThrough(t *testing.T) {
 	host, _ := demo().NetworkPolicy(netPolicy([]networkingv1.NetworkPolicyIngressRule{{}}, []networkingv1.NetworkPolicyEgressRule{{}}), nil)
-	if diff := cmp.Diff(translate.Callers(), host.Spec.Ingress[0].From); diff != "" {
+	if diff := cmp.Diff(demo().Callers(), host.Spec.Ingress[0].From); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(translate.Everyone(), host.Spec.Egress[0].To); diff != "" {
+	if diff := cmp.Diff(demo().Everyone(), host.Spec.Egress[0].To); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -185,7 +214,7 @@ func TestNoNetworkPolicyReachesPastTheWall(t *testing.T) {
 		onlyTheSpaces(t, &host.Spec.PodSelector)
 		var lists [][]networkingv1.NetworkPolicyPeer
 		for _, rule := range host.Spec.Ingress {
-			if reflect.DeepEqual(rule.From, translate.Callers()) { // those whom the admin lets in, and only in
+			if reflect.DeepEqual(rule.From, demo().Callers()) { // those whom the admin lets in, and only in
 				continue
 			}
 			lists = append(lists, rule.From)
@@ -208,7 +237,7 @@ func TestNoNetworkPolicyReachesPastTheWall(t *testing.T) {
 						}
 					}
 				case peer.PodSelector != nil && peer.IPBlock == nil:
-					if !reflect.DeepEqual(peer, translate.Everyone()[0]) { // all pods of the host namespace
+					if !reflect.DeepEqual(peer, demo().Everyone()[0]) { // all pods of the host namespace
 						onlyTheSpaces(t, peer.PodSelector)
 					}
 				default:
@@ -260,7 +289,7 @@ func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 				}
 			}
 			address := netip.AddrFrom4(probe).String()
-			want := contains(asked, address) && contains(translate.Outside()[0], address)
+			want := contains(asked, address) && contains(demo().Outside()[0], address)
 			got := len(host.Spec.Egress) > 0 && contains(*host.Spec.Egress[0].To[0].IPBlock, address)
 			if got != want {
 				t.Fatalf("%s: reached %v, want %v, by %v", address, got, want, host.Spec.Egress)

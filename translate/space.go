@@ -7,6 +7,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"net/netip"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -36,6 +37,9 @@ type Space struct {
 	Pods PodsEndpoint
 	// Settings are the admin's for the space.
 	Settings Settings
+	// Closed are address ranges that are closed to the space's pods beside those
+	// that are closed to all.
+	Closed []netip.Prefix
 	// ClusterDomain of the space's DNS names, "cluster.local" if empty.
 	ClusterDomain string
 }

@@ -1,0 +1,36 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpolicy
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Classes is about the classes that tenants make, which are in no namespace. What of
+// their values an admin allows is for others to add.
+func Classes() []admissionv1.Validation {
+	return []admissionv1.Validation{
+		Refuse("a space's account may write only classes of the space's own", "[object, oldObject].all(o, o == null || "+
+			"request.userInfo.username == 'system:serviceaccount:"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') + ':"+syncer.ServiceAccount+"' && "+
+			"o.metadata.name.startsWith(o.metadata.labels['"+translate.LabelSpace+"'] + '"+translate.ClusterSeparator+"'))"),
+	}
+}
+
+// ClassFields has classes consist of the fields that translate writes.
+func ClassFields() []admissionv1.Validation {
+	only := func(resource, fields string) admissionv1.Validation {
+		return Refuse(OnlyFields+resource+": see docs/install.md", about(resource, parse("apiVersion kind metadata "+fields).
+			only("dyn(object)", "oldObject != null && f in dyn(oldObject) && dyn(oldObject)[f] == dyn(object)[f]")))
+	}
+	labels, annotations := ownLabels(), "k.startsWith('"+translate.Domain+"/')"
+	// A class ends with the space's namespace.
+	owners := "f == 'ownerReferences' && size(object.metadata.ownerReferences) == 1 && object.metadata.ownerReferences.all(o, o.apiVersion == 'v1' && o.kind == 'Namespace' && " +
+		"o.name == '" + translate.HostNamespacePrefix + "' + object.metadata.labels['" + translate.LabelSpace + "'] && !o.?blockOwnerDeletion.orValue(false))"
+	return append(onlyIn(labels, annotations, "false", owners, false),
+		only("priorityclasses", "value preemptionPolicy"),
+		only("storageclasses", "provisioner parameters reclaimPolicy allowVolumeExpansion volumeBindingMode"))
+}

@@ -1,0 +1,45 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpolicy
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// configs keeps an account from lasting longer, or becoming more, than what Berth
+// poses as.
+func configs() []admissionv1.Validation {
+	return []admissionv1.Validation{
+		Refuse("a space's volume snapshots may be of its own claims only",
+			about("volumesnapshots", "!has(object.spec.source.volumeSnapshotContentName)")),
+		Refuse("a space's secrets may hold no token of a host's service account",
+			about("secrets", "object.?type.orValue('') != 'kubernetes.io/service-account-token'")),
+	}
+}
+
+// volumes has the host provision a volume for each claim, as translate.CheckClaim
+// has it. A claim without a class, which the host's default would have by now,
+// would get any volume that was made there by hand.
+func volumes() []admissionv1.Validation {
+	return []admissionv1.Validation{
+		Refuse("a space's claims may not choose a volume: no name, no selector, no attributes class, and none without a storage class",
+			about("persistentvolumeclaims", kept("spec.volumeName")+" && "+kept("spec.selector")+" && "+kept("spec.volumeAttributesClassName")+" && "+
+				"(object.spec.?storageClassName.orValue('') != '' || oldObject != null && oldObject.spec.?storageClassName == object.spec.?storageClassName)")),
+		Refuse("a space's claims may copy claims and snapshots of the space only",
+			about("persistentvolumeclaims", "!has(object.spec.dataSourceRef) || object.spec.dataSourceRef.?namespace.orValue('') == '' && "+
+				"(object.spec.dataSourceRef.kind == 'PersistentVolumeClaim' ? object.spec.dataSourceRef.?apiGroup.orValue(null) == null : "+
+				"object.spec.dataSourceRef.kind == 'VolumeSnapshot' && object.spec.dataSourceRef.?apiGroup.orValue(null) == 'snapshot.storage.k8s.io')")),
+	}
+}
+
+// budgets has disruption budgets be of the form that translate.PushBudget gives them.
+// It can't bound the number: it does not know how many pods there are.
+func budgets() []admissionv1.Validation {
+	return []admissionv1.Validation{Refuse("a space's disruption budgets may hold back a number of pods, and none that is not ready",
+		about("poddisruptionbudgets", "!has(object.spec.maxUnavailable) && type(object.spec.?minAvailable.orValue('')) == int && "+
+			"object.spec.?unhealthyPodEvictionPolicy.orValue('') == 'AlwaysAllow' && "+
+			"object.spec.?selector.?matchLabels[?'"+translate.LabelBudget+"'].orValue('') == object.metadata.name"))}
+}

@@ -1,0 +1,77 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpolicy
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// placement keeps an account's pods from nodes, as translate's checks of placement
+// have it. [translate.Placement] says which nodes they may choose, and which they
+// must.
+//
+// Some of it others may write for Berth, and who it was can't be told: admission
+// plugins do in namespaces with their annotations, see docs/install.md. What a
+// runtime class adds is [Runtimes]'.
+func placement() []admissionv1.Validation {
+	const created = "oldObject != null || "
+	nodes := quoted(corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion)
+	said := "namespaceObject.metadata.?annotations['" + translate.AnnotationPlacement + "'].orValue('').split(',')"
+	const selector = "object.spec.?nodeSelector.orValue({})"
+	selected := "(has(object.spec.runtimeClassName) || " +
+		selector + ".all(k, k in " + said + " || k + '=' + object.spec.nodeSelector[k] in " + said + ") && " +
+		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failingNodes() + ")) && " +
+		"(!object.spec.?affinity.?nodeAffinity.hasValue() || " +
+		"(object.spec.affinity.nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]) + " +
+		"object.spec.affinity.nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.preference))" +
+		".all(t, t.?matchFields.orValue([]).all(f, 'fields:' + f.key in " + said + " && f.operator == 'In') && " +
+		"t.?matchExpressions.orValue([]).all(e, e.key in " + said + ")))"
+	same := "oldObject != null && ['nodeSelector', 'tolerations', 'affinity'].all(f, dyn(object.spec)[?f] == dyn(oldObject.spec)[?f])"
+	near := "!has(object.spec.affinity) || [object.spec.affinity.?podAffinity, object.spec.affinity.?podAntiAffinity].all(a, " +
+		"(a.?requiredDuringSchedulingIgnoredDuringExecution.orValue([]) + a.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.podAffinityTerm))" +
+		".all(t, t.topologyKey in " + nodes + " && !has(t.namespaces) && !has(t.namespaceSelector)))"
+	spread := "object.spec.?topologySpreadConstraints.orValue([]).all(c, c.topologyKey in " + nodes + ")"
+	return []admissionv1.Validation{
+		Refuse("a space's pods may choose neither their node nor the kind of it: no name, selector, affinity or topology of nodes, no toleration but of failing ones",
+			"has(request.subResource) || object == null || "+
+				"("+selected+" || "+same+" || "+adminsChoose()+") && "+
+				"("+created+"!has(object.spec.nodeName) && "+spread+" && ("+near+"))"),
+		Refuse("a space's pods run on the nodes of the space only: those of the annotation "+translate.AnnotationPlacement+" of its namespace",
+			"has(request.subResource) || "+created+said+".all(l, !l.contains('=') || l in "+selector+".map(k, k + '=' + object.spec.nodeSelector[k]))"),
+	}
+}
+
+// failingNodes are the keys of taints that pods may tolerate.
+func failingNodes() string {
+	return quoted(corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure)
+}
+
+// adminsChoose reports whether other admission chooses the nodes of the space's pods.
+func adminsChoose() string {
+	return "namespaceObject.metadata.?annotations.orValue({}).exists(k, k in " +
+		quoted("scheduler.alpha.kubernetes.io/node-selector", "scheduler.alpha.kubernetes.io/defaultTolerations", "scheduler.alpha.kubernetes.io/tolerationsWhitelist") + ")"
+}
+
+// podParts keeps pods from running as more than pods of the space, and from what
+// belongs to nodes.
+func podParts() []admissionv1.Validation {
+	const created = "has(request.subResource) || oldObject != null || object == null || "
+	const token = "has(s.serviceAccountToken) && s.serviceAccountToken.?audience.orValue('') != '' && object.spec.?serviceAccountName.orValue('').contains('--')"
+	const shared = ".all(r, r in ['cpu', 'memory', 'ephemeral-storage'])"
+	return []admissionv1.Validation{
+		Refuse("a space's pods may not have a priority of the system's, nor run as Berth",
+			created+"!object.spec.?priorityClassName.orValue('').startsWith('system-') && "+
+				"(object.spec.?serviceAccountName.orValue('default') == 'default' || object.spec.serviceAccountName.contains('--'))"),
+		Refuse("a space's pods may mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim and image volumes of the space, and no token of the host's API",
+			created+"object.spec.?volumes.orValue([]).all(v, "+parse(podVolume).at("dyn(v)", "", 1)+" && "+
+				"v.?projected.?sources.orValue([]).all(s, !has(s.serviceAccountToken) || "+token+"))"),
+		// Of what is not cpu or memory, requests and limits are the same.
+		Refuse("a space's pods may ask for cpu, memory and ephemeral-storage only, and for no device",
+			created+"!has(object.spec.resourceClaims) && object.spec.?resources.?requests.orValue({})"+shared+" && "+
+				"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.?resources.?requests.orValue({})"+shared+")"),
+	}
+}

@@ -1,0 +1,36 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpolicy
+
+import admissionv1 "k8s.io/api/admissionregistration/v1"
+
+// Settings of a space's pods, as [AnnotationPodSecurity] lists them.
+const (
+	// HostProfiles grants seccomp and AppArmor profiles that are files of the nodes, and
+	// types and levels of SELinux. A pod of the same level as another's shares its files.
+	HostProfiles = "host-profiles"
+	// SeccompDefault asks for a seccomp profile of each pod.
+	SeccompDefault = "seccomp-default"
+	// DropNetRaw asks that each container gives up NET_RAW.
+	DropNetRaw = "drop-net-raw"
+	// UserNamespaces asks that each pod runs in a user namespace.
+	UserNamespaces = "user-namespaces"
+	// RuntimeClass begins the setting that asks for a runtime class of each pod.
+	RuntimeClass = "runtime-class="
+)
+
+func granted(setting string) string { return says("security", "'"+setting+"'") }
+
+func podSecurity() []admissionv1.Validation {
+	const created = "has(request.subResource) || oldObject != null || object == null || "
+	const forced = "('" + RuntimeClass + "' + object.spec.?runtimeClassName.orValue(''))"
+	return []admissionv1.Validation{
+		Refuse("a space's pods run by the runtime class that its admin says",
+			created+"variables.security.all(s, !s.startsWith('"+RuntimeClass+"') || s == "+forced+")"),
+		Refuse("a space's pods have a seccomp profile and a user namespace, and none gets the capability NET_RAW, where the space's admin says so",
+			created+"(!("+granted(UserNamespaces)+") || object.spec.?hostUsers.orValue(true) == false) && (object.spec.?os.?name.orValue('') == 'windows' || (!("+granted(SeccompDefault)+") || has(object.spec.securityContext) && has(object.spec.securityContext.seccompProfile)) && "+
+				"(!("+granted(DropNetRaw)+") || (object.spec.containers + object.spec.?initContainers.orValue([])).all(c, "+
+				"c.?securityContext.?capabilities.?drop.orValue([]).exists(d, d in ['ALL', 'NET_RAW']))))"),
+	}
+}
