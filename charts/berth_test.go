@@ -24,7 +24,7 @@ const envUpdate = "BERTH_UPDATE_CHARTS"
 // everything is what has all kinds of objects rendered.
 var everything = []string{
 	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].isolation=Dedicated", "podDisruptionBudget.enabled=true",
-	"networkPolicy.enabled=true", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
+	"networkPolicy.enabled=true", "network.closed={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
 	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
 	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
 	"nodes.selector.pool=tenants", "nodes.labels={kubernetes.io/arch}", "spaces[1].nodes.selector.pool=b", "spaces[1].nodes.labels={disk}",
@@ -47,7 +47,7 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*networkingv1.NetworkPolicy](t, all, nil)
 	find[*corev1.Pod](t, all, nil)
 	args := find[*appsv1.StatefulSet](t, all, nil).Spec.Template.Spec.Containers[0].Args
-	for _, flag := range []string{"--node-selector=pool=tenants", "--node-labels=kubernetes.io/arch", "--node-selector=team-b:pool=b", "--node-labels=team-b:disk"} {
+	for _, flag := range []string{"--node-selector=pool=tenants", "--node-labels=kubernetes.io/arch", "--node-selector=team-b:pool=b", "--node-labels=team-b:disk", "--network-closed=203.0.113.0/24"} {
 		if !slices.Contains(args, flag) {
 			t.Errorf("berth serve gets %v, without %s", args, flag)
 		}

@@ -123,6 +123,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no resolver":    {[]string{"pods.dnsUpstreams[0]=nowhere"}, "/pods/dnsUpstreams", "want an address"},
 		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
+		"no range":       {[]string{"network.closed={203.0.113.1}"}, "/network/closed/0", "want a prefix"},
 		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
 		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
 		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "sync.nodes: all", "there would be no nodes to run on"},

@@ -30,6 +30,7 @@ type dedicatedOptions struct {
 	nodes                             nodeOptions
 	limits                            limitOptions
 	settings                          settingsOptions
+	network                           networkOptions
 	traces                            traceOptions
 	verbosity                         int
 }
@@ -71,6 +72,7 @@ func (o *dedicatedOptions) addFlags(cmd *cobra.Command) {
 	o.nodes.add(cmd)
 	o.limits.add(cmd)
 	o.settings.add(cmd)
+	o.network.add(cmd)
 	o.traces.add(cmd)
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
 }
@@ -110,6 +112,10 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 		defer cancel()
 		sendTraces(stop)
 	}()
+	closed, err := o.network.all(ctx, config, logs.logger)
+	if err != nil {
+		return err
+	}
 	spaces, err := shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(o.dataDir, "spaces"), Host: config, Sync: sync, ServingCA: ca.PEM,
 		Endpoint: func(space string) string { return o.endpoint + gateway.Path(space) },
@@ -117,6 +123,7 @@ func (o *dedicatedOptions) run(ctx context.Context, name string, logs *logs) err
 		Where:    where.of,
 		Limits:   limits.of, Memory: shard.ProcessMemory(),
 		Settings:  settings,
+		Closed:    closed,
 		IdleAfter: o.idleAfter, Traces: traces, Logger: logs.logger,
 	})
 	if err != nil {
@@ -152,5 +159,5 @@ func dedicatedArgs(o dedicatedOptions, space string) []string {
 		"--idle-after", o.idleAfter.String(),
 		"--pods-address", o.pods.address, "--pods-port", strconv.Itoa(int(o.pods.apiPort)), "--dns-port", strconv.Itoa(int(o.pods.dnsPort)),
 		"--verbosity", strconv.Itoa(o.verbosity),
-	}, o.traces.args(), o.sync.args(), o.nodes.args(), o.limits.args(), o.settings.args())
+	}, o.traces.args(), o.sync.args(), o.nodes.args(), o.limits.args(), o.settings.args(), o.network.args())
 }

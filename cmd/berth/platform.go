@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -62,6 +63,7 @@ type platform struct {
 	host        hostCluster
 	// hostKubeconfig is by what a process of its own reaches the host; see hostConfig.
 	hostKubeconfig string
+	closed         []netip.Prefix // to spaces' pods, beside what always is
 	shard          *shard.Shard
 	prepare        func(ctx context.Context, space string) error // what a space stands on
 	processes      map[string]*dedicated.Process                 // by space

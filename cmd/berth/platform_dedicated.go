@@ -26,7 +26,8 @@ func (p *platform) newProcesses() error {
 		return fmt.Errorf("find the command for dedicated spaces: %w", err)
 	}
 	options := dedicatedOptions{
-		dataDir: p.options.dataDir, hostKubeconfig: p.hostKubeconfig, idleAfter: p.options.idleAfter, sync: p.options.sync, nodes: p.options.nodes, limits: p.options.limits, settings: p.options.settings,
+		dataDir: p.options.dataDir, hostKubeconfig: p.hostKubeconfig, idleAfter: p.options.idleAfter, sync: p.options.sync, nodes: p.options.nodes,
+		limits: p.options.limits, settings: p.options.settings, network: p.options.network,
 		endpoint: strings.TrimSuffix(p.endpoint(""), gateway.Path("")), pods: p.options.pods,
 		traces: p.options.traces, verbosity: p.options.verbosity,
 	}

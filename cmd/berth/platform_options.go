@@ -33,6 +33,7 @@ type runOptions struct {
 	nodes          nodeOptions
 	limits         limitOptions
 	settings       settingsOptions
+	network        networkOptions
 	verbosity      int
 }
 
@@ -53,6 +54,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.nodes.add(cmd)
 	o.limits.add(cmd)
 	o.settings.add(cmd)
+	o.network.add(cmd)
 	for _, flag := range []string{"trace-endpoint", "metrics-listen", "dedicated"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
@@ -92,6 +94,9 @@ func (o *runOptions) check() error {
 		return err
 	}
 	if err := o.pods.check(); err != nil {
+		return err
+	}
+	if _, err := o.network.ranges(); err != nil {
 		return err
 	}
 	synced, err := o.sync.options()

@@ -155,7 +155,7 @@ func (p *platform) serveDNS(ctx context.Context) error {
 		return err
 	}
 	config := dns.Config{
-		Source: p.shard.Host(), HostDomains: []string{o.hostDomain}, HostRanges: []netip.Prefix{services}, Logger: p.logger.WithName("dns"),
+		Source: p.shard.Host(), HostDomains: []string{o.hostDomain}, HostRanges: append([]netip.Prefix{services}, p.closed...), Logger: p.logger.WithName("dns"),
 	}
 	cluster, err := dns.SystemClusterDomains(resolvConf)
 	if err != nil {

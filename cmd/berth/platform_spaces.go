@@ -49,7 +49,10 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole)}
+	if p.closed, err = p.options.network.all(ctx, p.host.Config(), p.logger); err != nil {
+		return err
+	}
+	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole), tenancy.ExposedBy(synced.IngressAnnotations)}
 	if p.options.spaceRole == "" { // who installed the role sees to this, too
 		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {
 			return err
@@ -73,7 +76,7 @@ func (p *platform) startShard(ctx context.Context) error {
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(p.options.dataDir, "spaces"), ActiveDir: filepath.Join(p.options.dataDir, "active"),
-		Host: p.host.Config(), Sync: synced, Where: where.of, Settings: settings,
+		Host: p.host.Config(), Sync: synced, Where: where.of, Settings: settings, Closed: p.closed,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare: p.prepare,
 		Limits:  limits.of, Memory: shard.ProcessMemory(),
@@ -115,7 +118,7 @@ func (p *platform) buildWalls(ctx context.Context, host client.Client, name stri
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
-	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint()}
+	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint(), Closed: p.closed}
 	if err := tenancy.Build(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
