@@ -160,6 +160,10 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		"a policy for half of the private":   {opening(block("0.0.0.0/0", "10.0.0.0/9", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")), closed},
 		"a policy for the metadata service":  {opening(block("169.254.169.254/32")), closed},
 		"a policy for a private network":     {opening(block("10.1.0.0/16")), closed},
+		"a policy for what the admin closed": {opening(block("203.0.113.0/25")), closed},
+		"a policy around that":               {opening(block("203.0.112.0/20")), closed},
+		"a policy for Azure's services":      {opening(block("168.63.129.16/32")), closed},
+		"a policy for NAT64":                 {opening(block("64:ff9b::/96")), closed},
 		"a policy around a private network":  {opening(block("8.0.0.0/6", "8.8.8.8/32")), closed},
 		"a policy for all of IPv6":           {opening(block("::/0", "fe80::/10")), closed},
 		"a private address in IPv6":          {opening(block("::ffff:10.0.0.0/104")), ""},
@@ -270,7 +274,7 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 			p.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("open.json")}}
 		}), fields},
 		"others' files, by their level": {specWith(func(p *corev1.PodSpec) {
-			p.SecurityContext = &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}
+			p.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0:c1,c2"}
 		}), fields},
 		"the host's own secret":   {mounting(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry"}}), mounts},
 		"a backend of the host's": {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].HTTP.Paths[0].Backend.Service.Name = "dashboard" })), fields},

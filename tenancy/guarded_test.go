@@ -6,6 +6,7 @@ package tenancy_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ type guarded struct {
 }
 
 // mine is the space whose account is in the wrong hands.
-var mine = translate.Space{Name: "mine"}
+var mine = translate.Space{Name: "mine", Closed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}}
 
 // gate is the condition by which the host's pod has a readiness gate of the tenant's.
 const gate = translate.GatePrefix + "tenants-own"
@@ -49,7 +50,7 @@ const gate = translate.GatePrefix + "tenants-own"
 func startGuarded(t *testing.T) *guarded {
 	t.Helper()
 	config, ctx := startCluster(t), t.Context()
-	g := &guarded{admin: clientOf(t, config), space: translate.Space{Name: "mine"}}
+	g := &guarded{admin: clientOf(t, config), space: mine}
 	older := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-space-accounts"}, Spec: tenancy.AccountPolicy(),
@@ -74,7 +75,7 @@ func startGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "theirs"} {
-		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name}, nil, tenancy.Syncing(everyKind(t))); err != nil {
+		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, tenancy.Syncing(everyKind(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,6 +142,7 @@ func configMap(namespace, name, space string) *corev1.ConfigMap {
 func hostPod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: meta("berth-mine", name, "mine"), Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "c", Image: "i"}}, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+		SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 	}}
 }
 

@@ -4,6 +4,7 @@
 package tenancy
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -91,13 +92,13 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	}
 	for key, list := range map[string][]string{
 		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
-		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: o.security,
+		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
 	} {
 		if said := strings.Join(list, ","); said != "" {
 			ns.Annotations[key] = said
 		}
 	}
-	ns.Labels[podsecurity.EnforceLevelLabel] = string(translate.PodSecurityLevel)
+	ns.Labels[podsecurity.EnforceLevelLabel] = string(cmp.Or(space.Settings.PodSecurity.Level, translate.PodSecurityLevel))
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
 	return ns
 }
@@ -172,9 +173,8 @@ type settings struct {
 	// more and classes are rights beyond AccountRules, see Syncing.
 	more, classes []rbacv1.PolicyRule
 	where         translate.Placement
-	// ingress and security are what annotations of the namespace list, see package
-	// hostpolicy.
-	ingress, security []string
+	// ingress are the keys of annotations that go along with ingresses.
+	ingress []string
 }
 
 func set(options []Option) (s settings) {
@@ -200,10 +200,6 @@ func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.w
 func ExposedBy(ingressAnnotations []string) Option {
 	return func(s *settings) { s.ingress = ingressAnnotations }
 }
-
-// SecuredBy has the host hold the space's pods to these settings of package
-// hostpolicy.
-func SecuredBy(podSecurity ...string) Option { return func(s *settings) { s.security = podSecurity } }
 
 // AccountRules are the rights of a space's account in the space's namespace:
 // exactly what syncing, as it is by default, and streams take. Network policies are among them: it can

@@ -103,6 +103,7 @@ func Resources() []Resource {
 	add("", "v1", "pods", "Pod", func() client.Object {
 		return &corev1.Pod{ObjectMeta: meta(), Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "c", Image: "i"}}, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		}}
 	})
 	add("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", func() client.Object {

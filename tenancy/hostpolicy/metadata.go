@@ -4,8 +4,9 @@
 package hostpolicy
 
 import (
+	"strings"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/berth-dev/berth/translate"
@@ -37,7 +38,8 @@ func metadata() []admissionv1.Validation {
 // podMetadata is about pods. Their labels are the tenant's: a space's services and
 // policies select by them.
 func podMetadata() []admissionv1.Validation {
-	labels := "!(k in " + quoted(corev1.LabelTopologyZone, corev1.LabelTopologyRegion) + ") && (k.startsWith('label." + translate.Domain + "/') || !k.contains('." + translate.Domain + "/'))"
+	labels := "k.matches('^(label[.])?" + strings.ReplaceAll(translate.Domain, ".", "[.]") + "/') || k == '" + translate.LabelManagedBy + "' && object.metadata.labels[k] == '" + translate.ManagedBy + "' || " +
+		"!k.matches('" + reservedLabels() + "') || k.startsWith('app.kubernetes.io/') && !(k in " + quoted(wholeLabels()...) + ")"
 	annotations := "k.startsWith('" + translate.Domain + "/') || k.startsWith('label." + translate.Domain + "/') || k.startsWith('annotation." + translate.Domain + "/') || " +
 		"k == 'kubernetes.io/limit-ranger'" // upstream's admission says by it what it filled in
 	return onlyIn(labels, annotations, "false", "false", true)
@@ -46,6 +48,33 @@ func podMetadata() []admissionv1.Validation {
 // ownLabels are an expression about a key k of a label that is Berth's.
 func ownLabels() string {
 	return "k.startsWith('" + translate.Domain + "/') || k == '" + translate.LabelManagedBy + "' && object.metadata.labels[k] == '" + translate.ManagedBy + "'"
+}
+
+// reservedLabels is an expression in RE2 for the keys of labels that a tenant's pods do
+// not have under these names: see translate.DefaultReservedLabels.
+func reservedLabels() string {
+	var begin, domains []string
+	for _, entry := range append(translate.DefaultReservedLabels(), translate.Domain) {
+		switch quoted := strings.ReplaceAll(entry, ".", "[.]"); {
+		case strings.HasSuffix(entry, "."):
+			begin = append(begin, quoted)
+		case strings.Contains(entry, "/"):
+			begin = append(begin, quoted+"$")
+		default:
+			domains = append(domains, quoted)
+		}
+	}
+	return "^(" + strings.Join(begin, "|") + "|([^/]*[.])?(" + strings.Join(domains, "|") + ")/)"
+}
+
+// wholeLabels are the reserved keys that are named in full.
+func wholeLabels() (keys []string) {
+	for _, entry := range translate.DefaultReservedLabels() {
+		if strings.Contains(entry, "/") {
+			keys = append(keys, entry)
+		}
+	}
+	return keys
 }
 
 // onlyIn allows of labels and annotations those keys k, and of finalizers those

@@ -31,7 +31,7 @@ const (
 	// AnnotationClosed lists address ranges, in CIDR form, that are closed to the
 	// space beside those that are closed to all.
 	AnnotationClosed = translate.Domain + "/closed"
-	// AnnotationPodSecurity lists [SecuritySettings].
+	// AnnotationPodSecurity lists what [PodSecurity] returns.
 	AnnotationPodSecurity = translate.Domain + "/pod-security"
 	// AnnotationHostAdds is for the host's admin. It lists what other admission adds
 	// to the space's objects as they are created: annotation:KEY, label:KEY,

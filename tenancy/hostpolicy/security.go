@@ -3,9 +3,18 @@
 
 package hostpolicy
 
-import admissionv1 "k8s.io/api/admissionregistration/v1"
+import (
+	"cmp"
+	"slices"
 
-// Settings of a space's pods, as [AnnotationPodSecurity] lists them.
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// Settings of a space's pods, as [AnnotationPodSecurity] lists them: see
+// translate.PodSecurity.
 const (
 	// HostProfiles grants seccomp and AppArmor profiles that are files of the nodes, and
 	// types and levels of SELinux. A pod of the same level as another's shares its files.
@@ -19,6 +28,20 @@ const (
 	// RuntimeClass begins the setting that asks for a runtime class of each pod.
 	RuntimeClass = "runtime-class="
 )
+
+// PodSecurity are the settings that [AnnotationPodSecurity] lists for a space.
+func PodSecurity(p translate.PodSecurity) (list []string) {
+	for setting, on := range map[string]bool{
+		HostProfiles: p.HostProfiles, DropNetRaw: p.DropNetRaw, UserNamespaces: p.UserNamespaces, RuntimeClass + p.RuntimeClass: p.RuntimeClass != "",
+		SeccompDefault: cmp.Or(p.Seccomp, corev1.SeccompProfileTypeRuntimeDefault) == corev1.SeccompProfileTypeRuntimeDefault,
+	} {
+		if on {
+			list = append(list, setting)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
 
 func granted(setting string) string { return says("security", "'"+setting+"'") }
 
