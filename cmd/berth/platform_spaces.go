@@ -167,6 +167,10 @@ func (p *platform) trySpaces(ctx context.Context) error {
 	for i, name := range p.options.spaces {
 		if err := p.shard.HeldBack(name); err != nil {
 			p.say("Space %s is held back; the others serve: %v", name, err)
+			// It is not prepared yet, but its clients are to learn why from it.
+			if err := p.writeKubeconfig(ctx, name); err != nil {
+				p.logger.Error(err, "write kubeconfig", "space", name)
+			}
 			continue
 		}
 		started := p.shard.BeginWake(name)
