@@ -22,14 +22,14 @@ const (
 // Values of switches. Where Selector is among a kind's values, any label
 // selector is one, too.
 const (
-	On       = "on"
-	Off      = "off"
+	On  = "on"
+	Off = "off"
 	// OffAndDeletePods is Off for Pods. It says what that does: a slip must not
 	// terminate the pods of all spaces.
 	OffAndDeletePods = "off-and-delete-pods"
-	All      = "all"
-	Used     = "used"
-	Selector = "SELECTOR"
+	All              = "all"
+	Used             = "used"
+	Selector         = "SELECTOR"
 	// StandIns are objects that tell nothing of the host's but that they are there.
 	StandIns = "standins"
 	// Translated are objects that are worked on in the space, with what they say of
