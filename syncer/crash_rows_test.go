@@ -126,7 +126,7 @@ func crashRows() []crashRow {
 				}}}}
 			},
 			set: func(_ *crashWalk, o client.Object, revision int) {
-				o.(*networkingv1.Ingress).Spec.Rules[0].HTTP.Paths[0].Path = path(revision)
+				o.(*networkingv1.Ingress).Spec.Rules[0].HTTP.Paths[0].Path = urlPath(revision)
 			},
 			fact: func(o client.Object) string { return o.(*networkingv1.Ingress).Spec.Rules[0].HTTP.Paths[0].Path },
 		},
@@ -245,7 +245,7 @@ func crashExtensions() []crashRow {
 			},
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.(*gatewayv1.HTTPRoute).Spec.Rules[0].Matches = []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
-					Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(path(revision)),
+					Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To(urlPath(revision)),
 				}}}
 			},
 			fact: func(o client.Object) string { return *o.(*gatewayv1.HTTPRoute).Spec.Rules[0].Matches[0].Path.Value },
@@ -272,6 +272,6 @@ func newCrashPod() *corev1.Pod {
 	}
 }
 
-func crashName(slot int) string { return fmt.Sprintf("crash-%d", slot) }
-func port(revision int) int32   { return int32(1000 + revision%60000) }
-func path(revision int) string  { return fmt.Sprintf("/%d", revision) }
+func crashName(slot int) string   { return fmt.Sprintf("crash-%d", slot) }
+func port(revision int) int32     { return int32(1000 + revision%60000) }
+func urlPath(revision int) string { return fmt.Sprintf("/%d", revision) }
