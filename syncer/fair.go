@@ -14,28 +14,32 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// hostRequests is how many requests the syncers of all spaces have under way at the host at once. One space alone may
-// use them all.
-const hostRequests = workers
+// hostRequests is how many requests the syncers of all spaces have under way at the host at once. One space alone has at
+// most half of them: the host may take long for some of a tenant's objects, by a webhook that does not answer.
+const hostRequests = 2 * workers
 
 // fairSlots is a number of slots that spaces share. When they are all taken, the spaces that wait get those that become
 // free one after the other, however many each waits for.
 type fairSlots struct {
+	most int // of a space
+
 	mu    sync.Mutex
 	free  int
+	held  map[string]int             // by each space that holds some
 	turns []string                   // spaces that wait, the next one first
 	waits map[string][]chan struct{} // of each of them, in order; closed to hand over a slot
 }
 
-func newFairSlots(n int) *fairSlots {
-	return &fairSlots{free: n, waits: map[string][]chan struct{}{}}
+func newFairSlots(n, most int) *fairSlots {
+	return &fairSlots{most: most, free: n, held: map[string]int{}, waits: map[string][]chan struct{}{}}
 }
 
 // take waits for a slot, until ctx ends. give must follow a success.
 func (f *fairSlots) take(ctx context.Context, space string) error {
 	f.mu.Lock()
-	if f.free > 0 {
+	if f.free > 0 && f.held[space] < f.most {
 		f.free--
+		f.held[space]++
 		f.mu.Unlock()
 		return nil
 	}
@@ -58,21 +62,26 @@ func (f *fairSlots) take(ctx context.Context, space string) error {
 	}
 	f.mu.Unlock()
 	if i < 0 { // it was handed over meanwhile
-		f.give()
+		f.give(space)
 	}
 	return ctx.Err()
 }
 
-// give returns a slot.
-func (f *fairSlots) give() {
+// give returns a slot of a space's.
+func (f *fairSlots) give(from string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.turns) == 0 {
+	if f.held[from]--; f.held[from] == 0 {
+		delete(f.held, from)
+	}
+	i := slices.IndexFunc(f.turns, func(space string) bool { return f.held[space] < f.most })
+	if i < 0 {
 		f.free++
 		return
 	}
-	space := f.turns[0]
-	f.turns = append(slices.Delete(f.turns, 0, 1), space)
+	space := f.turns[i]
+	f.turns = append(slices.Delete(f.turns, i, i+1), space)
+	f.held[space]++
 	close(f.waits[space][0])
 	f.waits[space] = f.waits[space][1:]
 	f.forget(space)
@@ -128,6 +137,6 @@ func (t pacedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.slots.take(req.Context(), t.space); err != nil {
 		return nil, err
 	}
-	defer t.slots.give()
+	defer t.slots.give(t.space)
 	return t.to.RoundTrip(req)
 }

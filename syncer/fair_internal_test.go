@@ -31,7 +31,7 @@ func (f *fairSlots) waiting() (n int) {
 // free, each of the spaces gets its share.
 func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
 	const slots = 4
-	f := newFairSlots(slots)
+	f := newFairSlots(slots, slots)
 	for range slots {
 		if err := f.take(t.Context(), "flood"); err != nil {
 			t.Fatal(err)
@@ -56,10 +56,18 @@ func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
 	queue("flood", 1000)
 	queue("quiet", 3)
 	queue("other", 5)
-	served := map[string]int{}
-	for range 9 {
-		f.give()
-		served[<-got]++
+	served, busy := map[string]int{}, []string{}
+	for range slots { // those it began with
+		f.give("flood")
+		next := <-got
+		served[next]++
+		busy = append(busy, next)
+	}
+	for range 9 - slots {
+		f.give(busy[0])
+		next := <-got
+		served[next]++
+		busy = append(busy[1:], next)
 	}
 	for _, space := range []string{"flood", "quiet", "other"} {
 		if served[space] != 3 {
@@ -67,8 +75,8 @@ func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
 		}
 	}
 	for range 1008 - 9 {
-		f.give()
-		<-got
+		f.give(busy[0])
+		busy = append(busy[1:], <-got)
 	}
 	all.Wait()
 	if f.waiting() != 0 || len(f.turns) != 0 || len(f.waits) != 0 || f.free != 0 {
@@ -76,8 +84,36 @@ func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
 	}
 }
 
+// S8: a space whose requests the host does not answer leaves slots to the others.
+func TestHostileSpaceHoldsNotAllSlots(t *testing.T) {
+	f := newFairSlots(4, 2)
+	for range 2 {
+		if err := f.take(t.Context(), "hangs"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := make(chan error)
+	go func() { third <- f.take(t.Context(), "hangs") }()
+	for f.waiting() < 1 {
+		runtime.Gosched()
+	}
+	for range 3 {
+		if err := f.take(t.Context(), "quiet"); err != nil {
+			t.Fatal(err)
+		}
+		f.give("quiet")
+	}
+	if f.waiting() != 1 {
+		t.Error("it got a slot more than it may have")
+	}
+	f.give("hangs")
+	if err := <-third; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestARequestThatEndsLeavesItsSlot(t *testing.T) {
-	f := newFairSlots(1)
+	f := newFairSlots(1, 1)
 	if err := f.take(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +127,8 @@ func TestARequestThatEndsLeavesItsSlot(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
-	f.give()
-	if f.free != 1 || len(f.turns) != 0 || len(f.waits) != 0 {
+	f.give("a")
+	if f.free != 1 || len(f.turns) != 0 || len(f.waits) != 0 || len(f.held) != 0 {
 		t.Errorf("%d are free, %v have turns", f.free, f.turns)
 	}
 }

@@ -105,7 +105,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
-		requests: newFairSlots(hostRequests),
+		requests: newFairSlots(hostRequests, workers),
 	}
 	watches, err := hostWatches(clientset, config)
 	if err != nil {
