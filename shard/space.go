@@ -140,6 +140,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		return nil, err
 	}
 	syncing, err := syncer.New(syncer.Config{
+		Account: account,
 		Space: space, Where: where, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, Informers: plane.Informers(), Logger: logger,
 	})
 	if err != nil {
