@@ -203,7 +203,11 @@ func (p *platform) serve(context.Context) (err error) {
 	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
 		return err
 	}
-	p.limiter = gateway.NewLimiter(nil)
+	limits, err := p.options.limits.options()
+	if err != nil {
+		return err
+	}
+	p.limiter = gateway.NewLimiter(limits.of)
 	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
 		Lookup: p.lookup, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)
