@@ -136,8 +136,12 @@ func TestCrashPoints(t *testing.T) {
 		}
 	})
 	t.Log(totals)
-	if totals.points < totals.want && !t.Failed() {
-		t.Errorf("time was up after %d crash points of %d", totals.points, totals.want)
+	asked := totals.want
+	if os.Getenv(envCrashPoints) == "" {
+		asked /= 10 // a busy machine does what it can beside all other tests
+	}
+	if totals.points < asked && !t.Failed() {
+		t.Errorf("time was up after %d crash points of %d", totals.points, asked)
 	}
 	if totals.want >= 5000 { // enough for each to have had its share
 		for _, k := range kinds.Table() {
