@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -64,6 +65,7 @@ type platform struct {
 	// hostKubeconfig is by what a process of its own reaches the host; see hostConfig.
 	hostKubeconfig string
 	closed         []netip.Prefix // to spaces' pods, beside what always is
+	settings       func(space string) translate.Settings
 	shard          *shard.Shard
 	prepare        func(ctx context.Context, space string) error // what a space stands on
 	processes      map[string]*dedicated.Process                 // by space

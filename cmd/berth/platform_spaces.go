@@ -45,8 +45,7 @@ func (p *platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings, err := p.options.settings.settings()
-	if err != nil {
+	if p.settings, err = p.options.settings.settings(); err != nil {
 		return err
 	}
 	if p.closed, err = p.options.network.all(ctx, p.host.Config(), p.logger); err != nil {
@@ -76,7 +75,7 @@ func (p *platform) startShard(ctx context.Context) error {
 	}
 	p.shard, err = shard.Start(ctx, shard.Config{
 		Dir: filepath.Join(p.options.dataDir, "spaces"), ActiveDir: filepath.Join(p.options.dataDir, "active"),
-		Host: p.host.Config(), Sync: synced, Where: where.of, Settings: settings, Closed: p.closed,
+		Host: p.host.Config(), Sync: synced, Where: where.of, Settings: p.settings, Closed: p.closed,
 		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
 		Prepare: p.prepare,
 		Limits:  limits.of, Memory: shard.ProcessMemory(),
@@ -118,7 +117,7 @@ func (p *platform) buildWalls(ctx context.Context, host client.Client, name stri
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
-	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint(), Closed: p.closed}
+	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint(), Settings: p.settings(name), Closed: p.closed}
 	if err := tenancy.Build(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
