@@ -25,7 +25,7 @@ import (
 
 const patience = 30 * time.Second
 
-var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
 // dialFrom connects from a loopback address of the caller's choice.
 func dialFrom(t *testing.T, from, to string) net.Conn {
@@ -68,7 +68,7 @@ func closed(t *testing.T, what string, c net.Conn) {
 // S7, L3: a client that takes all the connections it can leaves others theirs.
 func TestHostileConnectionsOfOneClientLeaveOthersTheirs(t *testing.T) {
 	bounds := gateway.Connections{Total: 100, PerClient: 5, HeaderTimeout: patience}
-	s, address, _ := serveBounded(t, bounds, ok)
+	s, address, _ := serveBounded(t, bounds, http.HandlerFunc(ok))
 	defer s.Stop(t.Context())
 	for range bounds.PerClient {
 		dialFrom(t, "127.0.0.1", address)
@@ -84,7 +84,7 @@ func TestHostileConnectionsOfOneClientLeaveOthersTheirs(t *testing.T) {
 // S7, L3: all clients together have no more connections than the process can hold; others wait until one ends.
 func TestHostileConnectionsOfAllClientsAreBounded(t *testing.T) {
 	bounds := gateway.Connections{Total: 4, PerClient: 4, HeaderTimeout: patience}
-	s, address, _ := serveBounded(t, bounds, ok)
+	s, address, _ := serveBounded(t, bounds, http.HandlerFunc(ok))
 	defer s.Stop(t.Context())
 	var last net.Conn
 	for i := range bounds.Total {
@@ -113,7 +113,7 @@ func TestHostileConnectionsOfAllClientsAreBounded(t *testing.T) {
 func TestHostileSilenceEndsTheConnection(t *testing.T) {
 	bounds := gateway.DefaultConnections()
 	bounds.HeaderTimeout = 200 * time.Millisecond
-	s, address, _ := serveBounded(t, bounds, ok)
+	s, address, _ := serveBounded(t, bounds, http.HandlerFunc(ok))
 	defer s.Stop(t.Context())
 	closed(t, "without a handshake", dialFrom(t, "127.0.0.1", address))
 	half := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true})
@@ -128,7 +128,7 @@ func TestHostileSilenceEndsTheConnection(t *testing.T) {
 
 // S7: 64 KiB of headers are enough for anybody, and more are not kept.
 func TestHostileHeadersAreBounded(t *testing.T) {
-	s, address, client := serve(t, ok)
+	s, address, client := serve(t, http.HandlerFunc(ok))
 	defer s.Stop(t.Context())
 	token := func(n int) http.Header { return http.Header{"Authorization": {"Bearer " + strings.Repeat("a", n)}} }
 	for length, want := range map[int]int{16 << 10: http.StatusOK, 200 << 10: http.StatusRequestHeaderFieldsTooLarge} {
