@@ -166,7 +166,9 @@ func (b *bed) lookAtConfigs(ctx context.Context, space, host side) error {
 			}
 		}
 		for _, env := range pod.Spec.Containers[0].EnvFrom {
-			secrets[pod.Namespace+"/"+env.SecretRef.Name] = true
+			if env.SecretRef != nil {
+				secrets[pod.Namespace+"/"+env.SecretRef.Name] = true
+			}
 		}
 	}
 	virtualMaps, err := b.virtual.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
