@@ -85,6 +85,10 @@ func (a *attacked) use(t *testing.T, victim *cluster) {
 // survives fails the test if the process did not, or took too much.
 func (a *attacked) survives(t *testing.T) {
 	t.Helper()
+	// Asked now, as a process that was ended a moment ago may not be known to be.
+	if _, err := a.space(t, "victim").CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("after the attack the other space answers %v", err)
+	}
 	select {
 	case <-a.done:
 		t.Fatalf("the process was ended: %s\n%s", a.state, a.output())
