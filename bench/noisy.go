@@ -110,7 +110,7 @@ func (b *bench) quietOnce(ctx context.Context, clients []kubernetes.Interface, n
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+	if err := errors.Join(errors.Join(errs...), ctx.Err()); err != nil {
 		return nil, fmt.Errorf("work in a quiet space: %w", err)
 	}
 	return times, nil

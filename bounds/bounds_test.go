@@ -5,7 +5,6 @@ package bounds_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/limits.md anew")
-
 // L3: every limit has a row in the reference page, and the page has no other.
 func TestTheReferencePageListsEveryLimit(t *testing.T) {
 	const path = "../docs/limits.md"
@@ -24,7 +21,7 @@ func TestTheReferencePageListsEveryLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(page)
+	text, update := string(page), os.Getenv("UPDATE_DOCS") != ""
 	for _, scope := range []bounds.Scope{bounds.PerSpace, bounds.PerObject} {
 		begin, end := fmt.Sprintf("<!-- limits per %s -->\n", scope), fmt.Sprintf("<!-- end of limits per %s -->", scope)
 		before, rest, found := strings.Cut(text, begin)
@@ -33,12 +30,12 @@ func TestTheReferencePageListsEveryLimit(t *testing.T) {
 			t.Fatalf("%s lacks the line %q or %q", path, begin, end)
 		}
 		want := table(scope)
-		if have != want && !*update {
-			t.Errorf("%s lacks this table; run go test ./bounds -update:\n%s", path, want)
+		if have != want && !update {
+			t.Errorf("%s lacks this table; run UPDATE_DOCS=1 go test ./bounds:\n%s", path, want)
 		}
 		text = before + begin + want + end + after
 	}
-	if *update {
+	if update {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // a page to read
 			t.Fatal(err)
 		}

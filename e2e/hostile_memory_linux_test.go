@@ -149,6 +149,10 @@ func (a *attacked) slowly(t *testing.T, method, path, body string) (code int, sa
 		t.Logf("read the beginning of an answer: %v", err)
 		return 0, ""
 	}
+	defer func() {
+		_ = conn.Close() // first: closing the body reads the rest
+		_ = resp.Body.Close()
+	}()
 	beginning := make([]byte, 512)
 	n, _ := resp.Body.Read(beginning)
 	return resp.StatusCode, string(beginning[:n])

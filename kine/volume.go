@@ -33,7 +33,7 @@ func NewVolume(dir string) *Volume {
 		if err := unix.Statfs(dir, &s); err != nil {
 			return 0, 0, err
 		}
-		return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize, nil //nolint:unconvert // Bsize differs by platform.
+		return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize, nil
 	})
 }
 

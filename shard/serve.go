@@ -109,7 +109,7 @@ const isSuspect = "is held back, as it may have ended the process that it shares
 
 // whyNot is what a tenant learns of why its space does not run.
 func (p *place) whyNot() string {
-	if _, held := p.failure.(heldBack); held {
+	if held := (heldBack{}); errors.As(p.failure, &held) {
 		return isSuspect
 	}
 	if errors.Is(p.failure, errMemory) {

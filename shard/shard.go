@@ -27,7 +27,7 @@ var (
 	ErrUnknown = errors.New("there is no such space here")
 	// ErrStopped says that the space, or the whole shard, is being stopped.
 	ErrStopped = errors.New("it is being stopped")
-	// ErrNotListed, from [Config].Prepare, says that the space is not one of those
+	// ErrNotListed says, from [Config].Prepare, that the space is not one of those
 	// that this process is to run: it is left alone until a request comes.
 	ErrNotListed = errors.New("the space is not listed")
 )

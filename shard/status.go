@@ -132,8 +132,8 @@ func (p *place) reason() (reason, message string) {
 		return ReasonStarting, "the space is starting"
 	case asleep:
 	}
-	switch _, held := p.failure.(heldBack); {
-	case held:
+	switch held := (heldBack{}); {
+	case errors.As(p.failure, &held):
 		return ReasonCrashSuspect, p.failure.Error()
 	case errors.Is(p.failure, ErrNotListed):
 		return ReasonNotListed, p.failure.Error()

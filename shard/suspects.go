@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,8 +52,8 @@ func (s *Shard) suspect(p *place) {
 
 // isHeldBack reports whether a space is not to be started for itself now.
 func (s *Shard) isHeldBack(p *place) bool {
-	_, held := p.failure.(heldBack)
-	return held && p.state == asleep && p.retry.After(s.config.Clock.Now())
+	held := heldBack{}
+	return errors.As(p.failure, &held) && p.state == asleep && p.retry.After(s.config.Clock.Now())
 }
 
 // afterTrial is how long a suspect has to wait for the one that is on trial, zero

@@ -225,7 +225,7 @@ func (w *crashWalk) settle(totals *crashTotals, round int) {
 			totals.mu.Unlock()
 			return
 		}
-		time.Sleep(80 * time.Millisecond) // a comparison costs more than what it waits for
+		time.Sleep(80 * time.Millisecond) //nolint:forbidigo // A comparison costs more than what it waits for.
 	}
 	w.t.Errorf("round %d: %v, %v", round, err, last)
 	totals.mu.Lock()

@@ -38,10 +38,6 @@ type crashRow struct {
 	from    bool // the host
 }
 
-// crashDerived are the rows of the table that nobody makes objects of: what they become follows from pods, claims and
-// host events.
-var crashDerived = map[string]bool{kinds.Nodes: true, kinds.Volumes: true, kinds.Events: true}
-
 func existence(client.Object) string { return "" }
 
 func servicePort(o client.Object) string {

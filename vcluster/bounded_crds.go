@@ -21,7 +21,7 @@ import (
 // definitionsPrefix is where CustomResourceDefinitions are stored.
 const definitionsPrefix = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
 
-var definitionsResource = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"} //nolint:gochecknoglobals // Does not change.
+var definitionsResource = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}
 
 // boundedDefinitions bounds the number and size of CustomResourceDefinitions, of each of which an API server holds several
 // forms in memory, and documents. What makes none larger is always possible.

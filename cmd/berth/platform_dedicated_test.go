@@ -96,7 +96,7 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	if err := p.startDedicated(t.Context()); err != nil {
 		t.Errorf("one that can't be prepared ends berth: %v", err)
 	}
-	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		return tries.Load() > 1, nil
 	})
 	ready := p.processes["unprepared"].Status(t.Context()).Conditions[0]

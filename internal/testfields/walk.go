@@ -197,7 +197,7 @@ func find(v reflect.Value, path []reflect.StructField) (found reflect.Value, ok 
 func Fill(v reflect.Value) {
 	for _, sample := range []any{
 		resource.MustParse("1"), intstr.FromInt32(7), metav1.Unix(1e9, 0), corev1.ResourceList{"example.com/gpu": resource.MustParse("1")},
-		runtime.RawExtension{Raw: []byte(`{"a":"b"}`)}, metav1.FieldsV1{Raw: []byte(`{}`)},
+		runtime.RawExtension{Raw: []byte(`{"a":"b"}`)}, *metav1.NewFieldsV1(`{}`),
 	} {
 		if reflect.TypeOf(sample) == v.Type() {
 			v.Set(reflect.ValueOf(sample))

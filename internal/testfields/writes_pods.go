@@ -3,7 +3,10 @@
 
 package testfields
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 // podFields are those of pods. What is kept of each field of a tenant's pod,
 // translate's table of the fields of pods says.
@@ -49,7 +52,7 @@ func podFields() Table {
 
 		of[corev1.Container](tenants, containerFields),
 		of[corev1.EphemeralContainer](tenants, containerFields+" targetContainerName",
-			but("resources", corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: one}}, "they share those of the pod")),
+			but("resources", corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}, "they share those of the pod")),
 		of[corev1.ContainerPort](tenants, "name containerPort protocol"),
 		of[corev1.EnvFromSource](tenants, "prefix configMapRef secretRef"),
 		of[corev1.ConfigMapEnvSource](names, "optional", but("name", "theirs", names)),
@@ -61,7 +64,7 @@ func podFields() Table {
 		of[corev1.ConfigMapKeySelector](names, "key optional", but("name", "theirs", names)),
 		of[corev1.SecretKeySelector](names, "key optional", but("name", "theirs", names)),
 		of[corev1.FileKeySelector](tenants, "volumeName path key optional"),
-		of[corev1.ResourceRequirements](bounded, "limits", but("requests", corev1.ResourceList{"example.com/gpu": one}, "cpu, memory and ephemeral-storage")),
+		of[corev1.ResourceRequirements](bounded, "limits", but("requests", corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, "cpu, memory and ephemeral-storage")),
 		of[corev1.ContainerResizePolicy](tenants, "resourceName restartPolicy"),
 		of[corev1.ContainerRestartRule](tenants, "action exitCodes"),
 		of[corev1.ContainerRestartRuleOnExitCodes](tenants, "operator values"),

@@ -37,20 +37,20 @@ func networkPolicies() []admissionv1.Validation {
 		return peers + ".all(peers, size(peers) > 0 && peers.all(p, !has(p.namespaceSelector) && has(p.podSelector) != has(p.ipBlock) && (!has(p.ipBlock) || " + block + ")))"
 	}
 	few := func(rules, peers string) string {
-		return atMost("object.spec.?"+rules+".orValue([]).map(r, size(r.?"+peers+".orValue([]))).sum()", mostPeers)
+		return atMost("object.spec.?"+rules+".orValue([]).map(r, size(r.?"+peers+".orValue([]))).sum()", mostPeers())
 	}
 	const message = "a space's network policies may allow its own pods and public addresses only, and say whom they allow"
 	return []admissionv1.Validation{
 		Refuse(message, about("networkpolicies", own("object.spec.?ingress.orValue([]).map(r, r.?from.orValue([]).filter(p, !("+callers+")))"))),
 		Refuse(message, about("networkpolicies", own("object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))"))),
-		Refuse(fmt.Sprintf("a space's network policies may have %d peers in a direction", mostPeers),
+		Refuse(fmt.Sprintf("a space's network policies may have %d peers in a direction", mostPeers()),
 			about("networkpolicies", few("ingress", "from")+" && "+few("egress", "to"))),
 	}
 }
 
 // mostPeers are those of a policy on the host in a direction. A rule without peers
 // becomes one with [translate.Callers], of which there are four.
-var mostPeers = 4 * bounds.PolicyPeers.Bound().Default
+func mostPeers() int64 { return 4 * bounds.PolicyPeers.Bound().Default }
 
 func services() []admissionv1.Validation {
 	const exposed = "object.spec.?type.orValue('') in ['NodePort', 'LoadBalancer']"
