@@ -18,11 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/kinds"
 )
 
-// X1: the schema knows each kind that is synced, and the values of its switch, as
-// the code has them.
+// X1: the schema knows each kind that is synced, and the values of its switch, and the
+// name of each limit, as the code has them.
 func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 	const file = "berth/values.schema.json"
 	have, err := os.ReadFile(file)
@@ -36,13 +37,31 @@ func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 	want := "    \"sync\": {\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \"properties\": {\n" +
 		strings.Join(kindsOf, ",\n") + "\n      }\n    },\n"
 	text := regexp.MustCompile(`(?ms)^    "sync": \{\n.*?^    \},\n`).ReplaceAllLiteralString(string(have), want)
+	names := limitNames(t)
+	text = regexp.MustCompile(`(?m)^(      "propertyNames": )\{"enum": \["memory-bytes".*$`).ReplaceAllString(text, "${1}"+names)
 	if os.Getenv(envUpdate) != "" {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if diff := cmp.Diff(text, string(have)); diff != "" || !strings.Contains(text, want) {
+	} else if diff := cmp.Diff(text, string(have)); diff != "" || !strings.Contains(text, want) || !strings.Contains(text, names) {
 		t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
 	}
+}
+
+// limitNames is the schema of the names of limits, with what follows it in its line.
+func limitNames(t *testing.T) string {
+	t.Helper()
+	var names []string
+	for _, b := range bounds.Table() {
+		if b.Scope == bounds.PerSpace {
+			names = append(names, b.Name)
+		}
+	}
+	schema, err := json.Marshal(map[string]any{"enum": names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(string(schema), ":", ": ", 1) + ","
 }
 
 // switchSchema is the schema of a switch that takes these values, a number or a
