@@ -30,7 +30,8 @@ var everything = []string{
 	"nodes.selector.pool=tenants", "nodes.labels={kubernetes.io/arch}", "spaces[1].nodes.selector.pool=b", "spaces[1].nodes.labels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
-	"serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+	"podSecurity={level=restricted,team-b:net-raw=off}", "reservedLabels={example.com}", "ingressDomains={team-a:a.example.com}", "showNodeAddresses=true",
+	"limits.watches=4000", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
 }
 
 // X1: what is rendered is strictly what the API server knows, whatever is asked for.
@@ -47,7 +48,8 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*networkingv1.NetworkPolicy](t, all, nil)
 	find[*corev1.Pod](t, all, nil)
 	args := find[*appsv1.StatefulSet](t, all, nil).Spec.Template.Spec.Containers[0].Args
-	for _, flag := range []string{"--node-selector=pool=tenants", "--node-labels=kubernetes.io/arch", "--node-selector=team-b:pool=b", "--node-labels=team-b:disk", "--network-closed=203.0.113.0/24"} {
+	for _, flag := range []string{"--node-selector=pool=tenants", "--node-labels=kubernetes.io/arch", "--node-selector=team-b:pool=b", "--node-labels=team-b:disk", "--network-closed=203.0.113.0/24",
+		"--pod-security=level=restricted", "--pod-security=team-b:net-raw=off", "--reserved-labels=example.com", "--ingress-domains=team-a:a.example.com", "--show-node-addresses", "--limit=watches=4000"} {
 		if !slices.Contains(args, flag) {
 			t.Errorf("berth serve gets %v, without %s", args, flag)
 		}

@@ -211,9 +211,11 @@ func (b *bed) run(ruled func(*life) rule) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
+	space := b.space
+	space.Settings.Domains = b.domains
 	s, err := syncer.New(syncer.Config{
-		Account: b.limits, IngressDomains: b.domains,
-		Space: b.space, Where: b.where, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
+		Account: b.limits,
+		Space:   space, Where: b.where, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.E
 	for _, name := range names {
 		if !k.inDomains(name) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
-				name, strings.Join(k.domains, ", "))))
+				name, strings.Join(k.space.Settings.Domains, ", "))))
 		} else if k.host.claimed(name, k.space, own) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
 		}
@@ -92,7 +92,8 @@ func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.E
 
 // inDomains reports whether the space may have a host name.
 func (s *Syncer) inDomains(name string) bool {
-	return name == "" || len(s.domains) == 0 || slices.ContainsFunc(s.domains, func(domain string) bool {
+	domains := s.space.Settings.Domains
+	return name == "" || len(domains) == 0 || slices.ContainsFunc(domains, func(domain string) bool {
 		return name == domain || strings.HasSuffix(name, "."+domain)
 	})
 }

@@ -76,9 +76,6 @@ type Config struct {
 	Release string
 	// Informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
-	// IngressDomains are those that host names of the space's ingresses, gateways and routes must be in, or equal: "example.com".
-	// Any if there are none.
-	IngressDomains []string
 	// Account of the space: what it uses of what is bounded. Nothing is if nil.
 	Account *bounds.Account
 	Logger  logr.Logger
@@ -89,7 +86,6 @@ type Config struct {
 type Syncer struct {
 	space      translate.Space
 	where      translate.Placement
-	domains    []string
 	release    string
 	host       *Host
 	writer     *writer // the host, as the space's account
@@ -127,7 +123,7 @@ type Syncer struct {
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
 	s := &Syncer{
-		space: c.Space, where: c.Where, domains: c.IngressDomains, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
+		space: c.Space, where: c.Where, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},

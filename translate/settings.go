@@ -16,4 +16,7 @@ type Settings struct {
 	// keys that begin with it, one with a slash for itself, and any other is a domain,
 	// with all below it.
 	ReservedLabels []string
+	// Domains are those that the host names of the space's ingresses, gateways and
+	// routes must be in, or equal: "example.com". Any if there are none.
+	Domains []string
 }

@@ -117,8 +117,9 @@ func TestASpacesOwnProcessIsToldTheSame(t *testing.T) {
 		dataDir: "/data", hostKubeconfig: "/host", endpoint: "https://berth.example", idleAfter: time.Minute,
 		pods: podsOptions{address: "192.0.2.1", apiPort: 1, dnsPort: 2}, sync: syncOptions{switches: []string{"ingresses=off", "priorityclasses=tier in (a,b)"}, annotations: []string{"example.com/a"}},
 		nodes:    nodeOptions{selectors: []string{"pool=shared"}, labels: []string{"own:disk"}},
-		settings: settingsOptions{podSecurity: []string{"level=restricted"}, reservedLabels: []string{"example.com"}, showNodeAddresses: true},
-		traces:   traceOptions{endpoint: "127.0.0.1:4317", perMillion: 7}, verbosity: 3,
+		settings: settingsOptions{podSecurity: []string{"level=restricted"}, reservedLabels: []string{"example.com"}, ingressDomains: []string{"apps.example.com"}, showNodeAddresses: true},
+		limits:   limitOptions{limits: []string{"own:watches=5"}}, network: networkOptions{closed: []string{"203.0.113.0/24"}},
+		traces: traceOptions{endpoint: "127.0.0.1:4317", perMillion: 7}, verbosity: 3,
 	}
 	var heard dedicatedOptions
 	cmd := &cobra.Command{}

@@ -18,8 +18,8 @@ import (
 
 // settingsOptions are the flags that say what spaces' objects may be on the host.
 type settingsOptions struct {
-	podSecurity, reservedLabels []string
-	showNodeAddresses           bool
+	podSecurity, reservedLabels, ingressDomains []string
+	showNodeAddresses                           bool
 }
 
 func (o *settingsOptions) add(cmd *cobra.Command) {
@@ -30,7 +30,9 @@ func (o *settingsOptions) add(cmd *cobra.Command) {
 		"domains, prefixes that end in a dot, or keys of pods' labels that controllers of the host act on: on the host, tenants' labels get other keys")
 	cmd.Flags().BoolVar(&o.showNodeAddresses, "show-node-addresses", false,
 		"pass on the addresses of nodes in the statuses of services, ingresses and gateways")
-	for _, flag := range []string{"pod-security", "reserved-labels"} {
+	cmd.Flags().StringSliceVar(&o.ingressDomains, "ingress-domains", nil,
+		"domains that the host names of ingresses, gateways and routes must be in, as DOMAIN for all spaces or SPACE:DOMAIN for one, which then has these alone; any if none is given")
+	for _, flag := range []string{"pod-security", "reserved-labels", "ingress-domains"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }
@@ -43,6 +45,17 @@ func (o *settingsOptions) settings() (of func(space string) translate.Settings, 
 		if problems := validation.IsQualifiedName(domain); len(problems) > 0 {
 			return nil, fmt.Errorf("--reserved-labels: %q is neither a domain, nor a prefix that ends in a dot, nor a key: %s", entry, problems[0])
 		}
+	}
+	domains := map[string][]string{}
+	for _, value := range o.ingressDomains {
+		space, domain, err := ofSpace("--ingress-domains", value)
+		if err != nil {
+			return nil, err
+		}
+		if problems := validation.IsDNS1123Subdomain(domain); len(problems) > 0 {
+			return nil, fmt.Errorf("--ingress-domains: %q is no domain: %s", domain, problems[0])
+		}
+		domains[space] = append(domains[space], domain)
 	}
 	type change struct {
 		space string
@@ -62,6 +75,10 @@ func (o *settingsOptions) settings() (of func(space string) translate.Settings, 
 	}
 	return func(space string) translate.Settings {
 		out := all
+		out.Domains = domains[""]
+		if own := domains[space]; len(own) > 0 {
+			out.Domains = own
+		}
 		for _, whose := range []string{"", space} { // what is said of the one counts more
 			for _, c := range changes {
 				if c.space == whose {
@@ -110,6 +127,9 @@ func (o *settingsOptions) args() (args []string) {
 	}
 	for _, l := range o.reservedLabels {
 		args = append(args, "--reserved-labels", l)
+	}
+	for _, d := range o.ingressDomains {
+		args = append(args, "--ingress-domains", d)
 	}
 	if o.showNodeAddresses {
 		args = append(args, "--show-node-addresses")
