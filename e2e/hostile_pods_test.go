@@ -180,7 +180,12 @@ func TestHostileAccountOfASpaceStaysInside(t *testing.T) {
 	pods := syncer.CoreV1().Pods(hostNamespace)
 
 	// It is the account that Berth itself writes with.
-	ours := func(p *corev1.Pod) { p.Labels = map[string]string{labelSpace: "demo"} }
+	no := false
+	ours := func(p *corev1.Pod) {
+		p.Labels = map[string]string{labelSpace: "demo"}
+		p.Spec.AutomountServiceAccountToken, p.Spec.EnableServiceLinks = &no, &no
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	}
 	byHand(t, pods.Create, newPod(hostName("default", "by-account"), ours))
 	if err := pods.Delete(t.Context(), hostName("default", "by-account"), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -57,8 +57,8 @@ func TestEphemeralContainersGoToThePodThatRuns(t *testing.T) {
 		return expect("statuses of ephemeral containers", len(v.Status.EphemeralContainerStatuses), 1)
 	})
 	ended := v.Status.EphemeralContainerStatuses[0].State.Terminated
-	if ended == nil || !strings.Contains(ended.Message, "debugged") {
-		t.Fatalf("the space hears %v", v.Status.EphemeralContainerStatuses)
+	if ended == nil || ended.Reason != "StartError" || ended.Message == "" {
+		t.Fatalf("the space is told %v", v.Status.EphemeralContainerStatuses)
 	}
 	for _, secret := range []string{name, h.Spec.NodeName, hostNamespace} {
 		if strings.Contains(ended.Message, secret) {

@@ -67,7 +67,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 	}
 	serve()
 	secrets := host.CoreV1().Secrets(platform)
-	secret := must(secrets.Get(t.Context(), "warded-kubeconfig", metav1.GetOptions{}))(t)
+	secret := await(t, secrets.Get, "warded-kubeconfig", there) // Berth serves before its spaces do
 	if len(secret.OwnerReferences) > 0 || secret.Labels[labelSpace] != "" {
 		t.Errorf("the secret with the kubeconfig has owners %v and labels %v", secret.OwnerReferences, secret.Labels)
 	}

@@ -90,7 +90,7 @@ func TestAPodThatEndsWhileItsSpaceSleepsWakesIt(t *testing.T) {
 
 	watch := must(host.CoreV1().Pods(hostNamespace).Get(t.Context(), hostName("default", "ends"), metav1.GetOptions{}))(t)
 	watch.ResourceVersion = "" // whatever others write meanwhile
-	watch.Status.Phase, watch.Status.Message = corev1.PodFailed, "the node was drained"
+	watch.Status.Phase, watch.Status.Reason = corev1.PodFailed, "NodeAffinity"
 	must(host.CoreV1().Pods(hostNamespace).UpdateStatus(t.Context(), watch, metav1.UpdateOptions{}))(t)
 	// It wakes by itself, does what there is to do, and sleeps again.
 	eventually(t, func() error {
@@ -100,8 +100,8 @@ func TestAPodThatEndsWhileItsSpaceSleepsWakesIt(t *testing.T) {
 		return nil
 	})
 	b.awaitState(t, "demo", "Asleep")
-	if now := must(demo.CoreV1().Pods("default").Get(t.Context(), "ends", metav1.GetOptions{}))(t); now.UID != pod.UID || now.Status.Message != "the node was drained" {
-		t.Errorf("the pod says %q", now.Status.Message)
+	if now := must(demo.CoreV1().Pods("default").Get(t.Context(), "ends", metav1.GetOptions{}))(t); now.UID != pod.UID || now.Status.Reason != "NodeAffinity" {
+		t.Errorf("the pod says %q, %q", now.Status.Reason, now.Status.Message)
 	}
 }
 

@@ -96,6 +96,14 @@ func startGuarded(t *testing.T) *guarded {
 			t.Fatalf("the host does not guard by %s: %v", policy, err)
 		}
 	}
+	// The host's admission takes a moment to see a runtime class, which is what its policy compares with.
+	probe := hostPod("mine--default--probe")
+	probe.Spec.RuntimeClassName, probe.Spec.NodeSelector = ptr.To("sandboxed"), map[string]string{"pool": "databases"}
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		return apierrors.IsForbidden(g.account.Create(ctx, probe.DeepCopy(), client.DryRunAll)), nil
+	}); err != nil {
+		t.Fatal("the host does not compare pods with their runtime class")
+	}
 	g.pod = hostPod("mine--default--web")
 	g.pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 	for _, o := range []client.Object{

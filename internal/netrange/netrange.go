@@ -19,15 +19,23 @@ func Private() []netip.Prefix {
 }
 
 // Special are the ranges whose addresses mean something to a machine or to its
-// network only, and those that lead to IPv4 addresses of whatever kind. No pod has
-// one of them.
+// network only, and those that lead to IPv4 addresses of whatever kind.
 func Special() []netip.Prefix {
+	return append(Unroutable(), prefixes(
+		"198.18.0.0/15", // benchmarks (RFC 2544)
+		"240.0.0.0/4",   // reserved, and broadcast
+	)...)
+}
+
+// Unroutable are those of the special ranges that no pod has addresses in, on any
+// host: some clusters run short of private addresses, and take theirs from the
+// ranges for benchmarks or the reserved ones.
+func Unroutable() []netip.Prefix {
 	return prefixes(
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", // this host, and links: metadata services of clouds
-		"168.63.129.16/32",           // the metadata service and DNS of Azure
-		"192.0.0.0/24",               // IETF protocols (RFC 6890): the metadata service of Oracle's cloud
-		"198.18.0.0/15",              // benchmarks (RFC 2544)
-		"224.0.0.0/4", "240.0.0.0/4", // multicast, reserved and broadcast
+		"168.63.129.16/32",               // the metadata service and DNS of Azure
+		"192.0.0.0/24",                   // IETF protocols (RFC 6890): the metadata service of Oracle's cloud
+		"224.0.0.0/4",                    // multicast
 		"::/96",                          // unspecified, loopback, and IPv4-compatible
 		"64:ff9b::/96", "64:ff9b:1::/48", // translation to IPv4 (RFC 6052, RFC 8215)
 		"2001::/32", "2002::/16", // tunnels to IPv4: Teredo, 6to4

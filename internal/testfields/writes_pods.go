@@ -30,7 +30,7 @@ func podFields() Table {
 		of[corev1.SeccompProfile](profile, "", but("type", "Localhost", profile), but("localhostProfile", "theirs", profile)),
 		of[corev1.AppArmorProfile](profile, "", but("type", "Localhost", profile), but("localhostProfile", "theirs", profile)),
 		of[corev1.SELinuxOptions](profile, "", but("type", "spc_t", "those of the baseline level"), but("level", "s0:c1,c2", "none: pods of one level share files")),
-		of[corev1.WindowsSecurityContextOptions](tenants, "runAsUserName"),
+		of[corev1.WindowsSecurityContextOptions](tenants, "runAsUserName", but("hostProcess", true, "false alone")),
 		of[corev1.LocalObjectReference]("the host's admission adds those of its service account", "name"),
 		of[corev1.Affinity](tenants, "podAffinity podAntiAffinity nodeAffinity"),
 		of[corev1.PodAffinity](tenants, "requiredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution"),
@@ -81,7 +81,7 @@ func podFields() Table {
 		of[corev1.LifecycleHandler](tenants, "exec httpGet tcpSocket sleep"),
 		of[corev1.SleepAction](tenants, "seconds"),
 		of[corev1.SecurityContext](tenants, "capabilities seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot readOnlyRootFilesystem allowPrivilegeEscalation "+
-			"procMount seccompProfile appArmorProfile"),
+			"procMount seccompProfile appArmorProfile", but("privileged", true, "false alone, as many charts write it")),
 		of[corev1.Capabilities]("those of the baseline level of Pod Security, which the namespace enforces", "add drop"),
 
 		of[corev1.Volume](tenants, "name emptyDir secret configMap downwardAPI projected persistentVolumeClaim image"),

@@ -36,7 +36,7 @@ func shapes() (all []admissionv1.Validation) {
 		{"serviceaccounts", "automountServiceAccountToken:false", ""},
 		{"services", "", `type ports[]{name protocol appProtocol port targetPort nodePort} selector clusterIP clusterIPs ipFamilies ipFamilyPolicy externalName
 			sessionAffinity sessionAffinityConfig{clientIP{timeoutSeconds}} publishNotReadyAddresses internalTrafficPolicy externalTrafficPolicy
-			healthCheckNodePort loadBalancerSourceRanges trafficDistribution allocateLoadBalancerNodePorts`},
+			healthCheckNodePort loadBalancerSourceRanges trafficDistribution allocateLoadBalancerNodePorts loadBalancerClass`},
 		{"endpointslices", "addressType endpoints[]{addresses conditions{ready serving terminating} hostname} ports[]{name protocol port appProtocol}", ""},
 		{"persistentvolumeclaims", "", `accessModes resources{requests limits} storageClassName volumeMode
 			dataSource{apiGroup kind name:own} dataSourceRef{apiGroup kind name:own}`},

@@ -20,7 +20,7 @@ func closedRanges() []admissionv1.Variable {
 	own := "namespaceObject.metadata.?annotations['" + AnnotationClosed + "'].orValue('').split(',').filter(c, c != '')"
 	return []admissionv1.Variable{
 		{Name: "closed", Expression: both("(" + quoted(netrange.Strings(netrange.Closed())...) + " + " + own + ")")},
-		{Name: "unroutable", Expression: quoted(netrange.Strings(netrange.Special())...) + ".map(c, cidr(c))"},
+		{Name: "unroutable", Expression: quoted(netrange.Strings(netrange.Unroutable())...) + ".map(c, cidr(c))"},
 	}
 }
 

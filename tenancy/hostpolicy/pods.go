@@ -28,7 +28,7 @@ const (
 	probe   = handler + "grpc{port service} initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds:grace}"
 	hook    = handler + "sleep{seconds}}"
 	context = "seccompProfile{type:profile localhostProfile:host-profile} appArmorProfile{type:profile localhostProfile:host-profile} " +
-		"seLinuxOptions{type:host-profile level:host-profile} windowsOptions{runAsUserName} runAsUser runAsGroup runAsNonRoot "
+		"seLinuxOptions{type:host-profile level:host-profile} windowsOptions{runAsUserName hostProcess:false} runAsUser runAsGroup runAsNonRoot "
 	ownKey       = "{name:own key optional}"
 	ownReference = "{name:own optional}"
 	podField     = "fieldRef{apiVersion fieldPath} resourceFieldRef{containerName resource divisor}"
@@ -39,7 +39,7 @@ const (
 		"volumeMounts[]{name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr} volumeDevices[]{name devicePath} " +
 		"livenessProbe" + probe + " readinessProbe" + probe + " startupProbe" + probe + " lifecycle{postStart" + hook + " preStop" + hook + " stopSignal} " +
 		"terminationMessagePath terminationMessagePolicy imagePullPolicy stdin stdinOnce tty " +
-		"securityContext{" + context + "capabilities{add drop} readOnlyRootFilesystem allowPrivilegeEscalation procMount} "
+		"securityContext{" + context + "capabilities{add drop} privileged:false readOnlyRootFilesystem allowPrivilegeEscalation procMount} "
 
 	items     = "items[]{key path mode} "
 	podItems  = "items[]{path mode " + podField + "} "
