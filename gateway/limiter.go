@@ -76,7 +76,7 @@ func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
 }
 
 // errTurn says that a request has waited long enough.
-var errTurn = errors.New("the space has more requests than the process executes for it")
+var errTurn = errors.New("the space has more requests than this process executes for it at once: send fewer at a time, and retry")
 
 // limit serves a space's requests within its limits.
 func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handler {
