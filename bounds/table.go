@@ -54,6 +54,10 @@ const (
 	PodContainers
 	ReadinessGates
 	PodBytes
+	DefinitionVersions
+	DefinitionPatterns
+	PatternBytes
+	PatternInstructions
 
 	quantities // their number
 )
@@ -199,6 +203,18 @@ func Table() [quantities]Bound {
 		PodBytes: {"pod-bytes", PerObject, "bytes", 1 * miB,
 			"the encoded size of a pod on the host, with the variables that Berth adds",
 			"set enableServiceLinks: false, or use fewer containers"},
+		DefinitionVersions: {"definition-versions", PerObject, "versions", 20,
+			"versions of a CustomResourceDefinition",
+			"remove versions that are not served"},
+		DefinitionPatterns: {"definition-patterns", PerObject, "patterns", 500,
+			"different patterns in the schemas of a CustomResourceDefinition",
+			"use fewer patterns, or formats instead"},
+		PatternBytes: {"pattern-bytes", PerObject, "bytes", 4096,
+			"the length of a pattern in a CustomResourceDefinition",
+			"use a shorter pattern"},
+		PatternInstructions: {"pattern-instructions", PerObject, "instructions", 2000,
+			"the estimated length of the program that a pattern in a CustomResourceDefinition is compiled to, with repetitions written out",
+			"use smaller repetitions, and maxLength to bound the length of a value"},
 	}
 }
 

@@ -6,12 +6,15 @@ package vcluster
 import (
 	"context"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/vcluster/inside"
+	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
 // startsWith lists what an API server writes for itself before it is ready.
@@ -53,7 +56,30 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 		return apierrors.NewServiceUnavailable(errStopping.Error())
 	}
 	defer g.calls.leave()
-	return next.Admit(ctx, a, o)
+	if err := next.Admit(ctx, a, o); err != nil {
+		return err
+	}
+	return admitDefinition(a)
+}
+
+// admitDefinition refuses definitions that would cost all spaces. It is asked after all that changes objects, webhooks
+// included, and before the validation of objects, which compiles patterns. Patterns are compiled for custom resources too.
+func admitDefinition(a admission.Attributes) error {
+	schemas.TrimCache()
+	d, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
+	if !ok || a.GetSubresource() != "" {
+		return nil
+	}
+	var errs field.ErrorList
+	if old, ok := a.GetOldObject().(*apiextensions.CustomResourceDefinition); ok && a.GetOperation() == admission.Update {
+		errs = schemas.CheckUpdate(d, old)
+	} else {
+		errs = schemas.Check(d)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewForbidden(definitionsResource, d.Name, errs.ToAggregate())
 }
 
 func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {

@@ -17,6 +17,7 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -257,6 +258,43 @@ func TestHostileASpaceHasNoMoreDefinitionsThanAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { return create("three", 10) })
+}
+
+// L3 (S2): patterns are refused before anything compiles them, and so are versions without end.
+func TestHostileADefinitionHasNoLargePatternsNorManyVersions(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := client.ApiextensionsV1().CustomResourceDefinitions()
+	pattern := func(pattern string) *apiextensionsv1.CustomResourceDefinition {
+		d := definition("one", 10)
+		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = map[string]apiextensionsv1.JSONSchemaProps{"x": {Type: "string", Pattern: pattern}}
+		return d
+	}
+	versions := definition("two", 10)
+	for i := range 30 {
+		v := *versions.Spec.Versions[0].DeepCopy()
+		v.Name, v.Storage = fmt.Sprintf("v%d", i+2), false
+		versions.Spec.Versions = append(versions.Spec.Versions, v)
+	}
+	for says, d := range map[string]*apiextensionsv1.CustomResourceDefinition{
+		"schema.openAPIV3Schema.properties[x].pattern: Invalid value": pattern("<1>" + strings.Repeat("a{1000}", 500)),
+		"spec.versions: Invalid value: 31":                            versions,
+	} {
+		_, err := crds.Create(t.Context(), d, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want it to say %s", err, says)
+		}
+	}
+	if _, err := crds.Create(t.Context(), pattern("^[a-z]{1,63}$"), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	patch := `[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/x/pattern","value":"(a?){1000}"}]`
+	if _, err := crds.Patch(t.Context(), "ones.example.com", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "pattern-instructions") {
+		t.Errorf("a patch gets %v", err)
+	}
 }
 
 func definition(kind string, description int) *apiextensionsv1.CustomResourceDefinition {

@@ -1,0 +1,125 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package schemas
+
+import (
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+// Check returns what is too much in a definition: versions, patterns, or one pattern.
+func Check(d *apiextensions.CustomResourceDefinition) field.ErrorList {
+	path := field.NewPath("spec", "versions")
+	if n := len(d.Spec.Versions); exceeds(bounds.DefinitionVersions, n) {
+		// Nothing else is looked at: the schemas may be as many.
+		return field.ErrorList{tooMuch(path, n, bounds.DefinitionVersions)}
+	}
+	c := &checker{seen: map[string]bool{}}
+	if d.Spec.Validation != nil {
+		// The schema is here if all versions have the same.
+		c.schema(path.Index(0).Child("schema", "openAPIV3Schema"), d.Spec.Validation.OpenAPIV3Schema)
+	}
+	for i := range d.Spec.Versions {
+		if v := d.Spec.Versions[i].Schema; v != nil {
+			c.schema(path.Index(i).Child("schema", "openAPIV3Schema"), v.OpenAPIV3Schema)
+		}
+	}
+	if n := len(c.seen); exceeds(bounds.DefinitionPatterns, n) {
+		c.errs = append(c.errs, tooMuch(path, n, bounds.DefinitionPatterns))
+	}
+	return c.errs
+}
+
+// CheckUpdate returns what is too much in a definition, less what was too much in the one that it replaces: a definition
+// that was stored before there were bounds can still be labeled, and its other fields changed.
+func CheckUpdate(d, old *apiextensions.CustomResourceDefinition) field.ErrorList {
+	errs := Check(d)
+	if len(errs) == 0 {
+		return nil
+	}
+	had := Check(old)
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == e.Error() })
+	})
+}
+
+func exceeds(q bounds.Quantity, n int) bool { return q.Check(int64(n)) != nil }
+
+func tooMuch(path *field.Path, n int, q bounds.Quantity) *field.Error {
+	return field.Invalid(path, n, q.Check(int64(n)).Error())
+}
+
+// maxErrors is how many errors of one definition are told.
+const maxErrors = 10
+
+// checker looks at all patterns of a definition's schemas.
+type checker struct {
+	seen map[string]bool
+	errs field.ErrorList
+}
+
+func (c *checker) pattern(path *field.Path, pattern string) {
+	if pattern == "" || c.seen[pattern] {
+		return
+	}
+	c.seen[pattern] = true
+	if len(c.errs) >= maxErrors {
+		return
+	}
+	if n := len(pattern); exceeds(bounds.PatternBytes, n) {
+		c.errs = append(c.errs, tooMuch(path, n, bounds.PatternBytes))
+		return
+	}
+	if n := instructions(pattern); exceeds(bounds.PatternInstructions, n) {
+		c.errs = append(c.errs, tooMuch(path, n, bounds.PatternInstructions))
+	}
+}
+
+func (c *checker) schema(path *field.Path, s *apiextensions.JSONSchemaProps) {
+	if s == nil {
+		return
+	}
+	c.pattern(path.Child("pattern"), s.Pattern)
+	if s.Items != nil {
+		c.schema(path.Child("items"), s.Items.Schema)
+		c.list(path.Child("items"), s.Items.JSONSchemas)
+	}
+	c.list(path.Child("allOf"), s.AllOf)
+	c.list(path.Child("anyOf"), s.AnyOf)
+	c.list(path.Child("oneOf"), s.OneOf)
+	c.schema(path.Child("not"), s.Not)
+	if s.AdditionalProperties != nil {
+		c.schema(path.Child("additionalProperties"), s.AdditionalProperties.Schema)
+	}
+	if s.AdditionalItems != nil {
+		c.schema(path.Child("additionalItems"), s.AdditionalItems.Schema)
+	}
+	c.named(path.Child("properties"), s.Properties)
+	c.named(path.Child("definitions"), s.Definitions)
+	for pattern, schema := range s.PatternProperties {
+		at := path.Child("patternProperties")
+		c.pattern(at, pattern)
+		c.schema(at.Key(pattern), &schema)
+	}
+	for key, dependency := range s.Dependencies {
+		c.schema(path.Child("dependencies").Key(key), dependency.Schema)
+	}
+}
+
+func (c *checker) list(path *field.Path, schemas []apiextensions.JSONSchemaProps) {
+	for i := range schemas {
+		c.schema(path.Index(i), &schemas[i])
+	}
+}
+
+func (c *checker) named(path *field.Path, schemas map[string]apiextensions.JSONSchemaProps) {
+	for key := range schemas {
+		s := schemas[key]
+		c.schema(path.Key(key), &s)
+	}
+}
