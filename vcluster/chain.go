@@ -79,7 +79,7 @@ func newChain(
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
 	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return webhooksBy(dial)(upstream(r))
+		return webhooksBy(dial, maxConverted)(upstream(r))
 	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(
 		*generic, factory, initializers, o.CompletedOptions, o.MasterCount, services, auth)

@@ -43,7 +43,7 @@ func TestHostileADocumentIsAccountedWithWhatItBecomes(t *testing.T) {
 				t.Fatal(err)
 			}
 			took := inUse() - before
-			accounted, size := newDocumentSize("application/json").add([]byte(c.document)), sizeOf(into)
+			accounted, size := accountedFor(t, "application/json", c.document), sizeOf(into)
 			runtime.KeepAlive(into)
 			if accounted < took {
 				t.Errorf("a document that takes %d bytes is accounted with %d", took, accounted)

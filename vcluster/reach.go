@@ -44,8 +44,8 @@ func reachBy(core *controlplane.Config, dial utilnet.DialFunc) {
 	core.KubeletClientConfig.Lookup = func(egressselector.NetworkContext) (utilnet.DialFunc, error) { return dial, nil }
 }
 
-// webhooksBy makes webhook clients use dial, whatever upstream set before.
-func webhooksBy(dial utilnet.DialFunc) webhook.AuthenticationInfoResolverWrapper {
+// webhooksBy makes webhook clients use dial, whatever upstream set before, and read answers of at most maxAnswer bytes.
+func webhooksBy(dial utilnet.DialFunc, maxAnswer int) webhook.AuthenticationInfoResolverWrapper {
 	through := func(c *rest.Config, err error) (*rest.Config, error) {
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func webhooksBy(dial utilnet.DialFunc) webhook.AuthenticationInfoResolverWrapper
 		c.Dial = dial
 		// That there is one also keeps client-go from caching the transport for good: tenants make many.
 		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-		c.Wrap(boundAnswers)
+		c.Wrap(boundAnswers(maxAnswer))
 		return c, nil
 	}
 	return func(next webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
@@ -80,7 +80,7 @@ func webhooksReachBy(o *kubeoptions.AdmissionOptions, dial utilnet.DialFunc) {
 	g := o.GenericAdmission
 	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
 		if w, ok := plugin.(webhookinit.WantsAuthenticationInfoResolverWrapper); ok {
-			w.SetAuthenticationInfoResolverWrapper(webhooksBy(dial))
+			w.SetAuthenticationInfoResolverWrapper(webhooksBy(dial, maxAdmitted))
 		}
 		return plugin
 	})}, g.Decorators...)

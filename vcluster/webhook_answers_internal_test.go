@@ -1,0 +1,64 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+// L3 (S2): a patch is text in an answer, and becomes an object.
+func TestHostileAPatchIsAccountedWithWhatItBecomes(t *testing.T) {
+	const n = 10000
+	patch := base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/spec/containers","value":[` + strings.Repeat("{},", n) + `{}]}]`))
+	for name, encoded := range map[string]string{
+		"as it is":       patch,
+		"escaped slash":  strings.ReplaceAll(patch, "/", `\/`),
+		"escaped letter": `\u0057` + patch[1:],
+		"a line":         patch[:4] + `\n` + patch[4:],
+	} {
+		answer := `{"response":{"allowed":true,"uid":"a,b","patchType":"JSONPatch","patch":"` + encoded + `"}}`
+		size, err := (&answerSize{}).add([]byte(answer))
+		if err != nil || size < n*elementBytes {
+			t.Errorf("%s: %d elements are accounted with %d bytes, %v", name, n, size, err)
+		}
+	}
+	text := strings.Repeat("A warning, [as] {long} as a book. ", 10000)
+	if size, err := (&answerSize{}).add([]byte(`{"response":{"warnings":["` + text + `"]}}`)); err != nil || size > int64(4*len(text)) {
+		t.Errorf("a text of %d bytes is accounted with %d, %v", len(text), size, err)
+	}
+}
+
+// L3 (S2): an answer is read up to what an object may have.
+func TestHostileAWebhookAnswersNoMoreThanAllowed(t *testing.T) {
+	for limit, length := range map[int]int{maxAdmitted: maxAdmitted + 1, maxConverted: maxConverted + 1} {
+		webhook := boundAnswers(limit)(roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat(" ", length)))}, nil
+		}))
+		account := bounds.NewAccount(nil)
+		reservation := account.Reserve(bounds.MemoryBytes, 0)
+		r, err := http.NewRequestWithContext(bounds.WithReservation(t.Context(), reservation), http.MethodPost, "https://webhook", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := webhook.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.ReadAll(resp.Body)
+		if want := fmt.Sprintf("longer than %d bytes", limit); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		reservation.End()
+	}
+}
