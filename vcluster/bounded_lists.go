@@ -30,7 +30,7 @@ func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 		return b.tell(b.Interface.GetList(ctx, key, opts, list))
 	}
 	for {
-		m := &listMemory{reservation: reservation}
+		m := &listMemory{reservation: reservation, answer: answerCostOf(ctx)}
 		err := b.Interface.GetList(m.in(ctx), key, m.watchMatches(opts), list)
 		if m.err != nil {
 			err = m.err
@@ -52,6 +52,7 @@ func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 // listMemory is what one list takes. What the store reads for it is freed as it is decoded.
 type listMemory struct {
 	reservation *bounds.Reservation
+	answer      answerCost
 	held        int64 // decoded
 	last        int64 // of it, the object that was decoded last
 	err         error
@@ -72,7 +73,8 @@ func (m *listMemory) decoded(object runtime.Object, stored int64) error {
 		m.measured += sizeOf(object)
 		m.stored += max(stored, 1)
 	}
-	m.last = stored + int64(float64(stored)*float64(m.measured)/float64(m.stored))
+	decoded := int64(float64(stored) * float64(m.measured) / float64(m.stored))
+	m.last = decoded + m.answer.of(stored, decoded)
 	if err := m.reservation.Grow(m.last); err != nil {
 		m.err = err
 		return err
@@ -123,7 +125,9 @@ func (d accountedDecoder) DecodeListItem(ctx context.Context, data []byte, rev u
 func (b *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, object runtime.Object) error {
 	err := b.Interface.Get(ctx, key, opts, object)
 	if reservation := bounds.ReservationOf(ctx); err == nil && reservation != nil {
-		err = reservation.Grow(sizeOf(object))
+		// What is stored is no more than what is decoded, and was taken already, once.
+		size := sizeOf(object)
+		err = reservation.Grow(size + answerCostOf(ctx).of(size, size) - streamed.of(size, size))
 	}
 	return b.tell(err)
 }

@@ -93,6 +93,29 @@ func TestHostileListsHoldWhatTheirSpaceMay(t *testing.T) {
 	})
 }
 
+// L3 (S2): what an answer takes while it is encoded is accounted too: YAML, JSON with spaces, and tables are not streamed.
+func TestHostileAnswersThatAreEncodedWholeCostMore(t *testing.T) {
+	_, p, config := bounded(t, bounds.Limits{bounds.MemoryBytes: 8 << 20})
+	makeLarge(t, clientset(t, p.Loopback()), 8)
+	client := clientset(t, config).CoreV1().RESTClient()
+	for _, c := range []struct {
+		accept, pretty string
+		refused        bool
+	}{
+		{"application/json", "false", false},
+		{"application/vnd.kubernetes.protobuf", "false", false},
+		{"application/yaml", "false", true},
+		{"application/json", "true", true},
+		{"application/json;pretty=1", "false", true},
+		{"application/json;as=Table;v=v1;g=meta.k8s.io", "false", true},
+	} {
+		_, err := client.Get().Resource("configmaps").SetHeader("Accept", c.accept).Param("pretty", c.pretty).DoRaw(t.Context())
+		if apierrors.IsRequestEntityTooLargeError(err) != c.refused || err != nil && !c.refused {
+			t.Errorf("a list as %s, pretty %s, gets %v", c.accept, c.pretty, err)
+		}
+	}
+}
+
 // L3 (S2): watches are bounded in number, and are counted until they end.
 func TestHostileASpaceHasNoMoreWatchesThanAllowed(t *testing.T) {
 	_, _, config := bounded(t, bounds.Limits{bounds.Watches: 2})

@@ -30,7 +30,7 @@ func accountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck,
 			reservation = a.Reserve(bounds.MemoryBytes, ownBytes)
 		}
 		defer reservation.End()
-		r = r.WithContext(bounds.WithReservation(ctx, reservation))
+		r = r.WithContext(withAnswerCost(bounds.WithReservation(ctx, reservation), newAnswerCost(r)))
 		info, ok := apirequest.RequestInfoFrom(ctx)
 		if !own && ok && r.Body != nil && !isLong(r, info) {
 			r.Body = &accountedBody{r.Body, newDocumentSize(r.Header.Get("Content-Type")), reservation}
