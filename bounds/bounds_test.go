@@ -115,3 +115,27 @@ func TestNoAccountBoundsNothing(t *testing.T) {
 		t.Error("no account has a usage")
 	}
 }
+
+// What goes on after its request is stopped where it would use more, and what was counted for the request stays until the
+// last part of its work has ended.
+func TestHostileWorkThatOutlivesItsRequest(t *testing.T) {
+	a := bounds.NewAccount(nil)
+	r := a.Reserve(bounds.MemoryBytes, 1<<20)
+	var work bounds.Work
+	work.Begin()
+	work.AtEnd(r.End)
+	if !work.Begin() {
+		t.Fatal("a second part does not begin")
+	}
+	work.Done()
+	if err := r.Grow(5); err != nil || a.Used(bounds.MemoryBytes) != 5 {
+		t.Fatalf("with a part under way: %v, %d used", err, a.Used(bounds.MemoryBytes))
+	}
+	work.Done()
+	if err := r.Grow(5); err == nil || a.Used(bounds.MemoryBytes) != 0 {
+		t.Errorf("after the end: %v, %d used", err, a.Used(bounds.MemoryBytes))
+	}
+	if work.Begin() {
+		t.Error("a part begins after the end")
+	}
+}

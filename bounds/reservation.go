@@ -5,8 +5,11 @@ package bounds
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
+
+var errEnded = errors.New("the request has ended")
 
 // Reservation is what one request has in use of a quantity. End gives all of it back. A nil reservation counts nothing. It
 // is safe for concurrent use.
@@ -27,7 +30,7 @@ func (a *Account) Reserve(q Quantity, spare int64) *Reservation {
 }
 
 // Grow notes that n more are in use, or returns an [*ExceededError]: that of a request that is too large even if it is the
-// only one has its Alone set.
+// only one has its Alone set. It fails after End.
 func (r *Reservation) Grow(n int64) error {
 	if r == nil {
 		return nil
@@ -35,7 +38,7 @@ func (r *Reservation) Grow(n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return nil // what reads on is of a request that nobody waits for, and is about to end
+		return errEnded // what would be read on is of a request that nobody waits for, and counted by nobody
 	}
 	if r.held+n <= r.spare {
 		r.account.Add(r.quantity, n)
@@ -72,7 +75,7 @@ func (r *Reservation) Held() int64 {
 	return r.held
 }
 
-// End gives back what is in use. Nothing is counted afterwards.
+// End gives back what is in use. No more can be used afterwards.
 func (r *Reservation) End() {
 	if r == nil {
 		return

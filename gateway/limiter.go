@@ -87,7 +87,10 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 			reject(w, space, err, meter)
 			return
 		}
-		defer end()
+		work := &bounds.Work{}
+		work.Begin()
+		work.AtEnd(end) // what the handler leaves running counts
+		defer work.Done()
 		release, err := l.turn(r.Context(), space, k)
 		if err != nil {
 			reject(w, space, err, meter)
@@ -98,7 +101,7 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		if !k.long && r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what has none sends no body
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(bounds.WithWork(r.Context(), work)))
 	})
 }
 

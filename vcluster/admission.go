@@ -5,6 +5,7 @@ package vcluster
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/inside"
 	"github.com/berth-dev/berth/vcluster/schemas"
 )
@@ -56,6 +58,11 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 		return apierrors.NewServiceUnavailable(errStopping.Error())
 	}
 	defer g.calls.leave()
+	work := bounds.WorkOf(ctx)
+	if !work.Begin() {
+		return apierrors.NewServiceUnavailable(errAnswered.Error())
+	}
+	defer work.Done()
 	if err := next.Admit(ctx, a, o); err != nil {
 		return err
 	}
@@ -91,8 +98,16 @@ func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes,
 		return apierrors.NewServiceUnavailable(errStopping.Error())
 	}
 	defer g.calls.leave()
+	work := bounds.WorkOf(ctx)
+	if !work.Begin() {
+		return apierrors.NewServiceUnavailable(errAnswered.Error())
+	}
+	defer work.Done()
 	return next.Validate(ctx, a, o)
 }
+
+// errAnswered says that nobody waits for a request's work any more.
+var errAnswered = errors.New("the request has ended")
 
 // exempt is not who comes from inside and poses as somebody else: what Berth
 // does on a host of its own in a space's name is held to the host's policies.

@@ -69,6 +69,7 @@ func genericConfig(
 	}
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		api = accountMemory(store.account, c.LongRunningFunc, api)
+		api = countWork(gate.abort, c.RequestTimeout, c.LongRunningFunc, api)
 		return genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c)
 	}
 

@@ -17,8 +17,8 @@ import (
 // page of usual objects. Controllers and syncer make few at once.
 const ownBytes = 16 << 20
 
-// accountMemory has each request hold a reservation of the account until its handler has returned, which is when the
-// response is written. What is read of the store, and of the request's body, is taken from it.
+// accountMemory has each request hold a reservation of the account until the end of its work, which is when the response
+// is written, or later. What is read of the store, and of the request's body, is taken from it.
 func accountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck, next http.Handler) http.Handler {
 	if a == nil {
 		return next
@@ -29,7 +29,7 @@ func accountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck,
 		if own {
 			reservation = a.Reserve(bounds.MemoryBytes, ownBytes)
 		}
-		defer reservation.End()
+		bounds.WorkOf(ctx).AtEnd(reservation.End)
 		r = r.WithContext(withAnswerCost(bounds.WithReservation(ctx, reservation), newAnswerCost(r)))
 		info, ok := apirequest.RequestInfoFrom(ctx)
 		if !own && ok && r.Body != nil && !isLong(r, info) {

@@ -1,0 +1,69 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import (
+	"context"
+	"sync"
+)
+
+// Work is all that is under way for one request. It may take longer than the request: when a deadline has passed, an API
+// server answers, and does not wait for what it has started. What is counted for the request is given back at the end of
+// its work. A nil Work counts nothing. It is safe for concurrent use.
+type Work struct {
+	mu    sync.Mutex
+	parts int
+	ended bool
+	atEnd []func()
+}
+
+// Begin notes that a part of the work begins, and reports whether it may: not if all parts before it have ended. If so,
+// Done must follow.
+func (w *Work) Begin() bool {
+	if w == nil {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return false
+	}
+	w.parts++
+	return true
+}
+
+// Done notes the end of a part. That of the last part is the end of the work.
+func (w *Work) Done() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.parts--
+	var atEnd []func()
+	if w.parts == 0 {
+		w.ended, atEnd, w.atEnd = true, w.atEnd, nil
+	}
+	w.mu.Unlock()
+	for _, f := range atEnd {
+		f()
+	}
+}
+
+// AtEnd has f called once at the end of the work. It must be called between Begin and Done, and not of a nil Work.
+func (w *Work) AtEnd(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.atEnd = append(w.atEnd, f)
+}
+
+type workKey struct{}
+
+// WithWork returns a context of what is done for w.
+func WithWork(ctx context.Context, w *Work) context.Context { return context.WithValue(ctx, workKey{}, w) }
+
+// WorkOf returns the work that a context is of, nil if it has none.
+func WorkOf(ctx context.Context) *Work {
+	w, _ := ctx.Value(workKey{}).(*Work)
+	return w
+}
