@@ -88,6 +88,23 @@ func (a *Account) Add(q Quantity, n int64) {
 	}
 }
 
+// TakeBeyond notes that n more are in use although that passes the limit, unless it is passed already: of what could
+// never be taken otherwise, one at a time. Give must follow a success.
+func (a *Account) TakeBeyond(q Quantity, n int64) bool {
+	if a == nil {
+		return true
+	}
+	for {
+		used := a.used[q].Load()
+		if used > a.limits.Of(q) {
+			return false
+		}
+		if a.used[q].CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
 // Strain has the account refuse all further memory, until it is called with false: the process is short of memory, and
 // this space uses most of what is accounted.
 func (a *Account) Strain(on bool) {

@@ -60,7 +60,9 @@ func (w *Work) AtEnd(f func()) {
 type workKey struct{}
 
 // WithWork returns a context of what is done for w.
-func WithWork(ctx context.Context, w *Work) context.Context { return context.WithValue(ctx, workKey{}, w) }
+func WithWork(ctx context.Context, w *Work) context.Context {
+	return context.WithValue(ctx, workKey{}, w)
+}
 
 // WorkOf returns the work that a context is of, nil if it has none.
 func WorkOf(ctx context.Context) *Work {

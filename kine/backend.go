@@ -66,21 +66,23 @@ func (b *backend) close() {
 }
 
 func (b *backend) Get(ctx context.Context, key string, revision int64, keysOnly bool) (int64, *kineserver.KeyValue, error) {
-	flowOf(ctx).ready(ctx, b.closing.Done())
-	if err := b.enter(); err != nil {
-		return 0, nil, err
-	}
-	defer b.calls.Done()
-	return b.LogStructured.Get(ctx, key, revision, keysOnly)
+	return readWhenReady(ctx, b.closing.Done(), func() (int64, *kineserver.KeyValue, error) {
+		if err := b.enter(); err != nil {
+			return 0, nil, err
+		}
+		defer b.calls.Done()
+		return b.LogStructured.Get(ctx, key, revision, keysOnly)
+	})
 }
 
 func (b *backend) List(ctx context.Context, key, end string, limit, revision int64, keysOnly bool) (int64, []*kineserver.KeyValue, error) {
-	flowOf(ctx).ready(ctx, b.closing.Done())
-	if err := b.enter(); err != nil {
-		return 0, nil, err
-	}
-	defer b.calls.Done()
-	return b.LogStructured.List(ctx, key, end, limit, revision, keysOnly)
+	return readWhenReady(ctx, b.closing.Done(), func() (int64, []*kineserver.KeyValue, error) {
+		if err := b.enter(); err != nil {
+			return 0, nil, err
+		}
+		defer b.calls.Done()
+		return b.LogStructured.List(ctx, key, end, limit, revision, keysOnly)
+	})
 }
 
 func (b *backend) Count(ctx context.Context, key, end string, revision int64) (int64, int64, error) {

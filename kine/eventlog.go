@@ -60,7 +60,7 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 	}
 	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly, end != "" && limit > 0)
 	if err == nil {
-		flowOf(ctx).taken(events, end, limit)
+		err = flowOf(ctx).taken(events, end, limit)
 	}
 	if err == nil && revision > rev {
 		return rev, nil, kineserver.ErrFutureRev

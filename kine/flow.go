@@ -5,6 +5,7 @@ package kine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -28,8 +29,8 @@ const (
 // the consumer says with Done what it took. It is found in the watch's context. It is safe for concurrent use.
 type Flow struct {
 	account *bounds.Account
-	// exceeded is called, once each time, when the space's budget for watches has no room for what comes next. It must not
-	// block.
+	// exceeded is called when the space's budget for watches has no room for what comes next, and again while it has none.
+	// It must not block.
 	exceeded func()
 
 	mu      sync.Mutex
@@ -37,6 +38,7 @@ type Flow struct {
 	bytes   int64
 	moved   chan struct{} // closed when something was taken; nil if nobody waits
 	refused bool          // by the account, the last time
+	since   time.Time     // when its consumer last took something, or was first handed something since
 	ended   bool
 }
 
@@ -45,11 +47,14 @@ func NewFlow(a *bounds.Account, exceeded func()) *Flow {
 	return &Flow{account: a, exceeded: exceeded}
 }
 
-// Held is how many bytes its consumer has not taken.
-func (f *Flow) Held() int64 {
+// Held is how many bytes its consumer has not taken, and for how long it has taken none.
+func (f *Flow) Held() (bytes int64, idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.bytes
+	if f.bytes == 0 {
+		return 0, 0
+	}
+	return f.bytes, time.Since(f.since)
 }
 
 // Done notes that the consumer has taken the change of a revision, or needs it no more.
@@ -89,6 +94,7 @@ func (f *Flow) End() {
 
 func (f *Flow) give(size int64) {
 	f.bytes -= size
+	f.since = time.Now()
 	f.account.Give(bounds.WatchBytes, size)
 	if f.moved != nil {
 		close(f.moved)
@@ -96,7 +102,8 @@ func (f *Flow) give(size int64) {
 	}
 }
 
-// take notes that changes are handed on, if they may be. The first always may: nothing could follow it otherwise.
+// take notes that changes are handed on, if they may be. The first that waits may pass the space's budget, of one flow at
+// a time: one that is larger than the budget could never be handed on otherwise.
 func (f *Flow) take(changes []change) bool {
 	if f == nil {
 		return true
@@ -116,10 +123,13 @@ func (f *Flow) take(changes []change) bool {
 	if err := f.account.Take(bounds.WatchBytes, size); err != nil {
 		f.refused = true
 		f.exceeded()
-		if f.bytes > 0 {
+		if f.bytes > 0 || !f.account.TakeBeyond(bounds.WatchBytes, size) {
 			return false
 		}
-		f.account.Add(bounds.WatchBytes, size)
+		f.refused = false
+	}
+	if f.bytes == 0 {
+		f.since = time.Now()
 	}
 	if f.held == nil {
 		f.held = map[int64]change{}
@@ -131,22 +141,39 @@ func (f *Flow) take(changes []change) bool {
 	return true
 }
 
-// ready returns when all was taken, so that take may succeed, or when the context or the watch has ended.
+// admits reports whether take may succeed, before what it is to be called with is read from the store. ready follows if
+// not.
+func (f *Flow) admits() bool {
+	if f == nil || f.account.Used(bounds.WatchBytes) <= f.account.Limit(bounds.WatchBytes) {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refused = !f.ended
+	return f.ended
+}
+
+// ready returns when all was taken and the space's budget has room, so that take may succeed, or when the context or the
+// watch has ended.
 func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
 	if f == nil {
 		return
 	}
 	for {
 		f.mu.Lock()
-		refused := f.refused
-		f.refused = false
-		if !refused && (f.ended || f.bytes == 0) {
+		full := f.refused && !f.ended && f.account.Used(bounds.WatchBytes) > f.account.Limit(bounds.WatchBytes)
+		waits := f.refused
+		f.refused = full
+		if !waits && (f.ended || f.bytes == 0) {
 			f.mu.Unlock()
 			return
 		}
 		var again <-chan time.Time
-		if refused {
-			again = time.After(flowRetry) // another watch is ended meanwhile
+		if waits {
+			again = time.After(flowRetry) // others take what they have, or are ended meanwhile
+		}
+		if full {
+			f.exceeded()
 		}
 		if f.moved == nil {
 			f.moved = make(chan struct{})
@@ -194,11 +221,14 @@ func flowOf(ctx context.Context) *Flow {
 	return f
 }
 
-// taken notes that a list is handed to a watch with a flow that begins with it. A list of one is not: it asks for the
-// store's revision.
-func (f *Flow) taken(events kineserver.Events, end string, limit int64) {
+// errFlow says that a list found no room in its watch's budget. It is read again when there is some.
+var errFlow = errors.New("the space's budget for watches is used up")
+
+// taken notes that a list is handed to a watch with a flow that begins with it, or returns errFlow. A list of one is not:
+// it asks for the store's revision.
+func (f *Flow) taken(events kineserver.Events, end string, limit int64) error {
 	if f == nil || end != "" && limit <= 2 { // kine asks for one more than its client
-		return
+		return nil
 	}
 	if end != "" && int64(len(events)) == limit {
 		events = events[:limit-1] // the last only says that there are more
@@ -207,5 +237,24 @@ func (f *Flow) taken(events kineserver.Events, end string, limit int64) {
 	for _, e := range events {
 		changes = append(changes, change{revision: e.KV.ModRevision, size: flowFactor * int64(256+len(e.KV.Value)), objects: 1})
 	}
-	f.take(changes)
+	if !f.take(changes) {
+		return errFlow
+	}
+	return nil
+}
+
+// readWhenReady reads a list, with a context that may have a flow, once that has room for it.
+func readWhenReady[T any](ctx context.Context, ended <-chan struct{}, read func() (int64, T, error)) (int64, T, error) {
+	for f := flowOf(ctx); ; {
+		f.ready(ctx, ended)
+		revision, result, err := read()
+		select {
+		case <-ended:
+			return revision, result, err
+		default:
+		}
+		if !errors.Is(err, errFlow) || ctx.Err() != nil {
+			return revision, result, err
+		}
+	}
 }

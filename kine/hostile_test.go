@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -169,5 +172,91 @@ func TestHostileAStoreTakesNoMoreObjectsThanAllowed(t *testing.T) {
 	defer closeStore(t, s)
 	if used := a.Used(bounds.Objects); used != 5 {
 		t.Errorf("%d objects are counted when the store is opened again, want 5", used)
+	}
+}
+
+// L3 (S2): one large change that many watches wait for passes the space's budget once, not once for each of them. All that
+// read get all changes in the end.
+func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {
+	const watches, size, limit, writes = 40, 1 << 20, 4 << 20, 3
+	const event = 3 * (2*size + 1024) // with the value before
+	a := bounds.NewAccount(bounds.Limits{bounds.WatchBytes: limit})
+	s := openFor(t, a)
+	var most atomic.Int64
+	see := func() {
+		for used, m := a.Used(bounds.WatchBytes), most.Load(); used > m && !most.CompareAndSwap(m, used); m = most.Load() {
+		}
+	}
+	var proceed sync.WaitGroup
+	proceed.Add(1)
+	var readers sync.WaitGroup
+	for range watches {
+		flow := kine.NewFlow(a, func() {})
+		watch := s.Client().Watch(kine.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+		readers.Go(func() {
+			defer flow.End()
+			proceed.Wait()
+			for seen := 0; seen < writes; {
+				select {
+				case r, ok := <-watch:
+					if !ok {
+						t.Error("a watch has ended")
+						return
+					}
+					for _, e := range r.Events {
+						see()
+						seen++
+						flow.Done(e.Kv.ModRevision)
+					}
+				case <-time.After(30 * time.Second):
+					t.Errorf("a watch got %d of %d changes", seen, writes)
+					return
+				}
+			}
+		})
+	}
+	rev, value := int64(0), strings.Repeat("x", size)
+	for range writes {
+		rev = put(t, s, "/registry/a", value, rev)
+	}
+	until(t, func() bool { return a.Used(bounds.WatchBytes) > 0 })
+	for range 20 { // while nobody reads
+		see()
+		time.Sleep(10 * time.Millisecond)
+	}
+	proceed.Done()
+	readers.Wait()
+	if m := most.Load(); m > limit+event {
+		t.Errorf("%d bytes wait for watches that may hold %d", m, limit)
+	}
+	if used := a.Used(bounds.WatchBytes); used != 0 {
+		t.Errorf("%d bytes are accounted once all was read", used)
+	}
+}
+
+// L3 (S2): so do the lists that watches begin with.
+func TestHostileManyWatchesThatBeginWithAListStayWithinTheBudget(t *testing.T) {
+	const lists, size, limit = 30, 1 << 20, 4 << 20
+	a := bounds.NewAccount(bounds.Limits{bounds.WatchBytes: limit})
+	s := openFor(t, a)
+	rev := create(t, s, "/registry/pods/a", strings.Repeat("x", size))
+	var wg sync.WaitGroup
+	for range lists {
+		flow := kine.NewFlow(a, func() {})
+		wg.Go(func() {
+			resp, err := s.Client().KV.Get(kine.WithFlow(t.Context(), flow), "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))
+			if err != nil || len(resp.Kvs) != 1 {
+				t.Errorf("list: %v", err)
+			}
+			if used := a.Used(bounds.WatchBytes); used == 0 || used > limit+3*(size+1024) {
+				t.Errorf("%d bytes are accounted for lists that may hold %d", used, limit)
+			}
+			time.Sleep(10 * time.Millisecond) // as if it were sent
+			flow.Done(rev)
+		})
+	}
+	wg.Wait()
+	if used := a.Used(bounds.WatchBytes); used != 0 {
+		t.Errorf("%d bytes are accounted once all was read", used)
 	}
 }

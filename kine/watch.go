@@ -186,6 +186,10 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 	case <-w.ended:
 		return clientv3.WatchResponse{}, false
 	}
+	if !w.flow.admits() {
+		<-h.readers
+		return clientv3.WatchResponse{}, false
+	}
 	events, more, err := h.changes(h.ctx, w.key, w.end, from-1)
 	<-h.readers
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,24 +28,31 @@ type clientWatches struct {
 
 	mu     sync.Mutex
 	open   map[*clientWatch]struct{}
-	ending atomic.Bool
+	looked atomic.Int64 // when a watch to end was last looked for, in nanoseconds
 	work   sync.WaitGroup
 }
 
-// endHeaviest ends, in the background, the watch whose client is furthest behind. It misses nothing: it watches again
-// from where it is.
+const (
+	// watchBytes is about what a watch takes, with its request, of which nothing waits.
+	watchBytes = 48 << 10
+	// watchIdle is how long the client of a watch has to take nothing before the watch is ended in favor of others.
+	watchIdle = time.Second
+)
+
+// endHeaviest ends, in the background, the watch whose client is furthest behind, of those whose clients take nothing. It
+// misses nothing: it watches again from where it is.
 func (c *clientWatches) endHeaviest() {
-	if c.ending.Swap(true) {
+	now, looked := time.Now().UnixNano(), c.looked.Load()
+	if now-looked < int64(watchIdle/4) || !c.looked.CompareAndSwap(looked, now) {
 		return
 	}
 	safego.Go(&c.work, "end a watch", func() {
-		defer c.ending.Store(false)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		var heaviest *clientWatch
 		var most int64
 		for w := range c.open {
-			if held := w.flow.Held(); held > most {
+			if held, idle := w.flow.Held(); held > most && idle > watchIdle {
 				heaviest, most = w, held
 			}
 		}
@@ -61,6 +69,10 @@ func (b *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	}
 	account := b.watches.account
 	if err := account.Take(bounds.Watches, 1); err != nil {
+		return nil, b.tell(err)
+	}
+	if err := account.Take(bounds.MemoryBytes, watchBytes); err != nil {
+		account.Give(bounds.Watches, 1)
 		return nil, b.tell(err)
 	}
 	w := &clientWatch{watches: b.watches, result: make(chan watch.Event)}
@@ -121,6 +133,7 @@ func (w *clientWatch) end() {
 	w.cancel()
 	w.flow.End()
 	w.watches.account.Give(bounds.Watches, 1)
+	w.watches.account.Give(bounds.MemoryBytes, watchBytes)
 }
 
 func (w *clientWatch) ResultChan() <-chan watch.Event { return w.result }
