@@ -34,6 +34,8 @@ const (
 	// cachedListsMax bounds the caches of a process. An object in memory may take
 	// several times what it takes encoded.
 	cachedListsMax = 8
+	// cachedListsOfSpace leaves others theirs, however many lists one space reads.
+	cachedListsOfSpace = 2
 )
 
 // cacheSlots are taken by the caches of all spaces of the process, whose memory
@@ -80,7 +82,7 @@ func (c *listCaches) close() {
 func (c *listCaches) enter(l *cachedLists, size int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.account.Take(bounds.MemoryBytes, size) != nil {
+	if c.closed || len(c.open) >= cachedListsOfSpace || c.account.Take(bounds.MemoryBytes, size) != nil {
 		return false
 	}
 	if !cacheSlots.TryAcquire(1) {

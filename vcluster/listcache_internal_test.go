@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -116,4 +117,27 @@ func TestLongListsAreCachedWhileTheyAreReadAndStayConsistent(t *testing.T) {
 	}
 	list()
 	list() // the control plane stops with a cache
+}
+
+// T2: a space that reads long lists of many resources leaves others their caches.
+func TestHostileListCachesOfOneSpaceAreFew(t *testing.T) {
+	used := func() (int64, int64) { return 0, 1 }
+	caches := func(n int) (*listCaches, int) {
+		c := newListCaches(used, bounds.NewAccount(nil), testingclock.NewFakeClock(time.Now()))
+		entered := 0
+		for range n {
+			if l := (&cachedLists{}); c.enter(l, 1) {
+				entered++
+				t.Cleanup(func() { c.leave(l, 1) })
+			}
+		}
+		return c, entered
+	}
+	c, entered := caches(cachedListsMax)
+	if entered != cachedListsOfSpace || c.account.Used(bounds.MemoryBytes) != int64(entered) {
+		t.Errorf("a space has %d caches and %d bytes, want %d", entered, c.account.Used(bounds.MemoryBytes), cachedListsOfSpace)
+	}
+	if _, entered := caches(1); entered != 1 {
+		t.Error("another space has no cache")
+	}
 }
