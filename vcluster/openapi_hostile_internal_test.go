@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +44,7 @@ func documentsForTests(t *testing.T) *mergedDocuments {
 
 func body(t *testing.T, m *mergedDocuments, crds ...*apiextensionsv1.CustomResourceDefinition) string {
 	t.Helper()
-	h, err := m.handler(t.Context(), crds)
+	h, err := m.handler(t.Context(), newDocumentUser(), crds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,7 @@ func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
 		large = append(large, established("example.com", fmt.Sprint("Kind", i),
 			&apiextensionsv1.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", 1<<20)}))
 	}
-	if _, err := m.handler(t.Context(), large); err == nil || !strings.Contains(err.Error(), openAPIV3Path) {
+	if _, err := m.handler(t.Context(), newDocumentUser(), large); err == nil || !strings.Contains(err.Error(), openAPIV3Path) {
 		t.Errorf("12 MiB of CRDs: %v, want it refused with what to read instead", err)
 	}
 	// As if another's were being made, for ever.
@@ -116,7 +118,80 @@ func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
 	body(t, m)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := m.handler(ctx, large[:1]); err == nil {
+	if _, err := m.handler(ctx, newDocumentUser(), large[:1]); err == nil {
 		t.Error("a request that has ended waits on")
+	}
+}
+
+// L3: spaces take turns at what makes documents, whatever one of them asks for, and each keeps one document.
+func TestHostileDocumentsOfOneSpaceLeaveOthersTheirs(t *testing.T) {
+	m := documentsForTests(t)
+	object := &apiextensionsv1.JSONSchemaProps{Type: "object"}
+	flooding, other := newDocumentUser(), newDocumentUser()
+	ask := func(ctx context.Context, u *documentUser, kind string) error {
+		_, err := m.handler(ctx, u, []*apiextensionsv1.CustomResourceDefinition{established("example.com", kind, object)})
+		return err
+	}
+	if err := ask(t.Context(), other, "Boat"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * keptDocuments {
+		if err := ask(t.Context(), flooding, fmt.Sprint("Kind", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (n int) {
+		for _, d := range m.kept.kept {
+			for _, u := range []*documentUser{flooding, other} {
+				if _, ok := d.users[u]; ok {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := kept(); n != 2 {
+		t.Errorf("%d documents are kept of two spaces, want one each", n)
+	}
+
+	// Many requests of one space wait while a document is made. Another space's comes right after that and one of theirs.
+	if err := m.making.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	var made atomic.Int64
+	for i := range 20 {
+		flood.Go(func() {
+			if ask(ctx, flooding, fmt.Sprint("Late", i)) == nil {
+				made.Add(1)
+			}
+		})
+	}
+	for flooding.making.TryAcquire(1) { // until one of them waits
+		flooding.making.Release(1)
+	}
+	time.Sleep(100 * time.Millisecond) // so that it does for the process's turn
+	answered := make(chan int64, 1)
+	flood.Go(func() {
+		if err := ask(t.Context(), other, "Ship"); err != nil {
+			t.Error(err)
+		}
+		answered <- made.Load()
+	})
+	time.Sleep(100 * time.Millisecond)
+	m.making.Release(1)
+	if n := <-answered; n > 3 {
+		t.Errorf("%d documents of another space are made first", n)
+	}
+	cancel()
+	flood.Wait()
+	if err := ask(ctx, flooding, "Never"); err == nil {
+		t.Error("a document is made for a client that has left")
+	}
+	m.kept.leave(flooding)
+	m.kept.leave(other)
+	if n := kept(); n != 0 {
+		t.Errorf("%d documents are kept of spaces that have stopped", n)
 	}
 }

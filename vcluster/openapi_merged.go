@@ -13,7 +13,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -25,17 +24,11 @@ import (
 	openapimerge "k8s.io/kube-openapi/pkg/aggregator"
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	"k8s.io/utils/lru"
 )
 
-const (
-	// keptDocuments is how many documents of version 2 with CRDs are kept: one for
-	// each set of CRDs that a client lately asked about.
-	keptDocuments = 3
-	// describedBytes is the largest set of CRDs, encoded, that version 2 describes.
-	// Its document takes several times that, and a tenant chooses it.
-	describedBytes = 8 << 20
-)
+// describedBytes is the largest set of CRDs, encoded, that version 2 describes.
+// Its document takes several times that, and a tenant chooses it.
+const describedBytes = 4 << 20
 
 // mergedDocuments are documents of version 2, each of which holds all that a
 // space serves.
@@ -45,8 +38,7 @@ type mergedDocuments struct {
 	none http.Handler  // for spaces without CRDs
 
 	making *semaphore.Weighted // one document is made at a time
-	mu     sync.Mutex
-	kept   *lru.Cache // handlers by what the CRDs are
+	kept   documentCache
 }
 
 // newMergedDocuments takes the documents of the three servers of a chain.
@@ -58,14 +50,16 @@ func newMergedDocuments(first, builtin, crds *spec.Swagger) (*mergedDocuments, e
 			return nil, fmt.Errorf("merge OpenAPI documents: %w", err)
 		}
 	}
-	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1), kept: lru.New(keptDocuments)}
+	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1)}
 	var err error
-	m.none, err = m.make(nil)
+	m.none, err = m.make(context.Background(), nil)
 	return m, err
 }
 
 // handler returns what serves the document of a space that has these CRDs.
-func (m *mergedDocuments) handler(ctx context.Context, crds []*apiextensionsv1.CustomResourceDefinition) (http.Handler, error) {
+func (m *mergedDocuments) handler(
+	ctx context.Context, u *documentUser, crds []*apiextensionsv1.CustomResourceDefinition,
+) (http.Handler, error) {
 	crds = slices.DeleteFunc(slices.Clone(crds), func(c *apiextensionsv1.CustomResourceDefinition) bool {
 		return !apihelpers.IsCRDConditionTrue(c, apiextensionsv1.Established)
 	})
@@ -77,40 +71,29 @@ func (m *mergedDocuments) handler(ctx context.Context, crds []*apiextensionsv1.C
 	if err != nil {
 		return nil, err
 	}
-	if h, ok := m.get(key); ok {
+	if h, ok := m.kept.get(u, key); ok {
 		return h, nil
 	}
-	if err := m.making.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
+	for _, turn := range []*semaphore.Weighted{u.making, m.making} { // the space's, then among spaces
+		if err := turn.Acquire(ctx, 1); err != nil {
+			return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
+		}
+		defer turn.Release(1)
+		if h, ok := m.kept.get(u, key); ok {
+			return h, nil
+		}
 	}
-	defer m.making.Release(1)
-	if h, ok := m.get(key); ok {
-		return h, nil
-	}
-	h, err := panicsAsErrors("describe CRDs", func() (http.Handler, error) { return m.make(crds) })
+	h, err := panicsAsErrors("describe CRDs", func() (http.Handler, error) { return m.make(ctx, crds) })
 	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept.Add(key, h)
+	m.kept.add(u, key, h)
 	return h, nil
-}
-
-func (m *mergedDocuments) get(key [sha256.Size]byte) (http.Handler, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	kept, ok := m.kept.Get(key)
-	if !ok {
-		return nil, false
-	}
-	h, ok := kept.(http.Handler)
-	return h, ok
 }
 
 // keyOf identifies all of the CRDs that their description is made of, so that
 // spaces share a document only if theirs are equal.
-func keyOf(crds []*apiextensionsv1.CustomResourceDefinition) (key [sha256.Size]byte, err error) {
+func keyOf(crds []*apiextensionsv1.CustomResourceDefinition) (key documentKey, err error) {
 	hash := sha256.New()
 	var size int
 	for _, c := range crds {
@@ -123,19 +106,23 @@ func keyOf(crds []*apiextensionsv1.CustomResourceDefinition) (key [sha256.Size]b
 		}
 		_, _ = hash.Write(encoded)
 	}
-	return [sha256.Size]byte(hash.Sum(nil)), nil
+	return documentKey(hash.Sum(nil)), nil
 }
 
 // make makes a document as upstream does: the server of CRDs adds the space's
-// to its own, and the aggregator reads that and adds it to the others.
-func (m *mergedDocuments) make(crds []*apiextensionsv1.CustomResourceDefinition) (http.Handler, error) {
+// to its own, and the aggregator reads that and adds it to the others. It leaves
+// off when ctx has ended.
+func (m *mergedDocuments) make(ctx context.Context, crds []*apiextensionsv1.CustomResourceDefinition) (http.Handler, error) {
 	described := []*spec.Swagger{}
 	for _, c := range crds {
-		s, err := describeCRD(c)
+		versions, err := describeCRD(ctx, c)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("describe CRDs: %w", context.Cause(ctx))
+		}
 		if err != nil {
 			continue // as upstream: the others are described
 		}
-		described = append(described, s)
+		described = append(described, versions...)
 	}
 	extensions, err := builder.MergeSpecs(m.crds, described...)
 	if err != nil {
@@ -150,6 +137,9 @@ func (m *mergedDocuments) make(crds []*apiextensionsv1.CustomResourceDefinition)
 		return nil, fmt.Errorf("decode descriptions of CRDs: %w", err)
 	}
 
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("describe CRDs: %w", context.Cause(ctx))
+	}
 	// Merging writes to the first document's maps, and to the extensions of a
 	// definition that the other has, too. Both are shared.
 	merged := *m.base
@@ -178,12 +168,16 @@ func (m *mergedDocuments) make(crds []*apiextensionsv1.CustomResourceDefinition)
 	return served, nil
 }
 
-// describeCRD describes the served versions of a CRD.
-func describeCRD(c *apiextensionsv1.CustomResourceDefinition) (*spec.Swagger, error) {
-	merged := &spec.Swagger{}
+// describeCRD describes the served versions of a CRD, each by itself: to merge
+// each with those before it would take time that grows with their square.
+func describeCRD(ctx context.Context, c *apiextensionsv1.CustomResourceDefinition) ([]*spec.Swagger, error) {
+	var versions []*spec.Swagger
 	for _, v := range c.Spec.Versions {
 		if !v.Served {
 			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		s, err := builder.BuildOpenAPIV2(c, v.Name, builder.Options{
 			V2: true, IncludeSelectableFields: utilfeature.DefaultFeatureGate.Enabled(apiextensionsfeatures.CustomResourceFieldSelectors),
@@ -193,9 +187,7 @@ func describeCRD(c *apiextensionsv1.CustomResourceDefinition) (*spec.Swagger, er
 		}
 		// Those of the server itself are pruned, too, and must be alike.
 		s.Definitions = handler.PruneDefaults(s.Definitions)
-		if merged, err = builder.MergeSpecs(merged, s); err != nil {
-			return nil, fmt.Errorf("describe CRD %s: %w", c.Name, err)
-		}
+		versions = append(versions, s)
 	}
-	return merged, nil
+	return versions, nil
 }

@@ -55,7 +55,7 @@ func (d *documents) add(
 	if err != nil {
 		return nil, err
 	}
-	own := &spaceDocuments{sharedDocuments: shared, crds: crds}
+	own := &spaceDocuments{sharedDocuments: shared, user: newDocumentUser(), crds: crds}
 	m := first.Handler.NonGoRestfulMux
 	m.HandleFunc(openAPIV2Path, own.serveV2)
 	m.HandleFunc(openAPIV3Path, own.serveV3Root)

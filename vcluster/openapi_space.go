@@ -29,6 +29,7 @@ import (
 // has CRDs, its own of version 3.
 type spaceDocuments struct {
 	*sharedDocuments
+	user *documentUser
 	crds crdinformers.CustomResourceDefinitionInformer
 	own  atomic.Pointer[mux.PathRecorderMux] // nil before
 	// aggregated lists those of version 3 that pods serve: asked for, they are
@@ -38,6 +39,7 @@ type spaceDocuments struct {
 
 // run describes the space's CRDs, if there ever are some, until ctx ends.
 func (d *spaceDocuments) run(ctx context.Context) {
+	defer d.v2.kept.leave(d.user)
 	first := make(chan struct{})
 	found := sync.OnceFunc(func() { close(first) })
 	registered, err := d.crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { found() }})
@@ -68,7 +70,7 @@ func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 		serveError(w, r, err)
 		return
 	}
-	h, err := d.v2.handler(r.Context(), crds)
+	h, err := d.v2.handler(r.Context(), d.user, crds)
 	if err != nil {
 		serveError(w, r, err)
 		return
