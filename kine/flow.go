@@ -22,7 +22,7 @@ const (
 	// flowFactor is how much a byte of a change takes on its way: as it is stored, as it is decoded, and as it is encoded.
 	flowFactor = 3
 	// flowRetry is the pause after the space's budget had no room.
-	flowRetry = 100 * time.Millisecond
+	flowRetry = 200 * time.Millisecond
 )
 
 // Flow is how much of a watch its consumer has not taken yet. The store hands the watch no more than that allows, and
@@ -38,6 +38,7 @@ type Flow struct {
 	bytes   int64
 	moved   chan struct{} // closed when something was taken; nil if nobody waits
 	refused bool          // by the account, the last time
+	wanted  int64         // size of what was refused
 	since   time.Time     // when its consumer last took something, or was first handed something since
 	ended   bool
 }
@@ -121,7 +122,7 @@ func (f *Flow) take(changes []change) bool {
 		return false
 	}
 	if err := f.account.Take(bounds.WatchBytes, size); err != nil {
-		f.refused = true
+		f.refused, f.wanted = true, size
 		f.exceeded()
 		if f.bytes > 0 || !f.account.TakeBeyond(bounds.WatchBytes, size) {
 			return false
@@ -153,6 +154,15 @@ func (f *Flow) admits() bool {
 	return f.ended
 }
 
+// full says that what was refused would be refused again. The flow is locked.
+func (f *Flow) full() bool {
+	used := f.account.Used(bounds.WatchBytes)
+	if f.bytes > 0 {
+		used += f.wanted
+	}
+	return used > f.account.Limit(bounds.WatchBytes)
+}
+
 // ready returns when all was taken and the space's budget has room, so that take may succeed, or when the context or the
 // watch has ended.
 func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
@@ -161,7 +171,7 @@ func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
 	}
 	for {
 		f.mu.Lock()
-		full := f.refused && !f.ended && f.account.Used(bounds.WatchBytes) > f.account.Limit(bounds.WatchBytes)
+		full := f.refused && !f.ended && f.full()
 		waits := f.refused
 		f.refused = full
 		if !waits && (f.ended || f.bytes == 0) {
