@@ -67,8 +67,29 @@ func (b *bounded) write(obj client.Object, update bool, send func() error) error
 	return nil
 }
 
-// pace bounds the bytes that a space writes to the host in a minute, and how often it updates a large object there. A nil
-// pace bounds nothing.
+// SubResource paces what is written through a subresource as the whole object, which the host's store writes anew.
+func (b *bounded) SubResource(name string) client.SubResourceClient {
+	return &boundedVia{b.Client.SubResource(name), b}
+}
+
+func (b *bounded) Status() client.SubResourceWriter { return b.SubResource("status") }
+
+// boundedVia is a subresource of the host's objects, within the same bounds.
+type boundedVia struct {
+	client.SubResourceClient
+	of *bounded
+}
+
+func (b *boundedVia) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return b.of.write(obj, true, func() error { return b.SubResourceClient.Update(ctx, obj, opts...) })
+}
+
+func (b *boundedVia) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return b.of.write(obj, true, func() error { return b.SubResourceClient.Patch(ctx, obj, patch, opts...) })
+}
+
+// pace bounds the bytes that a space writes to the host in a minute, and how often it updates a large object there that is
+// no pod. A nil pace bounds nothing.
 type pace struct {
 	account *bounds.Account
 	clock   clock.PassiveClock
@@ -94,7 +115,7 @@ func (p *pace) wait(o object, size int64, update bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	if update && size > large {
+	if update && size > large && o.kind != pods { // a pod's labels may be what Services find it by
 		if after := largePause - now.Sub(p.large[o]); after > 0 {
 			return &pacedError{after}
 		}

@@ -4,6 +4,7 @@
 package syncer
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -56,6 +58,84 @@ func TestHostileBytesOfAMinuteAreBounded(t *testing.T) {
 	}
 	if err := p.wait(named("large"), large+1, true); !errors.As(err, &soon) || soon.after != largePause {
 		t.Errorf("got %v, want that a large object waits", err)
+	}
+}
+
+// S5: the status of a large pod waits for no pause, but counts in the bytes of a minute.
+func TestHostileUpdatesOfALargePodAreBoundedByTheMinuteAlone(t *testing.T) {
+	p := newPace(bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: 10 * large}), testingclock.NewFakePassiveClock(time.Now()))
+	pod := object{pods, types.NamespacedName{Namespace: "berth-demo", Name: "web"}}
+	for i := range 5 {
+		if err := p.wait(pod, 2*large, i > 0); err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+	}
+	var soon *pacedError
+	if err := p.wait(pod, 2*large, true); !errors.As(err, &soon) {
+		t.Errorf("got %v, want that it waits", err)
+	}
+}
+
+// patched is a host that counts what it is sent through subresources.
+type patched struct {
+	client.SubResourceClient
+	n int
+}
+
+func (c *patched) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	c.n++
+	return nil
+}
+
+func (c *patched) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	c.n++
+	return nil
+}
+
+// patchedHost is a host of which nothing but its subresources is called.
+type patchedHost struct {
+	client.Client
+	via *patched
+}
+
+func (h patchedHost) SubResource(string) client.SubResourceClient { return h.via }
+func (h patchedHost) Status() client.SubResourceWriter            { return h.via }
+
+// S5: the host stores the whole pod when a readiness gate flaps, or when it is resized: that is what counts.
+func TestHostileFlappingGateOfALargePodIsWithinTheBytesOfAMinute(t *testing.T) {
+	const most, changes = 10, 200
+	pod := hostPod("demo", "web")
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 100_000)}}}}
+	for name, send := range map[string]func(*writer) error{
+		"status": func(w *writer) error {
+			return w.PatchStatus(t.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte("{}")))
+		},
+		"resize": func(w *writer) error { return w.UpdateVia(t.Context(), "resize", pod.DeepCopy()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, wrote := testingclock.NewFakePassiveClock(time.Now()), 0
+			account := bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: most * int64(pod.Size()), bounds.SyncedBytes: 1 << 20})
+			host := &patched{}
+			held := newLedger(bounds.SyncedBytes, account, now, func(object) bool { return true }, func(Key) {})
+			w := newWriter(&bounded{patchedHost{via: host}, held, newPace(account, now), func() { wrote++ }}, &Host{})
+			var soon *pacedError
+			for range changes {
+				if err := send(w); err != nil && !errors.As(err, &soon) {
+					t.Fatal(err)
+				}
+			}
+			if host.n != most || wrote != most || soon == nil {
+				t.Errorf("%d changes were %d writes, want %d (%v)", changes, host.n, most, soon)
+				return
+			}
+			if held.total != int64(pod.Size()) {
+				t.Errorf("the pod counts as %d bytes, want %d", held.total, pod.Size())
+			}
+			now.SetTime(now.Now().Add(soon.after))
+			if err := send(w); err != nil {
+				t.Errorf("it never passes: %v", err)
+			}
+		})
 	}
 }
 

@@ -135,9 +135,16 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	if !hosted {
 		host, err = k.create(ctx, v, want)
 	} else {
-		host, err = k.update(ctx, v, want, host)
+		var updated T
+		if updated, err = k.update(ctx, v, want, host); err == nil {
+			host = updated
+		}
 	}
 	if err != nil {
+		if paced := (*pacedError)(nil); hosted && k.pull != nil && errors.As(err, &paced) { // its write waits, what the host tells does not
+			_, pullErr := k.pull(ctx, v, host)
+			err = errors.Join(err, pullErr)
+		}
 		return k.settle(ctx, key, v, err)
 	}
 	if any(host) == any(*new(T)) {

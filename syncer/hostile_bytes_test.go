@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
@@ -184,4 +185,44 @@ func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 		}
 	}
 	b.bounded(t, 2, served)
+}
+
+// S5: however much a tenant changes a large pod, the pod's binding and status come to the space.
+func TestHostilePodWhoseUpdateWaitsIsReported(t *testing.T) {
+	t.Parallel()
+	const size = 100 << 10
+	b := newBed(t, "paced-pod")
+	b.limits = bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: size + size/2})
+	b.begin(nil)
+	ours, theirs := b.virtual.CoreV1().Pods("default"), b.host.CoreV1().Pods(b.space.HostNamespace())
+	pod := mounting("web")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: strings.Repeat("a", size)}}
+	must(t, ours.Create, pod)
+	awaited(t, "see that it runs", ours.Get, "web", func(v *corev1.Pod) error {
+		if v.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s", v.Status.Phase)
+		}
+		return nil
+	})
+	if _, err := ours.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"labels":{"changed":"yes"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.Patch(t.Context(), b.hostName("web"), types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	awaited(t, "see its status", ours.Get, "web", func(v *corev1.Pod) error {
+		if v.Status.Phase != corev1.PodSucceeded {
+			return fmt.Errorf("its status is %v", v.Status)
+		}
+		return nil
+	})
+	host, err := theirs.Get(t.Context(), b.hostName("web"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range host.Labels {
+		if label == "yes" {
+			t.Error("its update did not wait: this tests nothing")
+		}
+	}
 }
