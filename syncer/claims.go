@@ -62,16 +62,14 @@ func (c ownHosts) of(name string) *metav1.Time {
 	return c.since
 }
 
-// unclaimed refuses the host names of v that are in use outside of its space, that are in none of its domains, or that are
-// too many with those the space has.
+// unclaimed refuses the host names of v that are in use outside of its space, or that are in none of its domains.
 func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.ErrorList) {
 	own := ownHosts{}
 	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)); ok {
 		since := host.GetCreationTimestamp()
 		own = ownHosts{hostsOf(host), &since}
 	}
-	names := hostsOf(v)
-	for _, name := range names {
+	for _, name := range hostsOf(v) {
 		if !k.inDomains(name) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
 				name, strings.Join(k.space.Settings.Domains, ", "))))
@@ -79,15 +77,18 @@ func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.E
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
 		}
 	}
-	if len(errs) > 0 {
-		return errs
-	}
-	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)}}
-	if _, err := k.hostNames.take(o, int64(len(names))); err != nil {
-		k.hostNames.keep(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
-		errs = append(errs, field.Forbidden(path, err.Error()))
-	}
 	return errs
+}
+
+// claimNames counts v's host names, or says that they are too many with those the space has: that is no rule against what v
+// has on the host already, so that this stays.
+func claimNames[T client.Object](k *kind[T], v T, path *field.Path) error {
+	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)}}
+	if _, err := k.hostNames.take(o, int64(len(hostsOf(v)))); err != nil {
+		k.hostNames.keep(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // inDomains reports whether the space may have a host name.

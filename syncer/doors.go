@@ -30,8 +30,8 @@ type door[T client.Object] struct {
 	// ready, if set, reports whether that can be told yet.
 	ready func() bool
 	down  func(v T) T
-	// backends is where it names the services that it leads to.
-	backends *field.Path
+	// backends is where it names the services that it leads to, hosts where its host names.
+	backends, hosts *field.Path
 }
 
 // indexServices finds a space's doors by the services that they lead to, as
@@ -96,6 +96,11 @@ func addDoor[T client.Object](d *door[T]) error {
 		}
 		if len(errs) > 0 {
 			return want, false, forbids(errs)
+		}
+		if wanted {
+			if err := claimNames(k, v, d.hosts); err != nil {
+				return want, false, err
+			}
 		}
 		return d.down(v), wanted, nil
 	}

@@ -42,7 +42,7 @@ func (s *Syncer) syncGateways() error {
 		},
 	}
 	return addDoor(&door[*gatewayv1.Gateway]{
-		kind: k, down: s.space.Gateway,
+		kind: k, down: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
 		allowed: func(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 			if wanted, errs := s.gatewayClass(v); !wanted {
 				return false, errs
@@ -116,6 +116,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 	}
 	err = addDoor(&door[*gatewayv1.HTTPRoute]{
 		kind:     k,
+		hosts:    field.NewPath("spec", "hostnames"),
 		ready:    func() bool { return s.settled(gateways) },
 		down:     func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },
 		backends: field.NewPath("spec", "rules").Child("backendRefs"),

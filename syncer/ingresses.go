@@ -36,6 +36,7 @@ func (s *Syncer) syncIngresses() error {
 	}
 	return addDoor(&door[*networkingv1.Ingress]{
 		kind:     k,
+		hosts:    field.NewPath("spec", "rules"),
 		down:     func(v *networkingv1.Ingress) *networkingv1.Ingress { return s.space.Ingress(v, s.host.annotations) },
 		backends: field.NewPath("spec", "rules").Child("http", "paths", "backend", "service"),
 		allowed: func(v *networkingv1.Ingress) (wanted bool, errs field.ErrorList) {

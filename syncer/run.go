@@ -43,6 +43,9 @@ func (s *Syncer) Run(ctx context.Context) error {
 	}
 	defer s.teller.close()
 	defer s.queue.close()
+	for _, count := range s.counts { // before what is new takes what they have
+		count()
+	}
 	s.queue.open(ctx)
 	defer s.feeds.close()
 	if err := s.feeds.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx

@@ -116,6 +116,7 @@ type Syncer struct {
 	names       map[string]*nameWatch
 	ownNodes    ownNodes
 	synced      []cache.DoneChecker
+	counts      []func()                             // each counts what there is of a kind on the host
 	extended    map[cache.SharedIndexInformer]*added // by informer
 	added       map[string]*added                    // by kind
 }
@@ -244,6 +245,11 @@ func (s *Syncer) count(kind string, host client.Object) {
 // addToHost declares a kind that is synced down: its work and the host's events.
 func addToHost[T client.Object](k *kind[T]) {
 	k.work[k.name] = k.reconcile
+	k.counts = append(k.counts, func() {
+		for host := range hosted[T](k.Syncer, k.name) {
+			k.count(k.name, host)
+		}
+	})
 	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
 		key, ok := keyOf(k.name, obj)
 		host, is := obj.(T)
