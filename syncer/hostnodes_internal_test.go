@@ -24,7 +24,9 @@ import (
 func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	node := func(version string, change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-node-1", UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": "tenants", "secret": "secret"}}}
-		n.Status.NodeInfo.MachineID, n.Status.Addresses = "secret", []corev1.NodeAddress{{Address: "secret"}}
+		n.Annotations, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = map[string]string{"a": "secret"}, "secret", "secret"
+		n.Status.Images = []corev1.ContainerImage{{Names: []string{"secret"}}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.7"}} // S20: kept, and told to no space
 		if change != nil {
 			change(n)
 		}
@@ -67,7 +69,11 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, kept := range f.all() {
-				if text := kept.(*corev1.Node).String(); strings.Contains(text, "secret") {
+				node := kept.(*corev1.Node)
+				if !slices.Equal(nodeAddresses(node), []string{"192.0.2.7"}) {
+					t.Errorf("of a node's addresses are kept %v", node.Status.Addresses)
+				}
+				if text := node.String(); strings.Contains(text, "secret") {
 					t.Errorf("of a node is kept %s", text)
 				}
 			}
