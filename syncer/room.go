@@ -5,6 +5,7 @@ package syncer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -44,6 +45,9 @@ type making struct {
 	version uint64
 }
 
+// errPanicked is what came of a create that did not return.
+var errPanicked = errors.New("panicked")
+
 // createHost makes v's host object, if there is room for it.
 func (k *kind[T]) createHost(ctx context.Context, v, host T) error {
 	key := Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
@@ -51,8 +55,9 @@ func (k *kind[T]) createHost(ctx context.Context, v, host T) error {
 	if err != nil {
 		return err
 	}
+	err = errPanicked
+	defer func() { k.shortages.done(try, key, host, err) }() // or else those that wait for this try would wait forever
 	err = k.createBounded(ctx, host)
-	k.shortages.done(try, key, host, err)
 	return err
 }
 
@@ -64,8 +69,9 @@ func (k *kind[T]) createBounded(ctx context.Context, host T) error {
 	if err := k.enter(o); err != nil {
 		return err
 	}
-	err := createOnHost(ctx, k.writer, host)
-	k.room.tried(o, host, err)
+	err := errPanicked
+	defer func() { k.room.tried(o, host, err) }()
+	err = createOnHost(ctx, k.writer, host)
 	return err
 }
 

@@ -81,11 +81,16 @@ func (s *shortages) enter(key Key, host client.Object) (try, error) {
 	if len(s.of) == 0 {
 		return t, nil
 	}
-	if of, ok := s.called[key]; ok {
+	called, ok := s.called[key]
+	if ok {
 		delete(s.called, key)
-		of.calls--
+		called.calls--
 	}
 	t.of = s.find(key.Kind, asks(host))
+	if ok && t.of != called {
+		delete(called.queued, key)
+		s.call(called, 1) // it asks for something else by now: its turn is the next one's
+	}
 	switch {
 	case t.of == nil:
 		return t, nil
@@ -249,7 +254,7 @@ func (s *shortages) ease() {
 	defer s.mu.Unlock()
 	s.eased++
 	for _, of := range s.of {
-		if of.pause = firstLater; of.tries+of.allowed == 0 {
+		if of.pause = firstLater; of.tries+of.calls == 0 {
 			of.window = 1
 			s.grant(of, 1)
 		}
