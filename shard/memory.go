@@ -26,14 +26,17 @@ const (
 	// memoryLook is how often the process's memory is looked at: a process that is filled at 1 GiB a second gets from one
 	// threshold to the next in a GiB or so.
 	memoryLook = 250 * time.Millisecond
-	// strainPercent of the limit in use, the heaviest space gets no more memory for requests, until calmPercent is reached.
-	// At sleepPercent it is put to sleep.
+	// strainPercent of the limit in use, the space whose requests hold most gets no more memory for requests, until
+	// calmPercent is reached or they hold little. At sleepPercent a space that explains the use is put to sleep.
 	strainPercent, calmPercent, sleepPercent = 75, 65, 85
 	// collectEvery is the pause between two collections of garbage that the guard asks for: what is garbage is no reason
-	// to put anybody to sleep.
+	// to make anybody suffer.
 	collectEvery = 2 * time.Second
-	// smallSpace is a weight below which a space is never the one to suffer: it is not what fills the process.
-	smallSpace = 32 << 20
+	// smallSpace is a weight below which a space is not what fills the process. Where no space explains the use, those
+	// whose requests hold smallRequests suffer.
+	smallSpace, smallRequests = 32 << 20, 4 << 20
+	// evictionTimeout is how long the guard waits at most for a space that it has put to sleep to give its memory back.
+	evictionTimeout = 30 * time.Second
 	// schemaWeight is about what a byte of a CustomResourceDefinition takes in its forms in memory.
 	schemaWeight = 10
 	// memoryFailures is how many failures a space put to sleep for its memory counts as having had, so that its first pause
@@ -98,27 +101,35 @@ func (s *Shard) guardMemory(m Memory) {
 // relieve does what the guard finds to be done.
 func (s *Shard) relieve(g *memoryGuard) {
 	do := g.look(s.config.Clock.Now(), s.weights)
-	if do.strain != nil {
-		do.strain.Strain(true)
-		s.config.Logger.Info("Memory is short: the heaviest space gets none for further requests", "space", do.space, "used", do.used, "limit", g.memory.Limit)
+	for _, name := range slices.Sorted(maps.Keys(do.strain)) {
+		do.strain[name].Strain(true)
+		s.config.Logger.Info("Memory is short: a space gets none for further requests", "space", name, "used", do.used, "limit", g.memory.Limit)
 	}
-	if do.sleep {
-		s.config.Logger.Error(nil, "Memory is short: the heaviest space is put to sleep", "space", do.space, "used", do.used, "limit", g.memory.Limit)
-		s.evict(do.space, fmt.Errorf("%w: %d of %d bytes were in use, most of them for this space", errMemory, do.used, g.memory.Limit))
+	if do.unexplained {
+		s.config.Logger.Error(nil, "Memory is short, and no space's end would help: all spaces whose requests hold memory get none for further ones. "+
+			"Give the process more memory, or run fewer spaces at once (spacesMax)", "used", do.used, "limit", g.memory.Limit)
+	}
+	if do.sleep != "" {
+		s.config.Logger.Error(nil, "Memory is short: the heaviest space is put to sleep", "space", do.sleep, "used", do.used, "limit", g.memory.Limit)
+		s.evict(do.sleep, fmt.Errorf("%w: %d of %d bytes were in use, most of them for this space", errMemory, do.used, g.memory.Limit))
 	}
 }
 
-// weights are the accounts of the spaces that run.
-func (s *Shard) weights() map[string]*bounds.Account {
+// weights are the accounts of the spaces that run. evicting says that one was put to sleep for its memory, and still
+// holds it.
+func (s *Shard) weights() (accounts map[string]*bounds.Account, evicting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	accounts := map[string]*bounds.Account{}
+	accounts = map[string]*bounds.Account{}
 	for name, p := range s.places {
-		if p.state == running && p.space.account != nil {
+		switch {
+		case p.state == running && p.space.account != nil:
 			accounts[name] = p.space.account
+		case p.state == stopping && p.evicted != nil:
+			evicting = evicting || s.config.Clock.Since(p.since) < evictionTimeout
 		}
 	}
-	return accounts
+	return accounts, evicting
 }
 
 // weightOf is about how much memory a space takes: what its requests hold, and what its API server and controllers keep of
@@ -139,51 +150,114 @@ func (s *Shard) evict(name string, why error) {
 
 // memoryGuard decides when a space suffers for the memory that it takes. It is used by one goroutine.
 type memoryGuard struct {
-	memory    Memory
-	strained  []*bounds.Account
-	collected time.Time
+	memory   Memory
+	strained []*bounds.Account
+	// collected is when garbage was last collected, judged when that was last to find out whether a space is put to sleep.
+	collected, judged time.Time
+	unexplained       bool // it was said that no space explains the use
 }
 
 // relief is what is to be done.
 type relief struct {
-	space  string
 	used   int64
-	strain *bounds.Account // nil if none is to be put under strain
-	sleep  bool
+	strain map[string]*bounds.Account // those to be put under strain
+	sleep  string                     // the space to be put to sleep; empty if none is
+	// unexplained says, once until memory is no longer short, that no space explains the use.
+	unexplained bool
 }
 
-// look says what is to be done now, to one space at most: the heaviest, and only if it is not small.
-func (g *memoryGuard) look(now time.Time, accounts func() map[string]*bounds.Account) relief {
+// look says what is to be done now. It ends the strain of accounts that need it no longer.
+func (g *memoryGuard) look(now time.Time, weights func() (accounts map[string]*bounds.Account, evicting bool)) relief {
 	used := g.memory.Used()
-	if used < g.memory.Limit/100*calmPercent {
-		for _, a := range g.strained {
-			a.Strain(false)
-		}
-		g.strained = nil
-	}
-	if used < g.memory.Limit/100*strainPercent {
+	g.calm(used)
+	if used < g.part(strainPercent) {
+		g.unexplained = false
 		return relief{}
 	}
-	spaces := accounts()
-	if len(spaces) == 0 {
+	spaces, evicting := weights()
+	if evicting { // soon there is more
 		return relief{}
 	}
-	heaviest := slices.MaxFunc(slices.Sorted(maps.Keys(spaces)), func(a, b string) int {
-		return cmp.Compare(weightOf(spaces[a]), weightOf(spaces[b]))
-	})
-	account := spaces[heaviest]
-	do := relief{space: heaviest, used: used}
-	heavy := weightOf(account) >= smallSpace
-	if heavy && !slices.Contains(g.strained, account) {
-		g.strained = append(g.strained, account)
-		do.strain = account
-	}
-	if used < g.memory.Limit/100*sleepPercent || now.Sub(g.collected) < collectEvery {
+	do := relief{used: used, strain: map[string]*bounds.Account{}}
+	if used < g.part(sleepPercent) || now.Sub(g.judged) < collectEvery {
+		g.strainHeaviest(now, spaces, &do)
 		return do
 	}
+	g.judged = now
+	do.used = g.collect(now)
+	switch name := heaviest(spaces, weightOf); {
+	case do.used < g.part(sleepPercent):
+		g.strainHeaviest(now, spaces, &do)
+	case name != "" && g.explains(do.used, weightOf(spaces[name])):
+		do.sleep = name
+	default:
+		do.unexplained = !g.unexplained
+		g.unexplained = true
+		for name, a := range spaces {
+			g.strain(name, a, smallRequests, &do)
+		}
+	}
+	return do
+}
+
+// calm ends strain: all of it when enough memory is free, else that of accounts that hold little. What still fills the
+// process is not theirs.
+func (g *memoryGuard) calm(used int64) {
+	least := int64(smallSpace)
+	switch {
+	case used < g.part(calmPercent):
+		least = math.MaxInt64
+	case used >= g.part(sleepPercent):
+		least = smallRequests
+	}
+	g.strained = slices.DeleteFunc(g.strained, func(a *bounds.Account) bool {
+		ends := a.Memory() < least
+		if ends {
+			a.Strain(false)
+		}
+		return ends
+	})
+}
+
+// strainHeaviest puts the account under strain whose requests hold most, if that is not garbage's doing.
+func (g *memoryGuard) strainHeaviest(now time.Time, spaces map[string]*bounds.Account, do *relief) {
+	name := heaviest(spaces, (*bounds.Account).Memory)
+	if name == "" || spaces[name].Memory() < smallSpace || slices.Contains(g.strained, spaces[name]) {
+		return
+	}
+	if now.Sub(g.collected) >= collectEvery {
+		if do.used = g.collect(now); do.used < g.part(strainPercent) {
+			return
+		}
+	}
+	g.strain(name, spaces[name], smallSpace, do)
+}
+
+func (g *memoryGuard) strain(name string, a *bounds.Account, least int64, do *relief) {
+	if a.Memory() >= least && !slices.Contains(g.strained, a) {
+		g.strained = append(g.strained, a)
+		do.strain[name] = a
+	}
+}
+
+// explains reports whether the end of a space of some weight would make memory no longer short.
+func (g *memoryGuard) explains(used, weight int64) bool {
+	return weight >= smallSpace && used-weight < g.part(strainPercent)
+}
+
+func (g *memoryGuard) part(percent int64) int64 { return g.memory.Limit / 100 * percent }
+
+func (g *memoryGuard) collect(now time.Time) (used int64) {
 	g.memory.Collect()
 	g.collected = now
-	do.used = g.memory.Used()
-	do.sleep = heavy && do.used >= g.memory.Limit/100*sleepPercent
-	return do
+	return g.memory.Used()
+}
+
+// heaviest is the space with the most of something, empty if there is no space.
+func heaviest(spaces map[string]*bounds.Account, weigh func(*bounds.Account) int64) string {
+	names := slices.Sorted(maps.Keys(spaces))
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(weigh(spaces[a]), weigh(spaces[b])) })
 }
