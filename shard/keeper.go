@@ -5,6 +5,7 @@ package shard
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -64,7 +65,7 @@ func (s *Shard) due(now time.Time) (next time.Time, freed bool, rest []*place) {
 	default:
 		s.giveBack, freed = time.Time{}, true
 	}
-	for _, p := range s.places {
+	for _, p := range s.inTurn() {
 		if freed && p.state == asleep && !p.packed {
 			p.packed = true
 			rest = append(rest, p)
@@ -81,6 +82,21 @@ func (s *Shard) due(now time.Time) (next time.Time, freed bool, rest []*place) {
 		}
 	}
 	return next, freed, rest
+}
+
+// inTurn is all places, suspects last and the most suspicious of them first: the
+// first that is due is the one that is started.
+func (s *Shard) inTurn() []*place {
+	all, suspects := make([]*place, 0, len(s.places)), []*place(nil)
+	for _, p := range s.places {
+		if p.suspect != nil {
+			suspects = append(suspects, p)
+		} else {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(suspects, bySuspicion)
+	return append(all, suspects...)
 }
 
 // dueIn does what is due in a place, and returns when to look at it again; zero

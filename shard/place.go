@@ -61,6 +61,7 @@ type place struct {
 	retry    time.Time // when it is tried again
 
 	suspect *crashlog.Held // it may have ended the process before; nil if it is not held back
+	hurried bool           // it is started before the other suspects
 	slow    bool           // its last start took long; starting: it takes long
 	newSlow bool           // starting: it turned out to be slow now
 	gaveWay bool           // starting: it is given up for others

@@ -4,7 +4,6 @@
 package shard
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -25,10 +24,10 @@ func (s *Shard) enqueue(p *place, why cause) {
 	p.cause, p.wanted = why, s.config.Clock.Now()
 	p.set(queued, p.wanted)
 	switch {
-	case p.suspect != nil:
+	case p.suspect != nil && !p.hurried:
 		p.later = false
 		s.suspects = append(s.suspects, p)
-		slices.SortStableFunc(s.suspects, func(a, b *place) int { return cmp.Compare(a.suspect.Rank, b.suspect.Rank) })
+		slices.SortStableFunc(s.suspects, bySuspicion)
 	case p.later:
 		s.later = append(s.later, p)
 	default:

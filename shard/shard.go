@@ -68,14 +68,6 @@ type Shard struct {
 // bounds the start only.
 func Start(ctx context.Context, c Config) (*Shard, error) {
 	c = c.complete()
-	began := c.Clock.Now()
-	var log *crashlog.Log
-	if c.ActiveDir != "" {
-		var err error
-		if log, err = crashlog.Open(c.ActiveDir, c.Clock); err != nil {
-			return nil, fmt.Errorf("start shard: %w", err)
-		}
-	}
 	host, err := syncer.NewHost(c.Host, c.Sync)
 	if err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
@@ -88,16 +80,23 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
 	s := &Shard{
-		config: c, host: host, serviceRange: cidr, log: log, began: began, volume: kine.NewVolume(c.Dir),
+		config: c, host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),
 		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
 	}
 	if s.credentials, err = newCredentials(s.dir, s.config.Clock); err != nil {
 		host.Stop()
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
+	// Last, as a process that comes no further ran no space: what is known of the one before must not be taken for its.
+	s.began = c.Clock.Now()
+	if c.ActiveDir != "" {
+		if s.log, err = crashlog.Open(c.ActiveDir, c.Clock); err != nil {
+			c.Logger.Error(err, "Which spaces were active at a crash is not known in full; the spaces run all the same", "dir", c.ActiveDir)
+		}
+	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.keep)
-	if log != nil {
+	if s.log != nil {
 		s.work.Go(s.noteUse)
 	}
 	if s.config.Memory != nil {

@@ -120,7 +120,7 @@ func (p *place) reason() (reason, message string) {
 	case stopping:
 		return ReasonStopping, "the space is being put to sleep; a request wakes it"
 	case queued, starting:
-		if p.suspect != nil && p.state == queued {
+		if p.suspect != nil && p.state == queued && !p.hurried {
 			return ReasonCrashSuspect, heldBack{*p.suspect}.Error()
 		}
 		if p.failure != nil {

@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -50,6 +51,22 @@ func (s *Shard) suspect(p *place) {
 	}
 }
 
+// bySuspicion orders suspects, the most suspicious first.
+func bySuspicion(a, b *place) int { return cmp.Compare(a.suspect.Rank, b.suspect.Rank) }
+
+// hurry lets a suspect start as if it were none. It is on trial all the same, if
+// no other is.
+func (s *Shard) hurry(p *place) {
+	if p.suspect == nil || p.state != asleep && p.state != queued {
+		return
+	}
+	p.hurried = true
+	if p.state == queued {
+		s.unqueue(p)
+		s.enqueue(p, p.cause)
+	}
+}
+
 // isHeldBack reports whether a space is not to be started for itself now.
 func (s *Shard) isHeldBack(p *place) bool {
 	held := heldBack{}
@@ -59,7 +76,7 @@ func (s *Shard) isHeldBack(p *place) bool {
 // afterTrial is how long a suspect has to wait for the one that is on trial, zero
 // if it need not.
 func (s *Shard) afterTrial(p *place) time.Duration {
-	if p.suspect == nil || p.state != queued || s.trial == nil {
+	if p.suspect == nil || p.hurried || p.state != queued || s.trial == nil {
 		return 0
 	}
 	return max(firstRetry, s.trialEnds().Sub(s.config.Clock.Now()))

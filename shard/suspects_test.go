@@ -6,6 +6,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/internal/testhost"
@@ -152,12 +154,13 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 	serves("fatal")
 }
 
-// T8: suspects are on trial one after the other.
-func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
-	active := t.TempDir()
+// suspected leaves the notes of a process that ended while the spaces were active.
+func suspected(t *testing.T, names ...string) (active string) {
+	t.Helper()
+	active = t.TempDir()
 	now := time.Now()
-	for name, at := range map[string]time.Time{"began": now.Add(-time.Second), "first.json": now, "second.json": now} {
-		path := filepath.Join(active, name)
+	note := func(file string, at time.Time) {
+		path := filepath.Join(active, file)
 		if err := os.WriteFile(path, []byte(`{"running":true,"suspect":{"Active":4}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -165,9 +168,21 @@ func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	note("began", now.Add(-time.Second))
+	for _, name := range names {
+		note(name+".json", now)
+	}
+	return active
+}
+
+// T8: suspects are on trial one after the other, the most suspicious first.
+func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
+	names := []string{"first", "second", "third", "third-a", "third-b", "third-c"}
+	active := suspected(t, names...)
 	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
-	for _, name := range []string{"first", "second"} {
-		build(t, name)
+	build(t, "first")
+	build(t, "second")
+	for _, name := range names {
 		if err := s.Add(name); err != nil {
 			t.Fatal(err)
 		}
@@ -176,6 +191,70 @@ func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
 	s.clock.Step(time.Minute)
 	s.is(t, "first", shard.ReasonRunning, metav1.ConditionTrue)
 	s.is(t, "second", shard.ReasonCrashSuspect, metav1.ConditionFalse)
-	s.clock.Step(16 * time.Minute)
+	s.clock.Step(time.Minute)
 	s.is(t, "second", shard.ReasonRunning, metav1.ConditionTrue)
+	s.is(t, "third", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+}
+
+// T8: `berth wake` starts a space that is held back at once, as its condition says.
+func TestHostileASuspectStartsAtOnceIfItIsWoken(t *testing.T) {
+	active := suspected(t, "first", "held-back", "queued")
+	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
+	for _, name := range []string{"first", "held-back", "queued"} {
+		build(t, name)
+		if err := s.Add(name); err != nil {
+			t.Fatal(err)
+		}
+		s.is(t, name, shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	}
+	woken := func(name string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.WakeNow(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		s.is(t, name, shard.ReasonRunning, metav1.ConditionTrue)
+	}
+	woken("first") // which is on trial now
+	wait := s.BeginWake("queued")
+	s.is(t, "queued", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	woken("queued")
+	if err := wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	woken("held-back")
+}
+
+// T8: a start that fails before any space could have been started leaves the suspects known.
+func TestHostileAStartThatFailsForgetsNoSuspect(t *testing.T) {
+	active := suspected(t, "suspect")
+	c := config(t)
+	c.ActiveDir = active
+	c.Host = rest.AnonymousClientConfig(c.Host)
+	c.Host.Wrap(func(http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route to host") })
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if s, err := shard.Start(ctx, c); err == nil {
+		stop(t, s)
+		t.Fatal("it starts without a host")
+	}
+	data, err := os.ReadFile(filepath.Join(active, "suspect.json"))
+	if err != nil || !strings.Contains(string(data), "running") {
+		t.Errorf("of the suspect there is %s (%v)", data, err)
+	}
+}
+
+// T8: a shard starts whatever is the matter with its notes.
+func TestHostileAShardStartsWithoutItsNotes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = filepath.Join(file, "below") })
+	if space := startSpace(t, s.Shard, "unnoted"); space == nil {
+		t.Error("it does not run")
+	}
 }

@@ -14,6 +14,17 @@ import (
 // and syncs. When ctx ends first it returns an error, and the wake goes on.
 func (s *Shard) Wake(ctx context.Context, name string) error { return s.BeginWake(name)(ctx) }
 
+// WakeNow is Wake for an administrator: a space that is held back, as it may have
+// ended the process before, is not held back any more.
+func (s *Shard) WakeNow(ctx context.Context, name string) error {
+	s.mu.Lock()
+	if p := s.places[name]; p != nil && !p.removed && !s.stopped {
+		s.hurry(p)
+	}
+	s.mu.Unlock()
+	return s.Wake(ctx, name)
+}
+
 // BeginWake has a space woken, after those for which it was called before, and
 // returns what waits for it as Wake does.
 func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
@@ -101,6 +112,10 @@ func (s *Shard) begin(p *place) {
 	s.starting++
 	ctx, abort := context.WithTimeout(s.life, startTimeout)
 	p.abort = abort
+	if s.trial != nil && p.hurried {
+		p.suspect = nil // one trial at a time
+	}
+	p.hurried = false
 	prepared, suspect := p.prepared, p.suspect
 	if suspect != nil {
 		s.trial = p

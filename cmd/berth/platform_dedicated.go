@@ -101,7 +101,7 @@ func (p *platform) Wake(ctx context.Context, name string) error {
 	if process := p.processes[name]; process != nil {
 		return process.Wake(ctx)
 	}
-	return p.shard.Wake(ctx, name)
+	return p.shard.WakeNow(ctx, name)
 }
 
 // Sleep implements spaceSet.

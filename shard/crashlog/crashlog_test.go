@@ -176,7 +176,7 @@ func TestTheCulpritAmongManyIsFoundAfterFewEnds(t *testing.T) {
 			if suspects[name(bad)].Culprit > 0 {
 				return
 			}
-			if limit := 4 + bits.Len(uint(count)); ends > limit {
+			if limit := 4 + bits.Len(uint(count)) + count/mostHeld; ends > limit {
 				t.Fatalf("not found after %d ends", ends)
 			}
 			now = now.Add(time.Hour)
@@ -246,4 +246,69 @@ func TestTheCulpritAmongManyIsFoundAfterFewEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// S1: a crash loop that no space caused, say of a machine that is too small, keeps no space waiting for long.
+func TestHostileACrashLoopThatNoSpaceCausedHoldsNoneBackForLong(t *testing.T) {
+	left, began := map[string]record{}, time.Unix(1e9, 0)
+	for i := range 250 {
+		left[fmt.Sprintf("space-%03d", i)] = record{Running: true, Since: began, used: began.Add(10 * time.Minute)}
+	}
+	left["a-culprit"] = record{Suspect: Suspect{Culprit: 9}}
+	for end := range 30 {
+		suspects, held := judge(left, began)
+		var most time.Duration // that one of them waits
+		var innocents int
+		for name, h := range held {
+			if h.Culprit > 0 {
+				if name != "a-culprit" || h.Rank != len(held)-1 {
+					t.Fatalf("after %d ends %s is held back: %+v", end+1, name, h)
+				}
+				continue
+			}
+			innocents++
+			most = max(most, h.Wait)
+		}
+		if innocents > mostHeld {
+			t.Fatalf("after %d ends %d are held back", end+1, innocents)
+		}
+		for _, h := range held {
+			if h.Culprit == 0 {
+				most += h.Trial
+			}
+		}
+		if most > 10*time.Minute {
+			t.Fatalf("after %d ends an innocent waits for up to %s", end+1, most)
+		}
+		for name, r := range left {
+			r.Suspect = suspects[name]
+			left[name] = r
+		}
+	}
+}
+
+// T8: what is odd on disk, or can't be written, is told, and keeps nothing from working.
+func TestHostileALogThatIsOddIsOpenedAllTheSame(t *testing.T) {
+	dir, clock := t.TempDir(), clocktesting.NewFakeClock(time.Now())
+	check(t, os.WriteFile(filepath.Join(dir, "ran.json"), []byte(`{"running":true}`), 0o600))
+	check(t, os.MkdirAll(filepath.Join(dir, "odd.json", "within"), 0o700))
+	check(t, os.MkdirAll(filepath.Join(dir, "ran.json.tmp"), 0o700)) // it can't be written
+	l, err := Open(dir, clock)
+	if err == nil || l == nil {
+		t.Fatalf("%v, %v, want a log and what is wrong with it", l, err)
+	}
+	if _, held := l.Held("ran"); !held {
+		t.Error("the space that ran is not suspected")
+	}
+	check(t, l.Started("other", nil))
+	file := filepath.Join(dir, "ran.json", "below")
+	if l, err = Open(file, clock); err == nil || l == nil {
+		t.Fatalf("below a file: %v, %v", l, err)
+	}
+	if _, held := l.Held("ran"); held {
+		t.Error("without a directory something is suspected")
+	}
+	if l.Started("other", nil) == nil {
+		t.Error("it is said that it was noted")
+	}
 }

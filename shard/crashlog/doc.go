@@ -20,7 +20,8 @@
 //     space is held back for longer than the process has lived. If the process ends
 //     all the same, the space is cleared. Else it is on trial again, and if the
 //     process ends now, it is the culprit.
-//   - If nobody was on trial, more are held back that way: one, then two, then four.
+//   - If nobody was on trial, more are held back that way: one, then two, then four,
+//     then eight.
 //     Those that were not active at an unclean end are cleared, so that few such ends
 //     find the one among many.
 //   - A culprit is held back for ten seconds, and twice as long each time that it

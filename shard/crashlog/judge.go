@@ -11,8 +11,11 @@ import (
 )
 
 const (
-	firstTrial = time.Minute // doubled with each further unclean end
-	lastTrial  = 16 * time.Minute
+	// A trial keeps other suspects waiting, most of which did nothing: only that of a culprit is doubled with each
+	// further unclean end, and of the others few are held back at once.
+	firstTrial = time.Minute
+	lastTrial  = 4 * time.Minute
+	mostHeld   = 8
 
 	firstBackoff = 10 * time.Second // of a culprit; doubled with each further unclean end
 	lastBackoff  = 10 * time.Minute
@@ -71,19 +74,24 @@ func judge(left map[string]record, began time.Time) (map[string]Suspect, map[str
 		s := suspects[name]
 		held[name] = Held{
 			Suspect: s, Rank: len(held), Wait: wait, Sure: sure,
-			Trial: doubled(firstTrial, s.Active+s.Culprit-1, lastTrial),
+			Trial: doubled(firstTrial, s.Culprit, lastTrial),
 		}
 	}
-	var active []string
+	var active, culprits []string
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		switch r := left[name]; {
 		case r.Running:
 			active = append(active, name)
 		case r.Suspect.Culprit > 0: // another's doing does not clear it
 			suspects[name] = r.Suspect
-			hold(name, backoff(r.Suspect), true)
+			culprits = append(culprits, name)
 		}
 	}
+	defer func() { // after those that may have done nothing
+		for _, name := range culprits {
+			hold(name, backoff(suspects[name]), true)
+		}
+	}()
 	if len(active) == 0 {
 		return suspects, held
 	}
@@ -107,7 +115,7 @@ func judge(left map[string]record, began time.Time) (map[string]Suspect, map[str
 	if ends > 1 {
 		wait = min(max(2*latest(left).Sub(began), leastWait), mostWait)
 		if !left[first].Trial {
-			count = 1 << min(ends-2, 10)
+			count = min(1<<min(ends-2, 10), mostHeld)
 		}
 	}
 	for _, name := range active[:min(count, len(active))] {

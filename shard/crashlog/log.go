@@ -50,11 +50,12 @@ type entry struct {
 }
 
 // Open reads what the process before left in dir, which may be missing, and
-// decides which spaces are suspects.
+// decides which spaces are suspects. The log that it returns can be used whatever
+// the error, which says what could not be read or noted.
 func Open(dir string, clock clock.PassiveClock) (*Log, error) {
 	l := &Log{dir: dir, clock: clock, spaces: map[string]*entry{}}
 	if err := l.open(); err != nil {
-		return nil, fmt.Errorf("open the log of active spaces: %w", err)
+		return l, fmt.Errorf("open the log of active spaces: %w", err)
 	}
 	return l, nil
 }
@@ -69,25 +70,22 @@ func (l *Log) open() error {
 		before = info.ModTime()
 	}
 	left, err := readAll(l.dir)
-	if err != nil {
-		return err
-	}
+	errs := []error{err}
 	var suspects map[string]Suspect
 	suspects, l.held = judge(left, before)
 	for name := range left {
 		e := &entry{record: record{Suspect: suspects[name]}}
 		// There may be hundreds, and a loss in a power failure would do no harm.
-		if err := l.save(name, e.record, false); err != nil {
-			return err
-		}
+		errs = append(errs, l.save(name, e.record, false))
 		if !e.record.empty() {
 			l.spaces[name] = e
 		}
 	}
-	if err := os.WriteFile(began, nil, 0o600); err != nil {
-		return err
+	err = os.WriteFile(began, nil, 0o600)
+	if err == nil {
+		err = os.Chtimes(began, now, now)
 	}
-	return os.Chtimes(began, now, now)
+	return errors.Join(append(errs, err)...)
 }
 
 // Held reports whether and how a space is held back.
@@ -255,13 +253,11 @@ func (l *Log) save(space string, r record, durable bool) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// readAll reads the records of a process that is gone. One that can't be read is
-// of a space that was active.
+// readAll reads the records of a process that is gone, all that it can. One that
+// can't be read is of a space that was active.
 func readAll(dir string) (map[string]record, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
+	errs := []error{err}
 	left := map[string]record{}
 	for _, e := range entries {
 		space, ok := strings.CutSuffix(e.Name(), suffix)
@@ -269,19 +265,21 @@ func readAll(dir string) (map[string]record, error) {
 			continue // one that was being written: the one before it counts
 		}
 		info, err := e.Info()
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a file: remove it", filepath.Join(dir, e.Name()))
+		}
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, err
-		}
+		errs = append(errs, err)
 		var r record
-		if json.Unmarshal(data, &r) != nil {
+		if err != nil || json.Unmarshal(data, &r) != nil {
 			r = record{Running: true}
 		}
 		r.used = info.ModTime()
 		left[space] = r
 	}
-	return left, nil
+	return left, errors.Join(errs...)
 }
