@@ -57,7 +57,7 @@ func (r *Reservation) Shrink(n int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n = min(n, r.held)
+	n = max(0, min(n, r.held))
 	r.held -= n
 	r.account.Give(r.quantity, n)
 }

@@ -65,7 +65,7 @@ func (m *room) set(used, free int64) {
 func (m *room) admit(r *row, grown int64) (size int64, ok bool) {
 	size = int64(3*len(r.key) + 2*len(r.value) + rowOverhead) // a later version keeps a copy of the value
 	within := m.used.Load()+grown+size <= m.max
-	if r.frees || within && m.volume.mayGrow(m) {
+	if r.frees || within && m.volume.mayGrow(m, r.creates) {
 		return size, true
 	}
 	m.account.Refuse(bounds.StoreBytes)

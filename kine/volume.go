@@ -57,13 +57,17 @@ func (v *Volume) remove(m *room) {
 	}
 }
 
-// mayGrow says whether a store may. A file system that can't be asked stops nobody.
-func (v *Volume) mayGrow(m *room) bool {
+// mayGrow says whether a store may, by a key that it creates or by one that it has. A file system that can't be asked stops
+// nobody. Updates go on into most of the reserve: most deletions begin as one, of deletionTimestamp or finalizers.
+func (v *Volume) mayGrow(m *room, creates bool) bool {
 	if v == nil || m.used.Load() <= smallStore {
 		return true
 	}
 	free, size, err := v.stat()
 	reserve := min(volumeReserve, size/10)
+	if !creates {
+		reserve /= 4
+	}
 	if err != nil || free >= reserve {
 		return true
 	}

@@ -29,13 +29,21 @@ func TestHostileTheLargestStoreIsTheFirstThatMayNotGrow(t *testing.T) {
 		{"somebody has deleted something", 600 << 20, true, true, true},
 	} {
 		free = c.free
-		if l, m, s := v.mayGrow(large), v.mayGrow(middle), v.mayGrow(small); l != c.large || m != c.middle || s != c.small {
+		if l, m, s := v.mayGrow(large, true), v.mayGrow(middle, true), v.mayGrow(small, true); l != c.large || m != c.middle || s != c.small {
 			t.Errorf("%s: large %t, middle %t, small %t, want %t, %t, %t", c.reason, l, m, s, c.large, c.middle, c.small)
 		}
 	}
+	free = 200 << 20
+	if !v.mayGrow(large, false) {
+		t.Error("what is there may not be updated, nor deleted, while most of the reserve is left")
+	}
+	free = 20 << 20
+	if v.mayGrow(large, false) {
+		t.Error("updates of the largest use up the reserve")
+	}
 	free = 500 << 20
 	v.remove(large)
-	if v.mayGrow(middle) {
+	if v.mayGrow(middle, true) {
 		t.Error("the largest that is left may grow while the reserve is touched")
 	}
 }

@@ -30,15 +30,16 @@ func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 		return b.tell(b.Interface.GetList(ctx, key, opts, list))
 	}
 	for {
+		before := reservation.Held()
 		m := &listMemory{reservation: reservation, answer: answerCostOf(ctx)}
 		err := b.Interface.GetList(m.in(ctx), key, m.watchMatches(opts), list)
 		if m.err != nil {
 			err = m.err
 		}
 		if err == nil {
-			return nil
+			return withoutInexactCount(list)
 		}
-		reservation.Shrink(m.held)
+		reservation.Shrink(reservation.Held() - before) // what was read and not decoded, too
 		if opts.Predicate.Limit <= 1 || !errors.Is(err, bounds.ErrExceeded) {
 			return b.tell(err)
 		}
@@ -47,6 +48,19 @@ func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 			return err
 		}
 	}
+}
+
+// withoutInexactCount removes a list's remainingItemCount if it can't be right: etcd3 counts from the last of the ranges
+// that it read, which begins behind the first object of the page if the store cut the page in several.
+func withoutInexactCount(list runtime.Object) error {
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	if n := l.GetRemainingItemCount(); n != nil && *n < 0 {
+		l.SetRemainingItemCount(nil)
+	}
+	return nil
 }
 
 // listMemory is what one list takes. What the store reads for it is freed as it is decoded.
