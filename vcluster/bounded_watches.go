@@ -35,29 +35,29 @@ type clientWatches struct {
 const (
 	// watchBytes is about what a watch takes, with its request, of which nothing waits.
 	watchBytes = 48 << 10
-	// watchIdle is how long the client of a watch has to take nothing before the watch is ended in favor of others.
-	watchIdle = time.Second
+	// watchEnds is how long at least others have to use what one watch held, before the next is ended.
+	watchEnds = time.Second
 )
 
-// endHeaviest ends, in the background, the watch whose client is furthest behind, of those whose clients take nothing. It
+// endSlowest ends, in the background, the watch of which something waits and whose client has taken nothing for longest. It
 // misses nothing: it watches again from where it is.
-func (c *clientWatches) endHeaviest() {
+func (c *clientWatches) endSlowest() {
 	now, looked := time.Now().UnixNano(), c.looked.Load()
-	if now-looked < int64(watchIdle/4) || !c.looked.CompareAndSwap(looked, now) {
+	if now-looked < int64(watchEnds) || !c.looked.CompareAndSwap(looked, now) {
 		return
 	}
 	safego.Go(&c.work, "end a watch", func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		var heaviest *clientWatch
-		var most int64
+		var slowest *clientWatch
+		var longest time.Duration
 		for w := range c.open {
-			if held, idle := w.flow.Held(); held > most && idle > watchIdle {
-				heaviest, most = w, held
+			if held, idle := w.flow.Held(); held > 0 && idle > longest {
+				slowest, longest = w, idle
 			}
 		}
-		if heaviest != nil {
-			heaviest.cancel()
+		if slowest != nil {
+			slowest.cancel()
 		}
 	}, nil)
 }
@@ -77,7 +77,7 @@ func (b *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	}
 	w := &clientWatch{watches: b.watches, result: make(chan watch.Event)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	w.flow = kine.NewFlow(account, b.watches.endHeaviest)
+	w.flow = kine.NewFlow(account, b.watches.endSlowest)
 	opts.Predicate = onMismatch(opts.Predicate, func(object runtime.Object) { w.flow.Skip(revisionOf(object)) })
 	inner, err := b.Interface.Watch(kine.WithFlow(w.ctx, w.flow), key, opts)
 	if err != nil {
