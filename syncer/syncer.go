@@ -139,6 +139,7 @@ func New(c Config) (*Syncer, error) {
 			c.Host.short.Delete(c.Space.Name)
 		}
 	})
+	c.Host.short.Delete(c.Space.Name) // it may fit by now; if not, its tries will say so
 	s.work[probes] = s.shortages.probe
 	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
 	if s.clock == nil {
