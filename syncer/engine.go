@@ -109,8 +109,10 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	}
 	want, wanted, err := k.down(ctx, v)
 	if err != nil {
-		if hosted && k.pull != nil { // what runs already is reported all the same
-			_, pullErr := k.pull(ctx, v, host)
+		var again time.Duration
+		if hosted && k.pull != nil { // what runs already is reported all the same, and its tokens are refreshed
+			var pullErr error
+			again, pullErr = k.pull(ctx, v, host)
 			err = errors.Join(err, pullErr)
 		}
 		if hosted && k.strict && errors.As(err, &forbidden{}) {
@@ -118,7 +120,8 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 				return 0, err
 			}
 		}
-		return k.settle(ctx, key, v, err)
+		_, err = k.settle(ctx, key, v, hosted, err)
+		return again, err
 	}
 	if !wanted {
 		if hosted {
@@ -145,7 +148,7 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 			_, pullErr := k.pull(ctx, v, host)
 			err = errors.Join(err, pullErr)
 		}
-		return k.settle(ctx, key, v, err)
+		return k.settle(ctx, key, v, hosted, err)
 	}
 	if any(host) == any(*new(T)) {
 		return 0, nil
@@ -157,15 +160,15 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	if k.pull != nil {
 		var pullErr error
 		again, pullErr = k.pull(ctx, v, host)
-		if err == nil {
+		if err == nil && !QuotaExceeded(pullErr) && !errors.Is(pullErr, bounds.ErrExceeded) {
 			return again, pullErr
 		}
 		err = errors.Join(err, pullErr)
 	}
 	if err != nil {
-		return k.settle(ctx, key, v, err)
+		_, err = k.settle(ctx, key, v, true, err)
 	}
-	return again, nil
+	return again, err
 }
 
 // create makes v's host object, unless it turns out that it is there already
@@ -245,13 +248,13 @@ func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
 // settle ends a reconcile that the host, or a rule of the space, did not let
 // pass: refusals are told to the tenant and tried again ever more rarely, until
 // a change of v; other errors are retried as they come.
-func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, err error) (time.Duration, error) {
+func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, hosted bool, err error) (time.Duration, error) {
 	r, told := k.explain(v, err)
 	if !told {
 		return 0, fmt.Errorf("sync %s %s: %w", k.name, key, err)
 	}
 	k.teller.tell(v, corev1.EventTypeWarning, r.reason, r.message)
-	if k.denied != nil {
+	if k.denied != nil && !hosted { // pull would write otherwise
 		if err := k.denied(ctx, v, r); err != nil {
 			return 0, err
 		}

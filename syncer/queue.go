@@ -54,13 +54,15 @@ type next struct {
 	after time.Duration
 	// idle is for what need not be done while the space sleeps.
 	idle bool
+	// wake is when it must be done at the latest, though it is idle: never if it is 0.
+	wake time.Duration
 	// failed is for what may well succeed as soon as other writes to the host do.
 	failed bool
 }
 
 type timer struct {
 	*time.Timer
-	at           time.Time
+	at           time.Time // that sleep must not keep waiting, unless idle
 	idle, failed bool
 }
 
@@ -199,6 +201,9 @@ func (q *queue) setTimer(key Key, n next) {
 		t.Stop()
 	}
 	t := &timer{at: time.Now().Add(n.after), idle: n.idle, failed: n.failed}
+	if n.wake > 0 {
+		t.at, t.idle = time.Now().Add(n.wake), false
+	}
 	q.later[key] = t
 	t.Timer = safego.AfterFunc(n.after, "sync an object again", func() { q.due(key, t) })
 }

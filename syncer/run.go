@@ -81,11 +81,11 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		s.later.Forget(key)
 		return next{after: after}
 	case errors.Is(err, errWaits):
-		return next{}
+		return next{after: after}
 	case errors.As(err, &soon):
 		return next{after: soon.after}
 	case errors.Is(err, errRefused):
-		return next{after: s.later.When(key), idle: true}
+		return refused(s.later.When(key), after)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Nothing is wrong with the syncer. Most often somebody was faster, and an
 		// event tells at once; but a conflict may also be over a quota, and what is
@@ -98,6 +98,16 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		s.failing.Store(true)
 		return next{after: s.soon.When(key), idle: isClass(key.Kind), failed: true}
 	}
+}
+
+// refused says when to try again what was refused: a space need not be awake for it, but for what is on the host already and
+// is due after again, if that is not 0.
+func refused(later, again time.Duration) next {
+	n := next{after: later, idle: true}
+	if again > 0 {
+		n.after, n.wake = min(later, again), again
+	}
+	return n
 }
 
 // wrote is told of each write that the host took: it may be well again.
