@@ -143,7 +143,7 @@ func Table() [quantities]Bound {
 			"the encoded size of the space's objects on the host",
 			"delete objects, or data of ConfigMaps and Secrets that pods use, or ask the platform's admin for a higher limit"},
 		SyncedBytesPerMinute: {"synced-bytes-per-minute", PerSpace, "bytes", 64 * miB,
-			"the encoded size of what is created and updated on the host in a minute; further writes wait, and so do those to an object over 16 KiB that was written less than 10 seconds ago",
+			"the encoded size of what is created and updated on the host in a minute; further writes wait, and so do those to an object over 16 KiB, other than a pod, that was written less than 10 seconds ago",
 			"change large objects less often"},
 		IngressHostnames: {"ingress-hostnames", PerSpace, "host names", 1000,
 			"host names of the space's Ingresses, Gateways and HTTPRoutes on the host",

@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/kinds"
 )
@@ -152,6 +154,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
 		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
+		"no quantity":    {[]string{"limits.store-bytes=100K"}, "/limits/store-bytes", "Berth would not start"},
 		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,6 +167,16 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 				t.Errorf("%s: %v says %q (%v), want it to name %s", test.reason, test.set, stderr, err, test.says)
 			}
 		})
+	}
+}
+
+// L1: limits are quantities as Berth reads them.
+func TestLimitsMayHaveAnyUnitThatBerthReads(t *testing.T) {
+	for _, limit := range []string{"100k", "1500", "64Ki", "10M", "2Gi"} {
+		render(t, "spaces[0].name=a", "limits.store-bytes="+limit)
+		if _, err := resource.ParseQuantity(limit); err != nil {
+			t.Errorf("%s: %v", limit, err)
+		}
 	}
 }
 

@@ -72,10 +72,8 @@ func (c classifier) classify(r *http.Request) class {
 		k.quantity, k.cost = bounds.RequestsReading, readCost
 	}
 	if c.long(r, info) {
-		k.quantity, k.long, k.cost, k.lease = bounds.RequestsLongRunning, true, readCost, otherLease
-		if k.list {
-			k.lease = listLease
-		}
+		k.quantity, k.long, k.cost = bounds.RequestsLongRunning, true, readCost
+		k.lease = otherLease // also of a watch that begins with all objects: then it waits for changes
 	}
 	return k
 }

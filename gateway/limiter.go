@@ -68,9 +68,11 @@ func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
 	}
 	processors := runtime.GOMAXPROCS(0)
 	half := max(1, processors/2)
+	// A list waits for the disk and its client, too.
+	lists := max(4, 2*processors)
 	return &Limiter{
 		limits: limits, classifier: newClassifier(),
-		lists: newTurns(max(2, processors), half), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
+		lists: newTurns(lists, max(1, lists/4)), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
 		spaces: map[string]*spaceRequests{}, forgetAt: firstForget,
 	}
 }

@@ -222,7 +222,7 @@ func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {
 	until(t, func() bool { return a.Used(bounds.WatchBytes) > 0 })
 	for range 20 { // while nobody reads
 		see()
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // What is handed on too early has the time to be.
 	}
 	proceed.Done()
 	readers.Wait()
@@ -251,7 +251,7 @@ func TestHostileManyWatchesThatBeginWithAListStayWithinTheBudget(t *testing.T) {
 			if used := a.Used(bounds.WatchBytes); used == 0 || used > limit+3*(size+1024) {
 				t.Errorf("%d bytes are accounted for lists that may hold %d", used, limit)
 			}
-			time.Sleep(10 * time.Millisecond) // as if it were sent
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // As if it were sent.
 			flow.Done(rev)
 		})
 	}

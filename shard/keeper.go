@@ -39,6 +39,9 @@ func (s *Shard) keep() {
 			s.giveBackMemory(rest)
 		}
 		timer := s.config.Clock.NewTimer(next.Sub(now))
+		if !s.config.Clock.Now().Before(next) {
+			s.look() // it is due already: a clock that was moved meanwhile would have the timer end too late
+		}
 		select {
 		case <-s.life.Done():
 		case <-s.poke:

@@ -14,7 +14,6 @@ import (
 // take in the store, and decoded.
 type answerCost struct{ stored, decoded int64 }
 
-//nolint:gochecknoglobals // They do not change.
 var (
 	// streamed is JSON and protobuf, of which a list is encoded object by object.
 	streamed = answerCost{stored: 1}
@@ -45,7 +44,7 @@ func newAnswerCost(r *http.Request) answerCost {
 // isPretty follows upstream's isPrettyPrint: people's tools get JSON with spaces unasked.
 func isPretty(r *http.Request) bool {
 	if asked := r.URL.Query().Get("pretty"); asked != "" {
-		pretty, _ := strconv.ParseBool(asked) //nolint:errcheck // what is no boolean is false
+		pretty, _ := strconv.ParseBool(asked) // what is no boolean is false
 		return pretty
 	}
 	agent := r.UserAgent()

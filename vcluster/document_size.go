@@ -68,7 +68,7 @@ func (d *jsonSize) add(p []byte) (int64, error) {
 // nodeBytes is what an element of a YAML document takes besides, as it is parsed to a tree and becomes JSON first.
 const nodeBytes = 800
 
-var errAliases = apierrors.NewBadRequest( //nolint:gochecknoglobals // Does not change.
+var errAliases = apierrors.NewBadRequest(
 	"the body is YAML with aliases (*name), which may stand for much more than was sent: send JSON, or YAML without aliases")
 
 // yamlSize counts what may be elements of a YAML document. Most that are called so are JSON, as those of server-side apply:

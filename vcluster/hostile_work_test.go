@@ -96,7 +96,7 @@ func TestHostileClientsThatLeaveKeepTheirSlots(t *testing.T) {
 				} else if err == nil {
 					t.Error("a slow request succeeds")
 				}
-				time.Sleep(50 * time.Millisecond) // what would free the slot wrongly has the time to
+				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // What would free the slot wrongly has the time to.
 			}
 			if entered != limit || refused != 2*limit {
 				t.Errorf("%d requests are under way and %d were refused, with a limit of %d", entered, refused, limit)

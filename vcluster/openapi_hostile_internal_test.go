@@ -171,7 +171,7 @@ func TestHostileDocumentsOfOneSpaceLeaveOthersTheirs(t *testing.T) {
 	for flooding.making.TryAcquire(1) { // until one of them waits
 		flooding.making.Release(1)
 	}
-	time.Sleep(100 * time.Millisecond) // so that it does for the process's turn
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // So that it waits for the turn of the process.
 	answered := make(chan int64, 1)
 	flood.Go(func() {
 		if err := ask(t.Context(), other, "Ship"); err != nil {
@@ -179,7 +179,7 @@ func TestHostileDocumentsOfOneSpaceLeaveOthersTheirs(t *testing.T) {
 		}
 		answered <- made.Load()
 	})
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // So that the other has asked.
 	m.making.Release(1)
 	if n := <-answered; n > 3 {
 		t.Errorf("%d documents of another space are made first", n)
