@@ -27,6 +27,7 @@ func TestTheHostsOwnRangesAreFound(t *testing.T) {
 		{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.7"},
 		{Type: corev1.NodeExternalIP, Address: "198.51.100.9"}, {Type: corev1.NodeHostName, Address: "public.example.com"},
 	}
+	node.ResourceVersion = "" // whatever the host's controllers write meanwhile
 	if err := c.Status().Update(ctx, node); err != nil {
 		t.Fatal(err)
 	}
