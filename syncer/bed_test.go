@@ -161,6 +161,11 @@ func (b *bed) close() {
 	defer cancel()
 	if b.t.Failed() {
 		b.t.Logf("space %s: %v", b.space.Name, b.alike(ctx))
+		if events, err := b.virtual.CoreV1().Events("").List(ctx, metav1.ListOptions{}); err == nil {
+			for _, e := range events.Items[max(0, len(events.Items)-20):] {
+				b.t.Logf("event of %s %s/%s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
+			}
+		}
 	}
 	if err := b.kill(); err != nil {
 		b.t.Error(err)

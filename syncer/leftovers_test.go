@@ -167,7 +167,7 @@ func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) 
 			value = "100" // as in all tests: they share what the host is guarded by
 		case kinds.Provisioners:
 			value = provisioner
-		case kinds.Off:
+		case kinds.Off, kinds.OffAndDeletePods:
 			value = k.Values[0]
 		}
 		if slices.Contains(k.Values, kinds.All) {
