@@ -35,12 +35,13 @@ type clientWatches struct {
 const (
 	// watchBytes is about what a watch takes, with its request, of which nothing waits.
 	watchBytes = 48 << 10
-	// watchEnds is how long at least others have to use what one watch held, before the next is ended.
+	// watchEnds is how long at least a client has to take something of what waits for it, and how long at least others have
+	// to use what one watch held, before the next is ended.
 	watchEnds = time.Second
 )
 
-// endSlowest ends, in the background, the watch of which something waits and whose client has taken nothing for longest. It
-// misses nothing: it watches again from where it is.
+// endSlowest ends, in the background, the watch of which something waits and whose client has taken nothing for longest, if
+// that is long enough. Its client misses nothing: it watches again from where it is. A flow that waits asks again.
 func (c *clientWatches) endSlowest() {
 	now, looked := time.Now().UnixNano(), c.looked.Load()
 	if now-looked < int64(watchEnds) || !c.looked.CompareAndSwap(looked, now) {
@@ -50,7 +51,7 @@ func (c *clientWatches) endSlowest() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		var slowest *clientWatch
-		var longest time.Duration
+		longest := watchEnds
 		for w := range c.open {
 			if held, idle := w.flow.Held(); held > 0 && idle > longest {
 				slowest, longest = w, idle

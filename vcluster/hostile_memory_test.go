@@ -164,34 +164,35 @@ func TestHostileTheWatchThatIsFurthestBehindEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Stop()
-	writes := 0
-	refused := func() uint64 { return account.Usage()[bounds.WatchBytes].Refused }
-	for ; refused() == 0 && writes < 300; writes++ {
-		relabel(t, own, "write", fmt.Sprint(writes))
-		for seen := false; !seen; {
+	// write changes the object, and waits until the watch that is read has the change.
+	write := func(value string) {
+		t.Helper()
+		relabel(t, own, "write", value)
+		for {
 			select {
 			case e, ok := <-read.ResultChan():
-				if !ok && refused() > 0 {
-					return // it took nothing for longest at that moment: its client watches again
-				}
 				m, _ := e.Object.(*corev1.ConfigMap)
 				if !ok || m == nil {
 					t.Fatalf("a watch that is read got %v, %t", e.Type, ok)
 				}
-				seen = m.Labels["write"] == fmt.Sprint(writes)
+				if m.Labels["write"] == value {
+					return
+				}
 			case <-time.After(patience):
 				t.Fatal("a watch that is read gets nothing")
 			}
 		}
 	}
-	if refused() == 0 {
-		t.Fatalf("after %d writes nothing was refused; %d bytes are accounted", writes, account.Used(bounds.WatchBytes))
-	}
-	for end := time.Now().Add(patience); account.Used(bounds.Watches) > int64(len(unread)); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no watch has ended")
+	for begun, n := time.Now(), 0; account.Used(bounds.Watches) > int64(len(unread)); n++ {
+		if time.Since(begun) > patience {
+			t.Fatalf("after %d writes no watch has ended: %+v", n, account.Usage()[bounds.WatchBytes])
 		}
+		write(fmt.Sprint(n))
 	}
+	if account.Usage()[bounds.WatchBytes].Refused == 0 {
+		t.Error("a watch has ended and nothing was refused")
+	}
+	write("last")
 }
 
 // A watch's selector keeps changes from its client: these must not be waited for.
