@@ -39,11 +39,12 @@ func (p *port) url(space string) string {
 	return "https://" + p.listener.Addr().String() + gateway.Path(space)
 }
 
-// serve serves the spaces that lookup finds. The server that it returns owns the listener.
-func (p *port) serve(lookup func(space string) http.Handler) (*gateway.Server, error) {
+// serve serves the spaces that lookup finds, within the limits of a limiter that may be nil. The server that it returns owns the
+// listener.
+func (p *port) serve(lookup func(space string) http.Handler, limiter *gateway.Limiter) (*gateway.Server, error) {
 	certificate, err := p.ca.Serving("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	return gateway.Serve(p.listener, certificate.Get, &gateway.Router{Lookup: lookup}, klog.Background()), nil
+	return gateway.Serve(p.listener, certificate.Get, &gateway.Router{Lookup: lookup, Limiter: limiter}, klog.Background()), nil
 }

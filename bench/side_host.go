@@ -33,7 +33,7 @@ func openHost(ctx context.Context, dir string) (*hostProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := port.serve(func(string) http.Handler { return cluster.Handler() })
+	server, err := port.serve(func(string) http.Handler { return cluster.Handler() }, nil)
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop(context.WithoutCancel(ctx)))
 	}

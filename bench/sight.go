@@ -13,14 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // podTime is how long one pod may take until it is on the host, or runs there.
 const podTime = 2 * time.Minute
 
-// sight is a watch of pods, and when it first showed each of them, first showed it running, and showed that it is gone.
+// sight is a watch of pods, and when it first showed each of them, first showed it running, and showed that it is gone. It goes
+// on when the API server ends it: one whose client is slow, as clients are while hundreds of pods start on the same machine.
 type sight struct {
-	watch watch.Interface
+	watch *watchtools.RetryWatcher
 	mu    sync.Mutex
 	seen  moments
 	runs  moments
@@ -38,7 +41,12 @@ type moment struct {
 }
 
 func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*sight, error) {
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	pods := client.CoreV1().Pods(namespace)
+	now, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods in %s: %w", namespace, err)
+	}
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: pods.Watch})
 	if err != nil {
 		return nil, fmt.Errorf("watch pods in %s: %w", namespace, err)
 	}
