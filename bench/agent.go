@@ -41,6 +41,8 @@ const (
 	hostSide  = "the host"
 	berthSide = "berth"
 	stockSide = "stock"
+	// floodSide has no control planes: it is the clients that flood one.
+	floodSide = "the flood"
 )
 
 func openSide(ctx context.Context, name, dir string, args OpenArgs) (side, error) {
@@ -51,6 +53,8 @@ func openSide(ctx context.Context, name, dir string, args OpenArgs) (side, error
 		return openBerth(ctx, dir, args)
 	case stockSide:
 		return openStock(dir), nil
+	case floodSide:
+		return openFlood(args.Flooded)
 	default:
 		return nil, fmt.Errorf("unknown side %q", name)
 	}
@@ -105,6 +109,7 @@ func (a *Agent) Open(args OpenArgs, _ *struct{}) (err error) {
 type OpenArgs struct {
 	Host      []byte        // kubeconfig of the host cluster
 	IdleAfter time.Duration // when a space that woke by itself is to sleep again; never if 0
+	Flooded   []byte        // kubeconfig of the space that floodSide floods
 }
 
 // Start starts a control plane.
@@ -143,6 +148,19 @@ func (a *Agent) Remove(name string, _ *struct{}) error {
 	}
 	return s.remove(a.ctx, name)
 }
+
+// Answers counts what became of the requests of a flood.
+func (a *Agent) Answers(_ struct{}, answers *FloodAnswers) error {
+	f, ok := a.side.(*flood)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	*answers = FloodAnswers{Answered: f.answered.Load(), Refused: f.refused.Load()}
+	return nil
+}
+
+// FloodAnswers are how many requests of a flood were answered, and how many refused.
+type FloodAnswers struct{ Answered, Refused int64 }
 
 // Rest waits until this process is steady, at most for limit, and measures it.
 func (a *Agent) Rest(limit time.Duration, f *probe.Footprint) (err error) {

@@ -79,6 +79,7 @@ type sides struct {
 	bench   *bench
 	running map[string]*child
 	host    []byte   // kubeconfig of the host cluster, once it is there
+	flooded []byte   // kubeconfig of the space that is flooded, if one is
 	env     []string // of the processes
 	// idleAfter is when a space that woke by itself sleeps again. Never where awake ones are measured.
 	idleAfter time.Duration
@@ -91,9 +92,9 @@ func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
 	return g.run(ctx, b, s)
 }
 
-// endAll ends what runs, the host after what needs it.
+// endAll ends what runs, each after what needs it.
 func (s *sides) endAll() error {
-	return errors.Join(s.end(berthSide), s.end(stockSide), s.end(hostSide))
+	return errors.Join(s.end(floodSide), s.end(berthSide), s.end(stockSide), s.end(hostSide))
 }
 
 // end ends a side's process, if it runs.
@@ -137,7 +138,7 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, name, OpenArgs{Host: s.host, IdleAfter: s.idleAfter}, s.env...)
+	c, err := startChild(ctx, name, OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}, s.env...)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,42 @@ const (
 	noisePause = 100 * time.Millisecond
 )
 
-// noise is what came of the requests of a space that its tenant floods.
-type noise struct{ answered, refused atomic.Int64 }
+// flood is the side of the clients that flood a space. To start it is to begin, and to stop it is to end; it goes on and off.
+type flood struct {
+	loud              *plane
+	ends              map[string]func() error
+	answered, refused atomic.Int64
+}
+
+func openFlood(kubeconfig []byte) (*flood, error) {
+	loud, err := newPlane(nil, "noisy", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return &flood{loud: loud, ends: map[string]func() error{}}, nil
+}
+
+func (f *flood) start(ctx context.Context, round string) (_ []byte, err error) {
+	f.ends[round], err = f.begin(ctx, round)
+	return nil, err
+}
+
+func (f *flood) stop(_ context.Context, round string) error {
+	end := f.ends[round]
+	delete(f.ends, round)
+	if end == nil {
+		return nil
+	}
+	return end()
+}
+
+func (f *flood) close(ctx context.Context) error {
+	var errs []error
+	for round := range f.ends {
+		errs = append(errs, f.stop(ctx, round))
+	}
+	return errors.Join(errs...)
+}
 
 // fillNoisy makes what is listed.
 func fillNoisy(ctx context.Context, loud *plane) error {
@@ -57,29 +91,29 @@ func fillNoisy(ctx context.Context, loud *plane) error {
 	return errors.Join(errs...)
 }
 
-// start begins to flood a space. stop ends it, and waits for that.
-func (n *noise) start(ctx context.Context, loud *plane, round int) (stop func() error, err error) {
+// begin begins to flood the space. end ends it, and waits for that.
+func (f *flood) begin(ctx context.Context, round string) (end func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	clients, disconnect, err := loud.clients(noiseLists + noiseWatches + noiseWriters + noiseServices)
+	clients, disconnect, err := f.loud.clients(noiseLists + noiseWatches + noiseWriters + noiseServices)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	config := rest.CopyConfig(loud.config)
+	config := rest.CopyConfig(f.loud.config)
 	definitions, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		disconnect()
 		cancel()
-		return nil, fmt.Errorf("make client of %s: %w", loud.name, err)
+		return nil, fmt.Errorf("make client of %s: %w", f.loud.name, err)
 	}
 	var wg sync.WaitGroup
-	repeat := func(how int, f func(client kubernetes.Interface, who, i int) error) {
+	repeat := func(how int, ask func(client kubernetes.Interface, who, i int) error) {
 		for who := range how {
 			var client kubernetes.Interface
 			client, clients = clients[0], clients[1:]
 			wg.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
-					n.count(ctx, f(client, who, i))
+					f.count(ctx, ask(client, who, i))
 				}
 			})
 		}
@@ -117,7 +151,7 @@ func (n *noise) start(ctx context.Context, loud *plane, round int) (stop func() 
 	for who := range noiseCRDs {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				n.count(ctx, churnDefinition(ctx, definitions, fmt.Sprintf("noise%dx%dx%d", round, who, i)))
+				f.count(ctx, churnDefinition(ctx, definitions, fmt.Sprintf("noise%sx%dx%d", round, who, i)))
 			}
 		})
 	}
@@ -130,13 +164,13 @@ func (n *noise) start(ctx context.Context, loud *plane, round int) (stop func() 
 }
 
 // count counts an answer, and lets a client wait that got none.
-func (n *noise) count(ctx context.Context, err error) {
+func (f *flood) count(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		n.answered.Add(1)
+		f.answered.Add(1)
 	default:
-		n.refused.Add(1)
+		f.refused.Add(1)
 		select {
 		case <-time.After(noisePause):
 		case <-ctx.Done():

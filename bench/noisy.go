@@ -45,15 +45,27 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 		defer disconnect()
 		quiet[i] = client
 	}
-	loud, _, err := berth.start(ctx, "noisy")
+	if err := berth.call(ctx, "Start", "noisy", &s.flooded); err != nil {
+		return err
+	}
+	loud, err := newPlane(berth, "noisy", s.flooded)
 	if err != nil {
 		return err
 	}
-	if err := fillNoisy(ctx, loud); err != nil {
+	if err := errors.Join(loud.awaitWrite(ctx), fillNoisy(ctx, loud)); err != nil {
 		return err
 	}
+	flood, err := s.get(ctx, floodSide)
+	if err != nil {
+		return err
+	}
+	flooded := func(round int, work func() error) error {
+		if err := flood.call(ctx, "Start", fmt.Sprint(round), new([]byte)); err != nil {
+			return err
+		}
+		return errors.Join(work(), flood.call(ctx, "Stop", fmt.Sprint(round), new(struct{})))
+	}
 	var p pair
-	made := noise{}
 	for round := range noisyRounds {
 		if err := s.quiet(ctx, berthSide, hostSide); err != nil {
 			return err
@@ -62,23 +74,38 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 		if err != nil {
 			return err
 		}
-		stop, err := made.start(ctx, loud, round)
-		if err != nil {
+		var with []float64
+		err = flooded(round, func() (err error) {
+			with, err = b.quietOnce(ctx, quiet, fmt.Sprintf("with-%d", round))
 			return err
-		}
-		with, err := b.quietOnce(ctx, quiet, fmt.Sprintf("with-%d", round))
-		if err = errors.Join(err, stop()); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 		p.stock, p.berth = append(p.stock, without...), append(p.berth, with...)
 		b.say("noisy_p99_ratio: %.4g ms with noise, %.4g ms without", report.Percentile(with, 99), report.Percentile(without, 99))
+	}
+	if b.profiles != "" {
+		err := b.profileOnce(ctx, "noisy", berth, noisyRounds, func(round int) (value float64, err error) {
+			return 0, flooded(round, func() error {
+				_, err := b.quietOnce(ctx, quiet, "profile")
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var answers FloodAnswers
+	if err := flood.call(ctx, "Answers", struct{}{}, &answers); err != nil {
+		return err
 	}
 	with, without := report.Percentile(p.berth, 99), report.Percentile(p.stock, 99)
 	b.report.Add("noisy_p99_ratio", "times", with/without, 1, report.AtMost(1.5))
 	b.report.Add("noisy_p99_ms", "ms", with, without, report.Target{})
 	b.report.Add("noisy_p50_ms", "ms", report.Percentile(p.berth, 50), report.Percentile(p.stock, 50), report.Target{})
 	b.report.Note("noisy_…: of %d quiet spaces with (berth) and without (stock) a noisy one, of whose requests %d were answered and %d refused",
-		b.quietSpaces, made.answered.Load(), made.refused.Load())
+		b.quietSpaces, answers.Answered, answers.Refused)
 	return nil
 }
 
