@@ -12,8 +12,10 @@ import (
 // networkBits is the prefix of IPv6 that one client has at least, and chooses addresses in as it likes.
 const networkBits = 64
 
-// Of is the client's part of a network address: an IPv4 address, or the /64 of an IPv6 address. It is the zero prefix for
-// what has no IP, such as a unix socket.
+// Of is the client's part of a network address: an IPv4 address, or the /64 of an IPv6 address. All loopback addresses
+// are one client, this machine, whose processes choose among them as they like. So all clients behind a proxy on this
+// machine are one client, as they are behind any other proxy that hides their addresses: to leave loopback out of the
+// bounds would let them use up what is there for everybody. Of is the zero prefix for what has no IP, such as a unix socket.
 func Of(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -34,7 +36,10 @@ func OfRemote(remote string) netip.Prefix {
 func group(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
-	if addr.Is6() {
+	switch {
+	case addr.IsLoopback():
+		addr, bits = netip.AddrFrom4([4]byte{127}), 8
+	case addr.Is6():
 		bits = networkBits
 	}
 	prefix, _ := addr.Prefix(bits) // fails only for more bits than there are

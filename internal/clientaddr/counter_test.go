@@ -17,6 +17,11 @@ func TestAClientIsAnAddressOrANetworkOfIPv6(t *testing.T) {
 		"[2001:db8:1:2:3:4:5:6]:1":         "2001:db8:1:2::/64",
 		"[2001:db8:1:2:ffff:ffff::]:65535": "2001:db8:1:2::/64",
 		"[fe80::1%eth0]:1":                 "fe80::/64",
+		"127.0.0.1:1":                      "127.0.0.0/8", // this machine
+		"127.255.0.9:2":                    "127.0.0.0/8",
+		"[::1]:1":                          "127.0.0.0/8",
+		"[::ffff:127.0.0.1]:1":             "127.0.0.0/8",
+		"[::2]:1":                          "::/64",
 		"@":                                "invalid Prefix",
 	} {
 		if got := clientaddr.OfRemote(remote).String(); got != want {
