@@ -4,6 +4,7 @@
 package vcluster
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -20,8 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 	"k8s.io/kubernetes/pkg/controller/endpoint"
+	"k8s.io/kubernetes/pkg/controller/servicecidrs"
 
 	"github.com/berth-dev/berth/vcluster/informer"
+	"github.com/berth-dev/berth/vcluster/stored"
 )
 
 // trigger is a set of stored objects.
@@ -90,9 +93,9 @@ func demands(servingCA []byte) map[string]demand {
 
 		names.ResourceQuotaController: on(every(corev1.SchemeGroupVersion, "resourcequotas")),
 		names.GarbageCollectorController: on(trigger{informer.Root, func(key string, value []byte) bool {
-			return !strings.HasPrefix(key, informer.Root+"events/") && collectable(value)
+			return !strings.HasPrefix(key, informer.Root+"events/") && stored.Collectable(value)
 		}}),
-		names.NamespaceController: on(namespaces.that(func(_ string, value []byte) bool { return terminating(value) })),
+		names.NamespaceController: on(namespaces.that(func(_ string, value []byte) bool { return stored.Terminating(value) })),
 
 		names.ServiceAccountController: {
 			writes: []trigger{namespaces, every(corev1.SchemeGroupVersion, "serviceaccounts").named("default")},
@@ -108,6 +111,16 @@ func demands(servingCA []byte) map[string]demand {
 		names.ValidatingAdmissionPolicyStatusController: on(
 			every(admissionregistrationv1.SchemeGroupVersion, "validatingadmissionpolicies")),
 	}
+}
+
+// contains matches objects that hold the text, in whatever field.
+func contains(text string) func(string, []byte) bool {
+	return func(_ string, value []byte) bool { return bytes.Contains(value, []byte(text)) }
+}
+
+// unsettledRange matches service ranges that have yet to be made ready, or are to go.
+func unsettledRange(_ string, value []byte) bool {
+	return stored.UnsettledRange(value, servicecidrs.ServiceCIDRProtectionFinalizer)
 }
 
 func on(writes ...trigger) demand { return demand{writes: writes} }

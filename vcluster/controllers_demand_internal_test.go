@@ -22,8 +22,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// stored is an object as the API server stores it.
-func stored(t *testing.T, v schema.GroupVersion, object runtime.Object) []byte {
+// encoded is an object as the API server stores it.
+func encoded(t *testing.T, v schema.GroupVersion, object runtime.Object) []byte {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(legacyscheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {
@@ -51,11 +51,11 @@ func TestAWriteWakesTheControllersItIsFor(t *testing.T) {
 		value []byte
 		want  []string
 	}{
-		"a plain object":  {"/registry/configmaps/a/o", stored(t, core, &corev1.ConfigMap{}), nil},
-		"an owned one":    {"/registry/configmaps/a/o", stored(t, core, &corev1.ConfigMap{ObjectMeta: owned}), []string{names.GarbageCollectorController}},
-		"an orphaning":    {"/registry/configmaps/a/o", stored(t, core, &corev1.ConfigMap{ObjectMeta: orphaning}), []string{names.GarbageCollectorController}},
-		"a slow deletion": {"/registry/configmaps/a/o", stored(t, core, &corev1.ConfigMap{ObjectMeta: going}), nil},
-		"an owned event":  {"/registry/events/a/o", stored(t, core, &corev1.Event{ObjectMeta: owned}), nil},
+		"a plain object":  {"/registry/configmaps/a/o", encoded(t, core, &corev1.ConfigMap{}), nil},
+		"an owned one":    {"/registry/configmaps/a/o", encoded(t, core, &corev1.ConfigMap{ObjectMeta: owned}), []string{names.GarbageCollectorController}},
+		"an orphaning":    {"/registry/configmaps/a/o", encoded(t, core, &corev1.ConfigMap{ObjectMeta: orphaning}), []string{names.GarbageCollectorController}},
+		"a slow deletion": {"/registry/configmaps/a/o", encoded(t, core, &corev1.ConfigMap{ObjectMeta: going}), nil},
+		"an owned event":  {"/registry/events/a/o", encoded(t, core, &corev1.Event{ObjectMeta: owned}), nil},
 		"a custom object": {"/registry/example.com/things/a/o", []byte(`{"metadata":{"name":"o"}}`), nil},
 		"an owned one of these": {"/registry/example.com/things/a/o",
 			[]byte(`{"metadata":{"name":"o","ownerReferences":[{"name":"x"}]}}`), []string{names.GarbageCollectorController}},
@@ -64,25 +64,25 @@ func TestAWriteWakesTheControllersItIsFor(t *testing.T) {
 		"what can't be read":      {"/registry/example.com/things/a/o", []byte{0xd9, 0xd9, 0xf7}, []string{names.GarbageCollectorController}},
 		"protobuf that is broken": {"/registry/configmaps/a/o", []byte("k8s\x00\xff\xff"), []string{names.GarbageCollectorController}},
 
-		"a namespace":           {"/registry/namespaces/a", stored(t, core, &corev1.Namespace{}), furnishing},
-		"a namespace that goes": {"/registry/namespaces/a", stored(t, core, &corev1.Namespace{ObjectMeta: going}), append([]string{names.NamespaceController}, furnishing...)},
-		"the root CA":           {"/registry/configmaps/a/kube-root-ca.crt", stored(t, core, &corev1.ConfigMap{}), furnishing[:1]},
-		"a default account":     {"/registry/serviceaccounts/a/default", stored(t, core, &corev1.ServiceAccount{}), furnishing[1:]},
-		"another account":       {"/registry/serviceaccounts/a/robot", stored(t, core, &corev1.ServiceAccount{}), nil},
+		"a namespace":           {"/registry/namespaces/a", encoded(t, core, &corev1.Namespace{}), furnishing},
+		"a namespace that goes": {"/registry/namespaces/a", encoded(t, core, &corev1.Namespace{ObjectMeta: going}), append([]string{names.NamespaceController}, furnishing...)},
+		"the root CA":           {"/registry/configmaps/a/kube-root-ca.crt", encoded(t, core, &corev1.ConfigMap{}), furnishing[:1]},
+		"a default account":     {"/registry/serviceaccounts/a/default", encoded(t, core, &corev1.ServiceAccount{}), furnishing[1:]},
+		"another account":       {"/registry/serviceaccounts/a/robot", encoded(t, core, &corev1.ServiceAccount{}), nil},
 
-		"the API's service": {"/registry/services/specs/default/kubernetes", stored(t, core, &corev1.Service{}), nil},
-		"a service": {"/registry/services/specs/default/web", stored(t, core, &corev1.Service{}),
+		"the API's service": {"/registry/services/specs/default/kubernetes", encoded(t, core, &corev1.Service{}), nil},
+		"a service": {"/registry/services/specs/default/web", encoded(t, core, &corev1.Service{}),
 			[]string{names.EndpointsController, names.EndpointSliceController}},
-		"a secret": {"/registry/secrets/a/o", stored(t, core, &corev1.Secret{Type: corev1.SecretTypeOpaque}), nil},
-		"a token": {"/registry/secrets/a/o", stored(t, core, &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}),
+		"a secret": {"/registry/secrets/a/o", encoded(t, core, &corev1.Secret{Type: corev1.SecretTypeOpaque}), nil},
+		"a token": {"/registry/secrets/a/o", encoded(t, core, &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}),
 			[]string{names.LegacyServiceAccountTokenCleanerController, names.ServiceAccountTokenController}},
-		"a deployment": {"/registry/deployments/a/o", stored(t, appsv1.SchemeGroupVersion, &appsv1.Deployment{}),
+		"a deployment": {"/registry/deployments/a/o", encoded(t, appsv1.SchemeGroupVersion, &appsv1.Deployment{}),
 			[]string{names.DeploymentController, names.ReplicaSetController}},
 		"a pod that a job left": {"/registry/pods/a/o",
-			stored(t, core, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"batch.kubernetes.io/job-tracking"}}}),
+			encoded(t, core, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"batch.kubernetes.io/job-tracking"}}}),
 			[]string{names.EphemeralVolumeController, names.JobController}},
 		"a new range": {"/registry/servicecidrs/more",
-			stored(t, networkingv1.SchemeGroupVersion, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}}),
+			encoded(t, networkingv1.SchemeGroupVersion, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}}),
 			[]string{names.ServiceCIDRController}},
 	} {
 		var woken []string

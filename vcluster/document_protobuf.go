@@ -3,7 +3,11 @@
 
 package vcluster
 
-import "math"
+import (
+	"math"
+
+	"github.com/berth-dev/berth/vcluster/stored"
+)
 
 const (
 	// messageBytes is about what a protobuf message takes decoded, twice: a Pod of a list, which takes two bytes.
@@ -33,7 +37,7 @@ const (
 	readingLength
 )
 
-func newProtobufSize() *protobufSize { return &protobufSize{skip: int64(len(protobufPrefix))} }
+func newProtobufSize() *protobufSize { return &protobufSize{skip: int64(len(stored.ProtobufPrefix))} }
 
 func (d *protobufSize) add(p []byte) (int64, error) {
 	size := packedBytes * int64(len(p))
