@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/shard/credentials"
 )
 
 // sleeping is a shard of a space that sleeps, without a host.
@@ -17,7 +18,7 @@ func sleeping(t *testing.T, p *place) *Shard {
 	t.Helper()
 	s := &Shard{config: Config{Dir: t.TempDir()}.complete(), places: map[string]*place{p.name: p}, held: map[string]bool{}}
 	var err error
-	if s.credentials, err = newCredentials(s.dir, s.config.Clock); err != nil {
+	if s.credentials, err = credentials.New(s.dir, s.config.SpacesMax, s.config.Clock); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -125,7 +125,7 @@ type verifiedKey struct{}
 // which then need not find out again. It fails when too many others are being
 // verified; the client may try again.
 func (s *Shard) Verify(space string, r *http.Request) (verified *http.Request, ok bool, err error) {
-	if ok, err = s.credentials.verify(space, r); err != nil || !ok {
+	if ok, err = s.credentials.Verify(space, r); err != nil || !ok {
 		return r, false, err
 	}
 	return r.WithContext(context.WithValue(r.Context(), verifiedKey{}, space)), true, nil
@@ -136,7 +136,7 @@ func (s *Shard) verified(space string, r *http.Request) (bool, error) {
 	if name, ok := r.Context().Value(verifiedKey{}).(string); ok && name == space {
 		return true, nil
 	}
-	return s.credentials.verify(space, r)
+	return s.credentials.Verify(space, r)
 }
 
 func (d *door) begin(counts bool) {

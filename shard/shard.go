@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/shard/crashlog"
+	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/syncer"
 )
 
@@ -38,7 +39,7 @@ type Shard struct {
 	host         *syncer.Host
 	serviceRange string
 	volume       *kine.Volume
-	credentials  *credentials
+	credentials  *credentials.Verifier
 
 	// life ends with Stop; work is all that runs in the background.
 	life context.Context
@@ -83,7 +84,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		config: c, host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),
 		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
 	}
-	if s.credentials, err = newCredentials(s.dir, s.config.Clock); err != nil {
+	if s.credentials, err = credentials.New(s.dir, s.config.SpacesMax, s.config.Clock); err != nil {
 		host.Stop()
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
@@ -219,7 +220,7 @@ func (s *Shard) drop(p *place) {
 	p.release()
 	p.resolve(ErrStopped)
 	delete(s.places, p.name)
-	s.credentials.forget(p.name)
+	s.credentials.Forget(p.name)
 	p.turned()
 }
 

@@ -159,7 +159,7 @@ func (s *Shard) begin(p *place) {
 func (s *Shard) run(p *place, space *Space) {
 	now := s.config.Clock.Now()
 	p.space, p.prepared, p.started, p.failure = space, true, true, nil
-	s.credentials.forget(p.name) // the start may have renewed its keys
+	s.credentials.Forget(p.name) // the start may have renewed its keys
 	p.lastRequest = time.Time{}
 	if p.touched {
 		p.lastRequest = now
@@ -190,7 +190,7 @@ func (s *Shard) ended(p *place) {
 	defer s.mu.Unlock()
 	space := p.space
 	p.space = nil
-	s.credentials.forget(p.name)
+	s.credentials.Forget(p.name)
 	p.stopErr = space.stopErr
 	s.endTrial(p)
 	s.awake--

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package credentials
 
 import (
 	"context"
@@ -18,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	jose "gopkg.in/go-jose/go-jose.v2"
+	"gopkg.in/go-jose/go-jose.v2/jwt"
+	"k8s.io/client-go/util/keyutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -36,7 +39,7 @@ func madeUp(i int) string {
 	return fmt.Sprintf("eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ4In0.%s", strings.Repeat(string(rune('A'+i%26)), 40)+fmt.Sprintf("%046d", i))
 }
 
-func testCredentials(t *testing.T) (c *credentials, dir string, clock *clocktesting.FakeClock) {
+func testCredentials(t *testing.T) (c *Verifier, dir string, clock *clocktesting.FakeClock) {
 	t.Helper()
 	dir, clock = t.TempDir(), clocktesting.NewFakeClock(time.Now())
 	if _, err := pki.OpenCA(filepath.Join(dir, "demo", "pki"), "demo"); err != nil {
@@ -45,7 +48,7 @@ func testCredentials(t *testing.T) (c *credentials, dir string, clock *clocktest
 	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "demo", "pki")); err != nil {
 		t.Fatal(err)
 	}
-	c, err := newCredentials(func(space string) string { return filepath.Join(dir, space) }, clock)
+	c, err := New(func(space string) string { return filepath.Join(dir, space) }, 0, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,7 @@ func testCredentials(t *testing.T) (c *credentials, dir string, clock *clocktest
 func TestHostileCredentialsAreCheckedOnce(t *testing.T) {
 	c, _, _ := testCredentials(t)
 	for _, space := range []string{"demo", "nobody"} {
-		if good, err := c.verify(space, stranger(t.Context(), madeUp(1), "192.0.2.1")); good || err != nil {
+		if good, err := c.Verify(space, stranger(t.Context(), madeUp(1), "192.0.2.1")); good || err != nil {
 			t.Fatalf("%s: %t, %v", space, good, err)
 		}
 	}
@@ -69,16 +72,16 @@ func TestHostileCredentialsAreCheckedOnce(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, space := range []string{"demo", "nobody"} {
-		if good, err := c.verify(space, stranger(ended, madeUp(1), "192.0.2.1")); good || err != nil {
+		if good, err := c.Verify(space, stranger(ended, madeUp(1), "192.0.2.1")); good || err != nil {
 			t.Errorf("%s, again: %t, %v", space, good, err)
 		}
-		if _, err := c.verify(space, stranger(ended, madeUp(2), "192.0.2.1")); !errors.Is(err, errChecks) {
+		if _, err := c.Verify(space, stranger(ended, madeUp(2), "192.0.2.1")); !errors.Is(err, ErrBusy) {
 			t.Errorf("%s, another credential: %v", space, err)
 		}
 	}
 	c.checks.Release(all)
 	for i := range rememberedRefusals + 100 {
-		if good, err := c.verify("demo", stranger(t.Context(), madeUp(i), "192.0.2.1")); good || err != nil {
+		if good, err := c.Verify("demo", stranger(t.Context(), madeUp(i), "192.0.2.1")); good || err != nil {
 			t.Fatal(good, err)
 		}
 	}
@@ -88,7 +91,7 @@ func TestHostileCredentialsAreCheckedOnce(t *testing.T) {
 }
 
 // slots is how many checks there are at once.
-func slots(c *credentials) (n int64) {
+func slots(c *Verifier) (n int64) {
 	for c.checks.TryAcquire(1) {
 		n++
 	}
@@ -101,7 +104,7 @@ func slots(c *credentials) (n int64) {
 func TestHostileCredentialsDoNotKeepThoseWhoAreKnownWaiting(t *testing.T) {
 	c, dir, clock := testCredentials(t)
 	known := clientOf(t, dir, "demo")
-	if good, err := c.verify("demo", known); !good || err != nil {
+	if good, err := c.Verify("demo", known); !good || err != nil {
 		t.Fatalf("a credential of the space: %t, %v", good, err)
 	}
 	all := slots(c)
@@ -113,7 +116,7 @@ func TestHostileCredentialsDoNotKeepThoseWhoAreKnownWaiting(t *testing.T) {
 	ended := make(chan error, maxChecksPerClient)
 	for i := range maxChecksPerClient {
 		go func() {
-			_, err := c.verify("demo", stranger(ctx, madeUp(i), "2001:db8::1"))
+			_, err := c.Verify("demo", stranger(ctx, madeUp(i), "2001:db8::1"))
 			ended <- err
 		}()
 	}
@@ -121,21 +124,21 @@ func TestHostileCredentialsDoNotKeepThoseWhoAreKnownWaiting(t *testing.T) {
 		runtime.Gosched()
 	}
 	// It is of the same network, and would wait without end if it waited.
-	if _, err := c.verify("demo", stranger(t.Context(), madeUp(99), "2001:db8::ffff")); !errors.Is(err, errChecks) {
+	if _, err := c.Verify("demo", stranger(t.Context(), madeUp(99), "2001:db8::ffff")); !errors.Is(err, ErrBusy) {
 		t.Fatalf("one more: %v", err)
 	}
-	if good, err := c.verify("demo", known); !good || err != nil {
+	if good, err := c.Verify("demo", known); !good || err != nil {
 		t.Errorf("one who is known waits for strangers: %t, %v", good, err)
 	}
 	cancel()
 	for range maxChecksPerClient {
-		if err := <-ended; !errors.Is(err, errChecks) {
+		if err := <-ended; !errors.Is(err, ErrBusy) {
 			t.Errorf("one who waited: %v", err)
 		}
 	}
 	c.checks.Release(all)
 	clock.Step(2 * 365 * 24 * time.Hour)
-	if good, err := c.verify("demo", known); good || err != nil {
+	if good, err := c.Verify("demo", known); good || err != nil {
 		t.Errorf("a certificate that has ended: %t, %v", good, err)
 	}
 }
@@ -175,15 +178,15 @@ func TestCredentialsFollowTheSpacesFiles(t *testing.T) {
 	}
 	known := clientOf(t, dir, "demo")
 	for space, want := range map[string]bool{"demo": true, ".": false, "..": false, "./demo": false, "": false, "Demo": false} {
-		if good, err := c.verify(space, known); good != want || err != nil {
+		if good, err := c.Verify(space, known); good != want || err != nil {
 			t.Errorf("%q: %t, %v", space, good, err)
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "demo")); err != nil {
 		t.Fatal(err)
 	}
-	c.forget("demo")
-	if good, err := c.verify("demo", known); good || err != nil {
+	c.Forget("demo")
+	if good, err := c.Verify("demo", known); good || err != nil {
 		t.Errorf("of a space that is gone: %t, %v", good, err)
 	}
 	if _, err := pki.OpenCA(filepath.Join(dir, "demo", "pki"), "demo"); err != nil {
@@ -192,8 +195,71 @@ func TestCredentialsFollowTheSpacesFiles(t *testing.T) {
 	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "demo", "pki")); err != nil {
 		t.Fatal(err)
 	}
-	if good, err := c.verify("demo", clientOf(t, dir, "demo")); !good || err != nil {
+	if good, err := c.Verify("demo", clientOf(t, dir, "demo")); !good || err != nil {
 		t.Errorf("with new keys: %t, %v", good, err)
+	}
+}
+
+// RFC 7235, section 2.1: the name of a scheme has no case.
+func TestTheBearerSchemeHasNoCase(t *testing.T) {
+	for header, want := range map[string]string{
+		"Bearer abc": "abc", "bearer abc": "abc", "BEARER abc": "abc", " bEaReR   abc ": "abc", "Bearer abc def": "abc",
+		"Bearer": "", "Bearer ": "", "Bearerabc": "", "Basic abc": "", "": "",
+	} {
+		r := stranger(t.Context(), "", "192.0.2.1")
+		r.Header.Set("Authorization", header)
+		if got := bearer(r); got != want {
+			t.Errorf("%q: %q, want %q", header, got, want)
+		}
+	}
+	v, dir, _ := testCredentials(t)
+	r := stranger(t.Context(), "", "192.0.2.1")
+	r.Header.Set("Authorization", "bearer "+tokenOf(t, dir, "demo"))
+	if good, err := v.Verify("demo", r); !good || err != nil {
+		t.Errorf("a token in lower case's scheme: %t, %v", good, err)
+	}
+}
+
+// tokenOf is a service account's token of a space.
+func tokenOf(t *testing.T, dir, space string) string {
+	t.Helper()
+	private, err := keyutil.PrivateKeyFromFile(filepath.Join(dir, space, "pki", "service-account.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(jwt.Claims{Subject: "system:serviceaccount:default:default"}).CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// L3: the keys of all spaces that are awake are remembered, and of a bounded number of others, whoever asks.
+func TestHostileTheSpacesWhoseKeysAreRememberedAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := pki.OpenCA(filepath.Join(dir, "pki"), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "pki")); err != nil {
+		t.Fatal(err)
+	}
+	for spacesMax, want := range map[int]int{0: 256, 100: 256, 150: 300, 1 << 30: mostSpaces} {
+		v, err := New(func(string) string { return dir }, spacesMax, clocktesting.NewFakeClock(time.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want + 10 {
+			if good, err := v.Verify(fmt.Sprintf("space-%d", i), stranger(t.Context(), madeUp(1), "192.0.2.1")); good || err != nil {
+				t.Fatal(good, err)
+			}
+		}
+		if got := v.spaces.Len(); got != want {
+			t.Errorf("with %d spaces awake the keys of %d are remembered, want %d", spacesMax, got, want)
+		}
 	}
 }
 
@@ -208,7 +274,7 @@ func FuzzCredentials(f *testing.F) {
 	if _, err := pki.ServiceAccountKey(filepath.Join(dir, "demo", "pki")); err != nil {
 		f.Fatal(err)
 	}
-	c, err := newCredentials(func(space string) string { return filepath.Join(dir, space) }, clocktesting.NewFakeClock(time.Now()))
+	c, err := New(func(space string) string { return filepath.Join(dir, space) }, 0, clocktesting.NewFakeClock(time.Now()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -217,7 +283,7 @@ func FuzzCredentials(f *testing.F) {
 		if cert, err := x509.ParseCertificate(der); err == nil {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
 		}
-		if good, err := c.verify("demo", r); good || err != nil {
+		if good, err := c.Verify("demo", r); good || err != nil {
 			t.Errorf("%t, %v", good, err)
 		}
 	})

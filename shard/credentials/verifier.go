@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package shard
+package credentials
 
 import (
 	"context"
@@ -30,9 +30,11 @@ const (
 	// maxToken bounds the tokens that are looked at: a service account's has
 	// about one kilobyte.
 	maxToken = 16 << 10
-	// rememberedSpaces bounds the spaces whose keys are held, and rememberedBearers
-	// the credentials of each that are known again without a look at their signature.
-	rememberedSpaces  = 256
+	// leastSpaces and mostSpaces bound the spaces whose keys are held: of all that may be awake, and of as many that
+	// are asked for while they sleep. Those of one space take up to 16 KiB.
+	leastSpaces, mostSpaces = 256, 8192
+	// rememberedBearers bounds the credentials of each space that are known again
+	// without a look at their signature.
 	rememberedBearers = 64
 	// rememberedRefusals bounds the credentials of nobody that are known again.
 	rememberedRefusals = 4096
@@ -43,17 +45,15 @@ const (
 	maxChecksPerClient = 16
 )
 
-// errChecks says that a signature is not checked now.
-var errChecks = errors.New("too many credentials are being checked")
+// ErrBusy says that a signature is not checked now.
+var ErrBusy = errors.New("too many credentials are being checked")
 
-// credentials tell who has a credential of a space, even while the space sleeps:
-// by the signature alone. Whether it was revoked since, and what its bearer may do,
-// the space's API server says once it is awake.
+// Verifier finds out who has a credential of a space. It is safe for concurrent use.
 //
 // Anybody may ask, as often as they like and with what they like. So the checks of
 // signatures are bounded, what was refused is remembered, and a space that is not
 // there costs the caller what one costs that is.
-type credentials struct {
+type Verifier struct {
 	dir   func(space string) string
 	clock clock.PassiveClock
 
@@ -64,34 +64,47 @@ type credentials struct {
 	checks  *semaphore.Weighted
 }
 
-func newCredentials(dir func(space string) string, c clock.PassiveClock) (*credentials, error) {
+// New returns a verifier for spaces whose keys are below dir. At most spacesMax of
+// them are awake at once; 0 if that has no bound.
+func New(dir func(space string) string, spacesMax int, c clock.PassiveClock) (*Verifier, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	nobody := newKeys()
 	nobody.authorities, nobody.tokens = append(nobody.authorities, &key.PublicKey), &key.PublicKey
-	return &credentials{
+	remembered := min(max(leastSpaces, 2*spacesMax), mostSpaces)
+	return &Verifier{
 		dir: dir, clock: c, nobody: nobody,
-		spaces: lru.New(rememberedSpaces), refused: lru.New(rememberedRefusals),
+		spaces: lru.New(remembered), refused: lru.New(rememberedRefusals),
 		waiting: clientaddr.NewCounter(maxChecks, maxChecksPerClient),
 		// What strangers have checked must leave processors to those who are known.
 		checks: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2))),
 	}, nil
 }
 
-// forget makes the next request look at the space's files again, and lets go of
+// Forget makes the next request look at the space's files again, and lets go of
 // what is remembered of the space.
-func (c *credentials) forget(space string) { c.spaces.Remove(space) }
+func (c *Verifier) Forget(space string) { c.spaces.Remove(space) }
 
-// verify reports whether a request bears a credential of a space. It fails when
+// bearer is the token of a request, as the API server finds it; empty if there is none.
+func bearer(r *http.Request) string {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if !strings.EqualFold(scheme, "Bearer") { // RFC 7235, section 2.1
+		return ""
+	}
+	text, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	return text
+}
+
+// Verify reports whether a request bears a credential of a space. It fails when
 // that can't be found out now.
-func (c *credentials) verify(space string, r *http.Request) (bool, error) {
+func (c *Verifier) Verify(space string, r *http.Request) (bool, error) {
 	var offered []credential
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		offered = append(offered, certificate{r.TLS.PeerCertificates[0]})
 	}
-	if text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && text != "" && len(text) <= maxToken {
+	if text := bearer(r); text != "" && len(text) <= maxToken {
 		offered = append(offered, token(text))
 	}
 	if len(offered) == 0 || len(validation.IsDNS1123Label(space)) > 0 {
@@ -127,17 +140,17 @@ func (c *credentials) verify(space string, r *http.Request) (bool, error) {
 }
 
 // check looks at a signature, in its turn.
-func (c *credentials) check(ctx context.Context, space string, k *keys, o credential, client netip.Prefix, now time.Time) (bool, error) {
+func (c *Verifier) check(ctx context.Context, space string, k *keys, o credential, client netip.Prefix, now time.Time) (bool, error) {
 	refusal := sha256.Sum256(fmt.Appendf(nil, "%s %v %x", space, k.files, o.sum()))
 	if _, is := c.refused.Get(refusal); is {
 		return false, nil
 	}
 	if !c.waiting.Take(client) {
-		return false, errChecks
+		return false, ErrBusy
 	}
 	defer c.waiting.Give(client)
 	if c.checks.Acquire(ctx, 1) != nil {
-		return false, errChecks
+		return false, ErrBusy
 	}
 	defer c.checks.Release(1)
 	until, good := o.signedBy(k)
