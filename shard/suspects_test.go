@@ -191,6 +191,9 @@ func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
 	s.clock.Step(time.Minute)
 	s.is(t, "first", shard.ReasonRunning, metav1.ConditionTrue)
 	s.is(t, "second", shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	if err := s.HeldBack("second"); err == nil { // so that nobody waits for it, such as for a snapshot
+		t.Error("a suspect that waits for another's trial is not held back")
+	}
 	s.clock.Step(time.Minute)
 	s.is(t, "second", shard.ReasonRunning, metav1.ConditionTrue)
 	s.is(t, "third", shard.ReasonCrashSuspect, metav1.ConditionFalse)

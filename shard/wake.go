@@ -48,12 +48,17 @@ func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 	}
 }
 
-// HeldBack returns why a space is not started for itself now; nil if it may be.
+// HeldBack returns why a space is not started for itself now, as it may have ended the process before; nil if it may be.
 func (s *Shard) HeldBack(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.places[name]; p != nil && s.isHeldBack(p) {
+	p := s.places[name]
+	switch {
+	case p == nil:
+	case s.isHeldBack(p):
 		return p.failure
+	case s.afterTrial(p) > 0:
+		return heldBack{*p.suspect}
 	}
 	return nil
 }

@@ -58,11 +58,16 @@ type Config struct {
 	Bucket *Bucket
 	Every  time.Duration
 	Keep   int
+	// WakeTimeout is how long a space may take to wake for a snapshot, as others wait
+	// for theirs. Default: a minute.
+	WakeTimeout time.Duration
 	// Observe, if set, is told how each attempt on a space ended.
 	Observe func(space, result string)
 	Clock   clock.Clock // the wall clock if nil
 	Logger  klog.Logger
 }
+
+const defaultWakeTimeout = time.Minute
 
 // Keeper takes snapshots. Its methods may be called concurrently.
 type Keeper struct {
@@ -78,6 +83,9 @@ type Keeper struct {
 func NewKeeper(c Config) (*Keeper, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
+	}
+	if c.WakeTimeout <= 0 {
+		c.WakeTimeout = defaultWakeTimeout
 	}
 	if err := os.RemoveAll(c.Scratch); err != nil {
 		return nil, fmt.Errorf("prepare for snapshots: %w", err)
@@ -238,7 +246,7 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) error {
 		}
 		if exists(path + "-wal") {
 			// It was not put to sleep in order: only its store can read it.
-			if err := k.config.Spaces.Wake(ctx, space); err != nil {
+			if err := k.wake(ctx, space); err != nil {
 				return err
 			}
 			continue
@@ -251,6 +259,13 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) error {
 		}
 	}
 	return err
+}
+
+// wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots waiting.
+func (k *Keeper) wake(ctx context.Context, space string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, k.config.WakeTimeout, fmt.Errorf("not awake within %s", k.config.WakeTimeout))
+	defer cancel()
+	return k.config.Spaces.Wake(ctx, space)
 }
 
 // examine tells whether a copy is a sound store: one that is damaged must not

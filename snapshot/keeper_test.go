@@ -9,8 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/snapshot"
@@ -233,4 +238,80 @@ func TestOneSnapshotIsTakenAtATime(t *testing.T) {
 	if _, err := k.Take(t.Context(), "second", bucket); err != nil {
 		t.Errorf("after the first, the second ends with %v", err)
 	}
+}
+
+// waking are spaces one of which does not wake, as those that may have ended the process before, until it is let.
+type waking struct {
+	*spaces
+	slow string
+	let  atomic.Bool
+}
+
+func (w *waking) Wake(ctx context.Context, name string) error {
+	if name == w.slow && !w.let.Load() {
+		<-ctx.Done()
+		return fmt.Errorf("wake space %s: %w", name, context.Cause(ctx))
+	}
+	return w.spaces.Wake(ctx, name)
+}
+
+// D2, T8: a space that does not wake for its snapshot keeps no other from its own. Its attempt fails, and says why; it is tried
+// again in the next round.
+func TestHostileASpaceThatDoesNotWakeHoldsUpNoOthersSnapshots(t *testing.T) {
+	s := &waking{spaces: newSpaces(t, "a-suspect", "other"), slow: "a-suspect"}
+	s.sleep(t, "a-suspect")
+	wal := s.path("a-suspect") + "-wal" // it did not stop cleanly
+	if err := os.WriteFile(wal, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	results, logged := make(chan seen, 100), &logLines{}
+	k, err := snapshot.NewKeeper(snapshot.Config{
+		Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock, WakeTimeout: 10 * time.Millisecond,
+		Bucket: open(t, "file://"+t.TempDir()), Every: time.Hour, Keep: 3, Observe: func(space, result string) { results <- seen{space, result} },
+		Logger: funcr.New(logged.add, funcr.Options{}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	got := map[string]string{}
+	for range 2 {
+		select {
+		case r := <-results:
+			got[r.space] = r.result
+		case <-time.After(patience):
+			t.Fatalf("only %v happened", got)
+		}
+	}
+	if fmt.Sprint(got) != "map[a-suspect:failed other:taken]" {
+		t.Errorf("at first: %v", got)
+	}
+	if text := logged.String(); !strings.Contains(text, "a-suspect") || !strings.Contains(text, "not awake within 10ms") {
+		t.Errorf("logged is %q", text)
+	}
+	s.let.Store(true)
+	if got := round(t, s.spaces, results, 2); got["a-suspect"] != snapshot.Taken {
+		t.Errorf("in the next round: %v", got)
+	}
+}
+
+// logLines keeps lines that are logged.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *logLines) add(prefix, line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, prefix+line)
+}
+
+func (w *logLines) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, "\n")
 }
