@@ -158,6 +158,14 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
+// latest is the later of two times.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // wakesAt is when a sleeping space is to be woken by itself, zero if never.
 func (s *Shard) wakesAt(p *place) time.Time {
 	switch {

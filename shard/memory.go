@@ -101,6 +101,9 @@ func (s *Shard) guardMemory(m Memory) {
 // relieve does what the guard finds to be done.
 func (s *Shard) relieve(g *memoryGuard) {
 	do := g.look(s.config.Clock.Now(), s.weights)
+	if do.used > 0 { // the process may end soon
+		s.noteMemory()
+	}
 	for _, name := range slices.Sorted(maps.Keys(do.strain)) {
 		do.strain[name].Strain(true)
 		s.config.Logger.Info("Memory is short: a space gets none for further requests", "space", name, "used", do.used, "limit", g.memory.Limit)

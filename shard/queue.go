@@ -50,7 +50,7 @@ func (s *Shard) unqueue(p *place) {
 // waiting counts the spaces that could be started if there were a place.
 func (s *Shard) waiting() int {
 	n := len(s.queue) + len(s.later)
-	if s.trial == nil && len(s.suspects) > 0 {
+	if len(s.suspects) > 0 && s.mayTry(s.suspects[0]) {
 		n++
 	}
 	return n
@@ -75,14 +75,14 @@ func (s *Shard) dispatch() {
 }
 
 // nextStart is where the next space to start is, nil if none may start now: first
-// what somebody waits for, then a suspect if none is on trial, then the others. A
-// suspect is started while no other start is under way.
+// what somebody waits for, then a suspect if none is on trial but its own group, then
+// the others. The first of a group is started while no other start is under way.
 func (s *Shard) nextStart() (from *[]*place, i int) {
 	if i := s.mayStart(s.queue); i >= 0 {
 		return &s.queue, i
 	}
-	if s.trial == nil && len(s.suspects) > 0 && len(s.queue) == 0 {
-		if s.starting > 0 {
+	if len(s.suspects) > 0 && len(s.queue) == 0 && s.mayTry(s.suspects[0]) {
+		if s.starting > 0 && len(s.trials) == 0 {
 			return nil, 0
 		}
 		return &s.suspects, 0

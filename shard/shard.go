@@ -55,8 +55,8 @@ type Shard struct {
 	held     map[string]bool // see Hold
 	queue    []*place        // to be started, in this order
 	later    []*place        // to be started when nobody waits for another
-	suspects []*place        // to be started after those that somebody waits for, one on trial after the other
-	trial    *place          // the suspect that starts or runs; nil if none does
+	suspects []*place        // to be started after those that somebody waits for, one group on trial after the other
+	trials   []*place        // the suspects of one group that start or run
 	slow     int             // slow starts among starting
 	awake    int             // starting, running or stopping
 	starting int

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-dev/berth/shard/crashlog"
@@ -73,40 +74,48 @@ func (s *Shard) isHeldBack(p *place) bool {
 	return errors.As(p.failure, &held) && p.state == asleep && p.retry.After(s.config.Clock.Now())
 }
 
-// afterTrial is how long a suspect has to wait for the one that is on trial, zero
+// afterTrial is how long a suspect has to wait for those that are on trial, zero
 // if it need not.
 func (s *Shard) afterTrial(p *place) time.Duration {
-	if p.suspect == nil || p.hurried || p.state != queued || s.trial == nil {
+	if p.suspect == nil || p.hurried || p.state != queued || s.mayTry(p) {
 		return 0
 	}
-	return max(firstRetry, s.trialEnds().Sub(s.config.Clock.Now()))
+	var ends time.Time
+	for _, other := range s.trials {
+		ends = latest(ends, trialEnds(other))
+	}
+	return max(firstRetry, ends.Sub(s.config.Clock.Now()))
 }
 
-// trialEnds is when the space on trial, whatever its state, will have survived.
-func (s *Shard) trialEnds() time.Time { return s.trial.since.Add(s.trial.suspect.Trial) }
+// mayTry reports whether a suspect may be put on trial now: with its own group, or if no other is.
+func (s *Shard) mayTry(p *place) bool {
+	return len(s.trials) == 0 || s.trials[0].suspect.Group == p.suspect.Group
+}
+
+// trialEnds is when a space on trial, whatever its state, will have survived.
+func trialEnds(p *place) time.Time { return p.since.Add(p.suspect.Trial) }
 
 // dueTrial ends the trial of a running space that has survived it. It returns when
 // to look again, zero if the space is not on trial.
 func (s *Shard) dueTrial(p *place, now time.Time) time.Time {
-	if s.trial != p {
+	if !slices.Contains(s.trials, p) {
 		return time.Time{}
 	}
-	if at := s.trialEnds(); at.After(now) {
+	if at := trialEnds(p); at.After(now) {
 		return at
 	}
-	s.trial, p.suspect = nil, nil
+	s.endTrial(p)
+	p.suspect = nil
 	s.config.Logger.Info("Space has survived its trial", "space", p.name)
 	s.work.Go(func() { s.logged(s.log.Survived(p.name)) })
 	s.dispatch()
 	return time.Time{}
 }
 
-// endTrial ends the trial of a space that does not run any more. It is on trial
-// again when it is started again.
+// endTrial ends the trial of a space that has survived it, or that does not run any
+// more. The latter is on trial again when it is started again.
 func (s *Shard) endTrial(p *place) {
-	if s.trial == p {
-		s.trial = nil
-	}
+	s.trials = slices.DeleteFunc(s.trials, func(o *place) bool { return o == p })
 }
 
 // noteUse notes which spaces do something, until the shard stops.
@@ -123,7 +132,19 @@ func (s *Shard) noteUse() {
 			s.log.Used(name)
 		}
 		s.logged(s.log.Clear())
+		s.noteMemory()
 	}
+}
+
+// noteMemory notes how much memory is accounted to the requests of each space. What its store holds is not counted: that does
+// no harm for as long as nobody reads it.
+func (s *Shard) noteMemory() {
+	accounts, _ := s.weights()
+	bytes := make(map[string]int64, len(accounts))
+	for name, account := range accounts {
+		bytes[name] = account.Memory()
+	}
+	s.logged(s.log.Weigh(bytes))
 }
 
 // used are the spaces that do something now.

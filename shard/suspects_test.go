@@ -6,6 +6,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 )
@@ -154,14 +156,39 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 	serves("fatal")
 }
 
-// suspected leaves the notes of a process that ended while the spaces were active.
-func suspected(t *testing.T, names ...string) (active string) {
+// T8: how much memory the requests of a space hold is on disk before the process ends, so that a quiet space is suspected, too.
+func TestHostileTheMemoryOfASpaceIsNoted(t *testing.T) {
+	active := filepath.Join(t.TempDir(), "active")
+	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir, c.IdleAfter = active, 0 })
+	space := startSpace(t, s.Shard, "heavy")
+	startSpace(t, s.Shard, "light")
+	noted := func(want string) {
+		t.Helper()
+		testhost.Eventually(t, "note "+want, func(context.Context) error {
+			data, _ := os.ReadFile(filepath.Join(active, "weights"))
+			if string(data) == want {
+				return nil
+			}
+			s.clock.Step(2 * time.Second)
+			return fmt.Errorf("noted is %q", data)
+		})
+	}
+	if err := space.Account().Take(bounds.MemoryBytes, 201<<19); err != nil {
+		t.Fatal(err)
+	}
+	noted(`{"heavy":100}`)
+	space.Account().Give(bounds.MemoryBytes, 201<<19)
+	noted("")
+}
+
+// suspected leaves the notes of a process that ended while the spaces were active, as some before.
+func suspected(t *testing.T, ends int, names ...string) (active string) {
 	t.Helper()
 	active = t.TempDir()
 	now := time.Now()
 	note := func(file string, at time.Time) {
 		path := filepath.Join(active, file)
-		if err := os.WriteFile(path, []byte(`{"running":true,"suspect":{"Active":4}}`), 0o600); err != nil {
+		if err := os.WriteFile(path, fmt.Appendf(nil, `{"running":true,"suspect":{"Active":%d}}`, ends), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chtimes(path, at, at); err != nil {
@@ -177,12 +204,12 @@ func suspected(t *testing.T, names ...string) (active string) {
 
 // T8: suspects are on trial one after the other, the most suspicious first.
 func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
-	names := []string{"first", "second", "third", "third-a", "third-b", "third-c"}
-	active := suspected(t, names...)
+	names := []string{"first", "second", "third", "third-a", "third-b", "third-c"} // half of them are held back
+	active := suspected(t, 4, names...)
 	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
 	build(t, "first")
 	build(t, "second")
-	for _, name := range names {
+	for _, name := range names[:3] {
 		if err := s.Add(name); err != nil {
 			t.Fatal(err)
 		}
@@ -199,9 +226,43 @@ func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
 	s.is(t, "third", shard.ReasonCrashSuspect, metav1.ConditionFalse)
 }
 
+// T8: where many are suspected they are on trial in groups, so that none waits for more than eight trials.
+func TestHostileManySuspectsAreOnTrialInGroups(t *testing.T) {
+	var names []string
+	for i := range 32 {
+		names = append(names, fmt.Sprintf("suspect-%02d", i))
+	}
+	active := suspected(t, 5, names...) // 16 are held back, in groups of two
+	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
+	for i, name := range names[:17] {
+		if i < 4 {
+			build(t, name)
+		}
+		if err := s.Add(name); err != nil {
+			t.Fatal(err)
+		}
+		if i < 16 {
+			s.is(t, name, shard.ReasonCrashSuspect, metav1.ConditionFalse)
+		}
+	}
+	if err := s.HeldBack(names[16]); err != nil {
+		t.Errorf("of 32 more than half are held back: %v", err)
+	}
+	for _, pair := range [][]string{names[:2], names[2:4]} {
+		for _, name := range names[2:4] {
+			s.is(t, name, shard.ReasonCrashSuspect, metav1.ConditionFalse)
+		}
+		s.clock.Step(time.Minute)
+		for _, name := range pair {
+			s.is(t, name, shard.ReasonRunning, metav1.ConditionTrue)
+		}
+		s.is(t, names[4], shard.ReasonCrashSuspect, metav1.ConditionFalse)
+	}
+}
+
 // T8: `berth wake` starts a space that is held back at once, as its condition says.
 func TestHostileASuspectStartsAtOnceIfItIsWoken(t *testing.T) {
-	active := suspected(t, "first", "held-back", "queued")
+	active := suspected(t, 4, "first", "held-back", "queued", "x", "y", "z") // half of them are held back
 	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
 	for _, name := range []string{"first", "held-back", "queued"} {
 		build(t, name)
@@ -231,7 +292,7 @@ func TestHostileASuspectStartsAtOnceIfItIsWoken(t *testing.T) {
 
 // T8: a start that fails before any space could have been started leaves the suspects known.
 func TestHostileAStartThatFailsForgetsNoSuspect(t *testing.T) {
-	active := suspected(t, "suspect")
+	active := suspected(t, 4, "suspect")
 	c := config(t)
 	c.ActiveDir = active
 	c.Host = rest.AnonymousClientConfig(c.Host)

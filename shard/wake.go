@@ -117,13 +117,13 @@ func (s *Shard) begin(p *place) {
 	s.starting++
 	ctx, abort := context.WithTimeout(s.life, startTimeout)
 	p.abort = abort
-	if s.trial != nil && p.hurried {
-		p.suspect = nil // one trial at a time
+	if p.suspect != nil && p.hurried && !s.mayTry(p) {
+		p.suspect = nil // one group at a time
 	}
 	p.hurried = false
 	prepared, suspect := p.prepared, p.suspect
 	if suspect != nil {
-		s.trial = p
+		s.trials = append(s.trials, p)
 	}
 	if p.slow {
 		s.slow++

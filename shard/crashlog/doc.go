@@ -21,11 +21,18 @@
 //     all the same, the space is cleared. Else it is on trial again, and if the
 //     process ends now, it is the culprit.
 //   - If nobody was on trial, more are held back that way: one, then two, then four,
-//     then eight.
+//     at most half of all. They are on trial in eight groups, one after the other, so
+//     that nobody waits longer than for eight trials. If the process ends during one,
+//     the culprit is in that group, which is divided in the same way.
 //     Those that were not active at an unclean end are cleared, so that few such ends
 //     find the one among many.
 //   - A culprit is held back for ten seconds, and twice as long each time that it
 //     ends the process again. All others are cleared.
+//
+// The most suspicious spaces are those that held most memory, then those that were
+// busy, then those that started last. How much memory is accounted to spaces that
+// hold much is in one file for all, written when it changes, not more often than
+// [Log.Weigh] is called.
 //
 // All others start as usual. A space that survives its trial runs as usual, too,
 // and is cleared after ten minutes.

@@ -12,10 +12,10 @@ import (
 
 const (
 	// A trial keeps other suspects waiting, most of which did nothing: only that of a culprit is doubled with each
-	// further unclean end, and of the others few are held back at once.
+	// further unclean end, and the others are on trial in a few groups, each of which is started together.
 	firstTrial = time.Minute
 	lastTrial  = 4 * time.Minute
-	mostHeld   = 8
+	mostGroups = 8
 
 	firstBackoff = 10 * time.Second // of a culprit; doubled with each further unclean end
 	lastBackoff  = 10 * time.Minute
@@ -48,7 +48,8 @@ type record struct {
 	Sure    bool    `json:"sure,omitempty"`
 	Suspect Suspect `json:"suspect,omitzero"`
 
-	used time.Time // modification time of the file: when it last did something
+	used   time.Time // modification time of the file: when it last did something
+	weight int64     // MiB of memory that were accounted to it, see Log.Weigh
 }
 
 func (r record) empty() bool { return !r.Running && r.Suspect == Suspect{} }
@@ -58,9 +59,12 @@ type Held struct {
 	Suspect
 	// Rank orders those that are held back: the lowest is the most suspicious.
 	Rank int
+	// Group of those that are on trial together.
+	Group int
 	// Wait is how long it is held back, from the start of the process.
 	Wait time.Duration
-	// Sure says that it is the culprit if the process ends while it is on trial.
+	// Sure says that the culprit is among those on trial if the process ends while
+	// it is on trial.
 	Sure bool
 	// Trial is how long it is on trial.
 	Trial time.Duration
@@ -70,10 +74,10 @@ type Held struct {
 // returns who is suspected, and which of these are held back.
 func judge(left map[string]record, began time.Time) (map[string]Suspect, map[string]Held) {
 	suspects, held := map[string]Suspect{}, map[string]Held{}
-	hold := func(name string, wait time.Duration, sure bool) {
+	hold := func(name string, group int, wait time.Duration, sure bool) {
 		s := suspects[name]
 		held[name] = Held{
-			Suspect: s, Rank: len(held), Wait: wait, Sure: sure,
+			Suspect: s, Rank: len(held), Group: group, Wait: wait, Sure: sure,
 			Trial: doubled(firstTrial, s.Culprit, lastTrial),
 		}
 	}
@@ -87,22 +91,29 @@ func judge(left map[string]record, began time.Time) (map[string]Suspect, map[str
 			culprits = append(culprits, name)
 		}
 	}
-	defer func() { // after those that may have done nothing
-		for _, name := range culprits {
-			hold(name, backoff(suspects[name]), true)
+	defer func() { // after those that may have done nothing, each alone
+		for i, name := range culprits {
+			hold(name, mostGroups+i, backoff(suspects[name]), true)
 		}
 	}()
 	if len(active) == 0 {
 		return suspects, held
 	}
 	rank(active, left)
-	first := active[0]
-	if r := left[first]; r.Trial && (r.Sure || len(active) == 1) {
-		s := r.Suspect
+	first, tried := left[active[0]], 0 // how many were on trial
+	for tried < len(active) && left[active[tried]].Trial {
+		tried++
+	}
+	found := tried > 0 && (first.Sure || tried == len(active)) // it was one of these
+	if found && tried == 1 {
+		s := first.Suspect
 		s.Culprit++
-		suspects[first] = s
-		hold(first, backoff(s), true)
+		suspects[active[0]] = s
+		hold(active[0], 0, backoff(s), true)
 		return suspects, held
+	}
+	if found {
+		active = active[:tried]
 	}
 	ends := 0
 	for _, name := range active {
@@ -114,19 +125,23 @@ func judge(left map[string]record, began time.Time) (map[string]Suspect, map[str
 	count, wait := 1, time.Duration(0)
 	if ends > 1 {
 		wait = min(max(2*latest(left).Sub(began), leastWait), mostWait)
-		if !left[first].Trial {
-			count = min(1<<min(ends-2, 10), mostHeld)
-		}
 	}
-	for _, name := range active[:min(count, len(active))] {
-		hold(name, wait, wait > 0)
+	switch {
+	case tried > 0:
+		count = tried
+	case ends > 1: // at most half, as either these or those are cleared
+		count = min(1<<min(ends-2, 30), (len(active)+1)/2)
+	}
+	for i, name := range active[:count] {
+		hold(name, i*min(count, mostGroups)/count, wait, wait > 0)
 	}
 	return suspects, held
 }
 
 // rank sorts spaces that were active when a process ended, the most suspicious
 // first: what was on trial; of the others those that were active at the most
-// unclean ends; of these those that were busy; of these the one that started last.
+// unclean ends; of these those that held most memory; of these those that were
+// busy; of these the one that started last.
 func rank(active []string, left map[string]record) {
 	end := latest(left)
 	yes := func(b bool) int {
@@ -140,6 +155,7 @@ func rank(active []string, left map[string]record) {
 		return cmp.Or(
 			cmp.Compare(yes(x.Trial), yes(y.Trial)),
 			cmp.Compare(y.Suspect.Active, x.Suspect.Active),
+			cmp.Compare(y.weight, x.weight),
 			cmp.Compare(yes(end.Sub(x.used) <= busyWithin), yes(end.Sub(y.used) <= busyWithin)),
 			y.Since.Compare(x.Since),
 			y.used.Compare(x.used),

@@ -27,6 +27,9 @@ const (
 	clearedAfter = 10 * time.Minute
 	// beganFile is a file whose modification time is when the process began.
 	beganFile = "began"
+	// weightsFile says how much memory was accounted to spaces that held leastWeight bytes or more, in MiB.
+	weightsFile = "weights"
+	leastWeight = 4 << 20
 )
 
 // Log is the spaces of one process. Its methods may be called concurrently, but
@@ -39,6 +42,9 @@ type Log struct {
 	mu     sync.Mutex
 	spaces map[string]*entry // that were active or suspected since the process began
 	held   map[string]Held
+
+	weighing sync.Mutex
+	weights  map[string]int64 // as they were written last
 }
 
 // entry is what is known of a space.
@@ -70,7 +76,7 @@ func (l *Log) open() error {
 		before = info.ModTime()
 	}
 	left, err := readAll(l.dir)
-	errs := []error{err}
+	errs := []error{err, l.readWeights(left)}
 	var suspects map[string]Suspect
 	suspects, l.held = judge(left, before)
 	for name := range left {
@@ -210,6 +216,62 @@ func (l *Log) Used(space string) {
 		return
 	}
 	_ = os.Chtimes(l.path(space), now, now) // it has just stopped, or it matters little
+}
+
+// Weigh notes how many bytes of memory are accounted to the spaces that run. It may be called every fraction of a second:
+// it writes a small file, and only if some space holds much and that has changed. A loss in a power failure does no harm.
+func (l *Log) Weigh(bytes map[string]int64) error {
+	if l == nil {
+		return nil
+	}
+	weights := map[string]int64{}
+	for name, n := range bytes {
+		if n >= leastWeight {
+			weights[name] = n >> 20
+		}
+	}
+	l.weighing.Lock()
+	defer l.weighing.Unlock()
+	if maps.Equal(weights, l.weights) {
+		return nil
+	}
+	path, err := filepath.Join(l.dir, weightsFile), error(nil)
+	if len(weights) == 0 {
+		err = os.Remove(path)
+	} else {
+		var data []byte
+		if data, err = json.Marshal(weights); err == nil {
+			err = os.WriteFile(path+".tmp", data, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(path+".tmp", path)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("note how much memory spaces hold: %w", err)
+	}
+	l.weights = weights
+	return nil
+}
+
+// readWeights adds to the records of a process that is gone how much memory the spaces held, if that is known, and removes
+// the file.
+func (l *Log) readWeights(left map[string]record) error {
+	path := filepath.Join(l.dir, weightsFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var weights map[string]int64
+	if err == nil && json.Unmarshal(data, &weights) == nil {
+		for name, n := range weights {
+			if r, ok := left[name]; ok {
+				r.weight = n
+				left[name] = r
+			}
+		}
+	}
+	return errors.Join(err, os.Remove(path))
 }
 
 func (l *Log) path(space string) string { return filepath.Join(l.dir, space+suffix) }
