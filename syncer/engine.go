@@ -57,6 +57,9 @@ type kind[T client.Object] struct {
 	// amend, if set, changes on a host object that is there what takes requests
 	// of its own. It returns what it made of it, with an error, too.
 	amend func(ctx context.Context, v, want, host T) (T, error)
+	// relabel, if set, keeps the labels of a host object up to date of which the
+	// space's rules forbid another one: others select it by them.
+	relabel func(ctx context.Context, v, host T) error
 	// lost, if set, is called before a missing host object is made, and reports
 	// whether it dealt with v: then none is made.
 	lost func(ctx context.Context, v T) (bool, error)
@@ -110,6 +113,9 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	want, wanted, err := k.down(ctx, v)
 	if err != nil {
 		var again time.Duration
+		if hosted && k.relabel != nil && errors.As(err, &forbidden{}) && !k.held(v, host) {
+			err = errors.Join(err, k.relabel(ctx, v, host))
+		}
 		if hosted && k.pull != nil { // what runs already is reported all the same, and its tokens are refreshed
 			var pullErr error
 			again, pullErr = k.pull(ctx, v, host)
@@ -129,8 +135,8 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 		}
 		return 0, nil
 	}
-	if hosted && k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, version(v.GetResourceVersion())) {
-		return holdLag, nil // v is not yet, or not again, what the host object is of
+	if hosted && k.held(v, host) {
+		return holdLag, nil
 	}
 	if hosted && k.anew != nil && k.anew(want, host) {
 		return 0, k.deleteHost(ctx, host) // its event brings us back
@@ -169,6 +175,11 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 		_, err = k.settle(ctx, key, v, true, err)
 	}
 	return again, err
+}
+
+// held reports whether v is not yet, or not again, what the host object is of.
+func (k *kind[T]) held(v, host T) bool {
+	return k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, version(v.GetResourceVersion()))
 }
 
 // create makes v's host object, unless it turns out that it is there already

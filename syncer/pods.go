@@ -41,13 +41,14 @@ func (s *Syncer) syncPods() error {
 			s.space.TellNode(want, have)
 			return translate.PushPod(want, have)
 		},
-		named:  s.podNamed,
-		born:   translate.Birth,
-		made:   s.podMade,
-		amend:  s.podAmend,
-		pull:   s.podPull,
-		seen:   s.enqueueBudgets,
-		denied: s.podDenied,
+		named:   s.podNamed,
+		born:    translate.Birth,
+		made:    s.podMade,
+		amend:   s.podAmend,
+		relabel: s.podRelabel,
+		pull:    s.podPull,
+		seen:    s.enqueueBudgets,
+		denied:  s.podDenied,
 	}
 	k.lost = func(ctx context.Context, v *corev1.Pod) (bool, error) { return podLost(ctx, k, v) }
 	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
@@ -75,6 +76,19 @@ func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, e
 	}
 	host := s.space.Pod(v, in)
 	return host, true, forbids(translate.CheckHostPod(host))
+}
+
+// podRelabel is for a host pod that would not be made today.
+func (s *Syncer) podRelabel(ctx context.Context, v, host *corev1.Pod) error {
+	in, err := s.surroundings(v.Namespace)
+	if err != nil {
+		return err
+	}
+	have := host.DeepCopy()
+	if !s.space.PushPodLabels(v, in, have) {
+		return nil
+	}
+	return s.writer.Update(ctx, have)
 }
 
 // podMade tells a tenant what the host, or Berth, left out of a pod, which may mean much to

@@ -4,11 +4,13 @@
 package translate
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -37,10 +39,7 @@ type Surroundings struct {
 // fate. Ephemeral containers are among what is wanted, but a host takes them
 // only by a request of their own, see [Birth] and [AddEphemeral].
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
-	host := &corev1.Pod{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
-	s.addLabels(&host.ObjectMeta, v.Labels)
-	addPoliced(&host.ObjectMeta, v, in.Policies)
-	s.addBudget(&host.ObjectMeta, v, in.Budgets)
+	host := &corev1.Pod{ObjectMeta: s.podMeta(v, in)}
 	for key, value := range downwardAnnotations(v) {
 		host.Annotations[key] = value
 	}
@@ -79,6 +78,28 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	s.Settings.PodSecurity.secure(&host.Spec)
 	dropUnshared(&host.Spec)
 	return host
+}
+
+// podMeta is a host pod's metadata, without what containers read of it.
+func (s Space) podMeta(v *corev1.Pod, in Surroundings) metav1.ObjectMeta {
+	m := s.ObjectMeta(v, LimitSubdomain)
+	s.addLabels(&m, v.Labels)
+	addPoliced(&m, v, in.Policies)
+	s.addBudget(&m, v, in.Budgets)
+	return m
+}
+
+// PushPodLabels copies onto the host pod have the labels that v's should have, and
+// nothing else: by these Services, policies and budgets select it, whether or not a
+// pod like v may still be made. It reports whether anything differed.
+func (s Space) PushPodLabels(v *corev1.Pod, in Surroundings, have *corev1.Pod) bool {
+	want := &corev1.Pod{ObjectMeta: s.podMeta(v, in)}
+	keepNodeLabels(want, have)
+	if maps.Equal(want.Labels, have.Labels) {
+		return false
+	}
+	have.Labels = want.Labels
+	return true
 }
 
 // Birth is what of a wanted host pod a host takes when it is created.
