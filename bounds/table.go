@@ -19,6 +19,7 @@ const (
 	Objects
 	CustomResourceDefinitions
 	SchemaBytes
+	ServicePortsTotal
 	Gateways
 	Routes
 	VolumeSnapshots
@@ -112,6 +113,9 @@ func Table() [quantities]Bound {
 		SchemaBytes: {"schema-bytes", PerSpace, "bytes", 16 * miB,
 			"the stored size of all CustomResourceDefinitions of the space",
 			"delete definitions that are not used, or shorten their descriptions"},
+		ServicePortsTotal: {"service-ports-total", PerSpace, "ports", 1000,
+			"ports of all Services of the space: each is a rule on every node of the host, for each endpoint",
+			"delete Services or ports that are not used, or ask the platform's admin for a higher limit"},
 		Gateways: {"gateways", PerSpace, "gateways", 10,
 			"Gateways of the space on the host: each may cost a load balancer",
 			"delete some, or have several hosts share one"},

@@ -16,6 +16,8 @@ type Work struct {
 	parts int
 	ended bool
 	atEnd []func()
+	// promised to the work, see [Account.Promise]
+	promised map[Quantity]int64
 }
 
 // Begin notes that a part of the work begins, and reports whether it may: not if all parts before it have ended. If so,

@@ -128,7 +128,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceServed: space.Pods.Valid(),
 		Controllers:             controllers(where),
 		HiddenNodes:             true,
-		Admission:               s.admission(space, where),
+		Admission:               s.admission(space, where, account),
 		Pods:                    streams,
 		Usage:                   usage,
 		Logger:                  logger,
@@ -253,12 +253,12 @@ func (s *Space) followsNodes(ctx context.Context) (follows bool, err error) {
 	return follows, err
 }
 
-func (s *Shard) admission(space translate.Space, where translate.Placement) []vcluster.Admission {
+func (s *Shard) admission(space translate.Space, where translate.Placement, account *bounds.Account) []vcluster.Admission {
 	return []vcluster.Admission{
 		{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) {
 			return berthadmission.NewAddresses(func(ctx context.Context, v *corev1.Service, current berthadmission.Current) (*corev1.Service, error) {
 				return s.host.ReserveService(ctx, space, v, current)
-			}), nil
+			}, account), nil
 		}},
 		{Name: "BerthGuard", New: func() (admission.Interface, error) {
 			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where, space.Settings.PodSecurity), nil

@@ -99,7 +99,7 @@ func newBed(t *testing.T, name string) *bed {
 		ServiceCIDR: addresses, KubernetesServiceIP: net.ParseIP(address),
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
-			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve), nil }},
+			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve, b.limits), nil }},
 			{Name: "BerthGuard", New: func() (admission.Interface, error) {
 				return berthadmission.NewGuard(true, b.where, b.space.Settings.PodSecurity), nil
 			}},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -40,8 +41,9 @@ type sharedStore struct {
 	client *kubernetes.Client
 	lists  *listCaches
 	// account is of the space; nil if it is bounded by nothing.
-	account *bounds.Account
-	watches *clientWatches
+	account  *bounds.Account
+	watches  *clientWatches
+	services once // whether their ports were counted
 }
 
 func newSharedStore(store *kine.Store, a *bounds.Account) *sharedStore {
@@ -103,6 +105,9 @@ func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 	}
 	if r.Config.GroupResource == definitionsResource && s.account != nil {
 		return &boundedDefinitions{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}}, nil
+	}
+	if r.Config.GroupResource == corev1.Resource("services") && s.account != nil {
+		return &boundedServices{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}, count: &s.services}, nil
 	}
 	return bounded, nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -34,6 +35,7 @@ type space struct {
 	outside kubernetes.Interface // a tenant's admin, through TLS
 	inside  kubernetes.Interface // Berth itself
 	host    *addresses
+	account *bounds.Account
 }
 
 // addresses gives out cluster IPs and node ports, and remembers who asked.
@@ -100,12 +102,12 @@ func startSpace(t *testing.T) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &space{host: &addresses{}}
+	s := &space{host: &addresses{}, account: bounds.NewAccount(bounds.Limits{bounds.ServicePortsTotal: 250})}
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name: "guarded", Dir: t.TempDir(), Endpoint: "https://" + listener.Addr().String(), ServingCA: ca.PEM(),
-		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
+		Controllers: vcluster.SpaceControllers(), HiddenNodes: true, Account: s.account,
 		Admission: []vcluster.Admission{
-			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve), nil }},
+			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve, s.account), nil }},
 			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) {
 				return admission.NewGuard(false, translate.Placement{}, translate.PodSecurity{}), nil
 			}},

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -42,11 +43,12 @@ type Addresses struct {
 	reserve Reserve
 	client  kubernetes.Interface
 	turns   turns
+	account *bounds.Account
 }
 
-// NewAddresses returns the plugin.
-func NewAddresses(reserve Reserve) *Addresses {
-	return &Addresses{Handler: admission.NewHandler(admission.Create, admission.Update), reserve: reserve}
+// NewAddresses returns the plugin. The account, which may be nil, bounds what it asks the host for.
+func NewAddresses(reserve Reserve, account *bounds.Account) *Addresses {
+	return &Addresses{Handler: admission.NewHandler(admission.Create, admission.Update), reserve: reserve, account: account}
 }
 
 var _ admission.MutationInterface = (*Addresses)(nil)
@@ -112,6 +114,14 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 		return err
 	case a.GetOperation() == admission.Update && (err != nil || before.ResourceVersion != replaces):
 		return nil // stale by now: the API server refuses it, or asks again with what is there
+	}
+	had := 0
+	if before != nil {
+		had = len(before.Spec.Ports)
+	}
+	// The store would refuse it a moment later: then the host would have its ports for a minute.
+	if err := p.account.Promise(bounds.WorkOf(ctx), bounds.ServicePortsTotal, int64(len(v.Spec.Ports)-had)); err != nil {
+		return admission.NewForbidden(a, field.Forbidden(field.NewPath("spec", "ports"), err.Error()))
 	}
 	legacyscheme.Scheme.Default(v)
 	host, err := p.reserve(ctx, v, current)

@@ -6,7 +6,10 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 func service(name string, kind corev1.ServiceType) *corev1.Service {
@@ -220,5 +225,84 @@ func TestTheHostsRefusalsAreToldInTheSpacesTerms(t *testing.T) {
 				t.Errorf("names the host's object or address: %v", err)
 			}
 		})
+	}
+}
+
+// S4, L3: the ports of all Services of a space together are bounded, and the host is not asked for more.
+func TestHostilePortsOfAllServicesTogetherAreBounded(t *testing.T) {
+	s := startSpace(t)
+	services := s.outside.CoreV1().Services("default")
+	of := func(name string, ports int) *corev1.Service {
+		v := service(name, corev1.ServiceTypeClusterIP)
+		v.Spec.Ports = nil
+		for i := range ports {
+			v.Spec.Ports = append(v.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(1000 + i)})
+		}
+		return v
+	}
+	create := func(name string, ports int) error {
+		_, err := services.Create(t.Context(), of(name, ports), metav1.CreateOptions{})
+		return err
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.ports") ||
+			!strings.Contains(err.Error(), "limit service-ports-total is reached") || !strings.Contains(err.Error(), "of 250 in use: delete Services") {
+			t.Errorf("%s gets %v", what, err)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := create(name, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("a service too many", create("c", 100))
+	if asked := s.host.asks("c"); len(asked) > 0 {
+		t.Errorf("the host was asked for it")
+	}
+	// Those that come at once pass no more than there is place for: kubernetes has one.
+	var all sync.WaitGroup
+	var made atomic.Int64
+	for i := range 10 {
+		all.Go(func() {
+			if create(fmt.Sprintf("race-%d", i), 20) == nil {
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() > 2 || s.account.Used(bounds.ServicePortsTotal) > 250 {
+		t.Errorf("of 10 at once %d are made, and %d ports are in use", made.Load(), s.account.Used(bounds.ServicePortsTotal))
+	}
+	a, err := services.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Spec.Ports = a.Spec.Ports[:10]
+	if a, err = services.Update(t.Context(), a, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := create("d", 50); err != nil {
+		t.Errorf("after ports were removed: %v", err)
+	}
+	a.Spec.Ports = of("a", 100).Spec.Ports
+	_, err = services.Update(t.Context(), a, metav1.UpdateOptions{})
+	refused("a service that grows", err)
+	if err := services.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := services.Update(t.Context(), a, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("after one was deleted: %v", err)
+	}
+	list, err := services.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want int64
+	for _, v := range list.Items {
+		want += int64(len(v.Spec.Ports))
+	}
+	if got := s.account.Used(bounds.ServicePortsTotal); got != want {
+		t.Errorf("%d ports are counted, there are %d", got, want)
 	}
 }
