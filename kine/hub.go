@@ -68,7 +68,9 @@ func (h *hub) run(wrote <-chan struct{}) {
 		case <-wrote:
 		}
 		for h.last() > h.reached() {
-			err := safego.Call("hand on changes", h.feed)
+			last := h.last()
+			var err error
+			safego.Run("hand on changes", func() { err = h.feed() }, func(error) { h.giveUp(last) })
 			if err == nil {
 				continue
 			}
@@ -110,6 +112,20 @@ func (h *hub) feed() error {
 	h.rev = max(h.rev, last)
 	h.moved()
 	return nil
+}
+
+// giveUp passes over the changes up to a revision, one of which has made the feed panic: it would do so each time. The
+// watches end as if these changes were compacted: their clients list anew, and find what the changes have led to.
+func (h *hub) giveUp(last int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rev = max(h.rev, last)
+	for w := range h.watches {
+		if w.from <= h.rev {
+			h.expire(w)
+		}
+	}
+	h.moved()
 }
 
 // skip passes over what nobody watches.

@@ -41,6 +41,7 @@ type watch struct {
 	queue  []clientv3.WatchResponse
 	queued int
 	next   int64 // if not 0, changes from this revision on are to be read from the log
+	gone   int64 // if not 0, changes before this revision can't be had: the watch ends and says so
 }
 
 // response is one at a revision.
@@ -79,8 +80,8 @@ func (h *hub) add(ctx context.Context, w *watch, created bool) {
 
 // hand gives a watch those of the changes that are for it. The hub is locked.
 func (h *hub) hand(w *watch, events []*clientv3.Event) {
-	if w.next > 0 {
-		return // it will find them in the log
+	if w.next > 0 || w.gone > 0 {
+		return // it finds them in the log, or in a new list
 	}
 	events = w.wanted(events)
 	if len(events) == 0 {
@@ -120,7 +121,14 @@ func (h *hub) runWatch(w *watch) {
 	}
 }
 
-// abandon ends a watch whose goroutine has left off.
+// expire ends a watch after what waits for it, as if the changes that follow were compacted. The hub is locked.
+func (h *hub) expire(w *watch) {
+	w.gone = h.rev + 1
+	h.runWatch(w)
+}
+
+// abandon ends a watch whose goroutine has left off, by a panic. Its client must not watch again from where it was, and
+// meet the same.
 func (h *hub) abandon(w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,6 +137,11 @@ func (h *hub) abandon(w *watch) {
 		return
 	}
 	w.busy = false
+	if w.gone == 0 {
+		w.queue, w.queued = nil, 0
+		h.expire(w)
+		return
+	}
 	h.end(w)
 }
 
@@ -163,6 +176,11 @@ func (h *hub) pull(w *watch) (clientv3.WatchResponse, bool) {
 			w.told = r.Header.Revision
 			h.mu.Unlock()
 			return r, true
+		case w.gone > 0:
+			gone := w.gone
+			h.mu.Unlock()
+			h.fail(w, compactedError{gone})
+			continue
 		case w.next > 0:
 			from, to := w.next, h.rev
 			h.mu.Unlock()
@@ -186,12 +204,10 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 	case <-w.ended:
 		return clientv3.WatchResponse{}, false
 	}
-	if !w.flow.admits() {
-		<-h.readers
+	events, more, err := h.readAs(w, from)
+	if errors.Is(err, errFlow) {
 		return clientv3.WatchResponse{}, false
 	}
-	events, more, err := h.changes(h.ctx, w.key, w.end, from-1)
-	<-h.readers
 	if err != nil {
 		return h.fail(w, err)
 	}
@@ -216,6 +232,15 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 	}
 	w.told = events[len(events)-1].Kv.ModRevision
 	return response(w.told, events...), true
+}
+
+// readAs reads changes from the log for a watch that has one of the readers, which it gives back.
+func (h *hub) readAs(w *watch, from int64) ([]*clientv3.Event, bool, error) {
+	defer func() { <-h.readers }()
+	if !w.flow.admits() {
+		return nil, false, errFlow
+	}
+	return h.changes(h.ctx, w.key, w.end, from-1)
 }
 
 // fail ends a watch whose changes can't be read. If they are compacted its client is told so, and lists anew. Otherwise
