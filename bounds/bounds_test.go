@@ -139,3 +139,33 @@ func TestHostileWorkThatOutlivesItsRequest(t *testing.T) {
 		t.Error("a part begins after the end")
 	}
 }
+
+// L3: what is given back of a part is what was taken by way of it, whatever is taken of the whole meanwhile.
+func TestAPartGivesBackItsOwn(t *testing.T) {
+	a := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: 100})
+	whole := a.Reserve(bounds.MemoryBytes, 0)
+	part, other := whole.Part(), whole.Part()
+	for r, n := range map[*bounds.Reservation]int64{whole: 5, part: 20, other: 30} {
+		if err := r.Grow(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var exceeded *bounds.ExceededError
+	if err := part.Grow(60); !errors.As(err, &exceeded) || !exceeded.Alone {
+		t.Errorf("a part of a request that is too large gets %v", err)
+	}
+	part.End()
+	if err := part.Grow(1); err == nil {
+		t.Error("a part grows after its end")
+	}
+	if held, used := whole.Held(), a.Used(bounds.MemoryBytes); held != 35 || used != 35 {
+		t.Errorf("%d are held, %d in use, after 20 of 55 were given back", held, used)
+	}
+	whole.End()
+	other.End()
+	if used := a.Used(bounds.MemoryBytes); used != 0 {
+		t.Errorf("%d are in use after the end", used)
+	}
+	var none *bounds.Reservation
+	none.Part().End()
+}

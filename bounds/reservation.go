@@ -17,6 +17,7 @@ type Reservation struct {
 	account  *Account
 	quantity Quantity
 	spare    int64
+	whole    *Reservation // that this is a part of; nil if it is none
 
 	mu    sync.Mutex
 	held  int64
@@ -27,6 +28,15 @@ type Reservation struct {
 // whose tenant has used all still does its own work.
 func (a *Account) Reserve(q Quantity, spare int64) *Reservation {
 	return &Reservation{account: a, quantity: q, spare: spare}
+}
+
+// Part returns a reservation of its own whose bytes are r's as well. Its End gives back what was taken by way of it, and
+// nothing else, whoever uses r at the same time.
+func (r *Reservation) Part() *Reservation {
+	if r == nil {
+		return nil
+	}
+	return &Reservation{account: r.account, quantity: r.quantity, whole: r}
 }
 
 // Grow notes that n more are in use, or returns an [*ExceededError]: that of a request that is too large even if it is the
@@ -40,11 +50,18 @@ func (r *Reservation) Grow(n int64) error {
 	if r.ended {
 		return errEnded // what would be read on is of a request that nobody waits for, and counted by nobody
 	}
-	if r.held+n <= r.spare {
+	switch {
+	case r.whole != nil:
+		if err := r.whole.Grow(n); err != nil {
+			return err
+		}
+	case r.held+n <= r.spare:
 		r.account.Add(r.quantity, n)
-	} else if err := r.account.take(r.quantity, n); err != nil {
-		err.Alone = r.held+n > err.Limit
-		return err
+	default:
+		if err := r.account.take(r.quantity, n); err != nil {
+			err.Alone = r.held+n > err.Limit
+			return err
+		}
 	}
 	r.held += n
 	return nil
@@ -57,8 +74,16 @@ func (r *Reservation) Shrink(n int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n = max(0, min(n, r.held))
+	r.give(max(0, min(n, r.held)))
+}
+
+// give gives back n bytes of those that are held. The reservation is locked.
+func (r *Reservation) give(n int64) {
 	r.held -= n
+	if r.whole != nil {
+		r.whole.Shrink(n)
+		return
+	}
 	r.account.Give(r.quantity, n)
 }
 
@@ -82,8 +107,8 @@ func (r *Reservation) End() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.account.Give(r.quantity, r.held)
-	r.held, r.ended = 0, true
+	r.give(r.held)
+	r.ended = true
 }
 
 type reservationKey struct{}
