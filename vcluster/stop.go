@@ -57,31 +57,42 @@ func (p *ControlPlane) shutdown() {
 	p.stopOnce.Do(func() { go safego.Run("stop a control plane", p.unwind, nil) })
 }
 
+// unwind stops what was started, in this order. A step that panics fails the stop, and not the steps after it: what they
+// leave running would keep the store from being used again.
 func (p *ControlPlane) unwind() {
 	defer close(p.done)
 	p.stop()
+	var failed []error
+	step := func(doing string, f func()) {
+		safego.Run(doing, f, func(err error) { failed = append(failed, err) })
+	}
 	if p.controllers != nil {
-		p.controllers.stop()
+		step("stop controllers", p.controllers.stop)
 	}
 	if p.run != nil {
-		p.waitHooks()
+		step("wait for hooks", p.waitHooks)
 	}
 	if p.chain != nil {
-		p.chain.informers.stop() // while there is a server to answer them
+		step("stop informers", p.chain.informers.stop) // while there is a server to answer them
 	}
-	p.gate.close(drainPatience)
+	step("end requests", func() { p.gate.close(drainPatience) })
 	p.background.Wait()
+	step("stop the API server", p.stopServer)
+	if p.store != nil {
+		step("close the store", func() { failed = append(failed, p.store.close()) })
+	}
+	if err := errors.Join(failed...); err != nil {
+		p.stopErr = fmt.Errorf("stop control plane %s: %w", p.config.Name, err)
+	}
+}
+
+func (p *ControlPlane) stopServer() {
 	if p.run != nil {
 		<-p.chain.admission.close()
 		p.run.cancel()
 		<-p.run.done
 	} else if p.chain != nil {
 		p.chain.server.GenericAPIServer.Destroy()
-	}
-	if p.store != nil {
-		if err := p.store.close(); err != nil {
-			p.stopErr = fmt.Errorf("stop control plane %s: %w", p.config.Name, err)
-		}
 	}
 }
 
