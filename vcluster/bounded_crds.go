@@ -67,30 +67,18 @@ func (b *boundedDefinitions) GuaranteedUpdate(
 		return err
 	}
 	var grown int64
-	err := b.boundedStorage.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions,
-		func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			before, err := b.size(old) // update may change it
-			if err != nil {
-				return nil, nil, err
-			}
-			updated, ttl, err := update(old, response)
-			if err != nil {
-				return nil, nil, err
-			}
-			after, err := b.size(updated)
-			if err != nil {
-				return nil, nil, err
-			}
-			grown = int64(after - before)
-			limit, used := b.account.Limit(bounds.SchemaBytes), b.account.Used(bounds.SchemaBytes)
-			// The controllers' own updates, of conditions and accepted names, are small.
-			if grown > deletionBytes && used+grown > limit {
-				b.account.Refuse(bounds.SchemaBytes)
-				err := &bounds.ExceededError{Quantity: bounds.SchemaBytes, Asked: grown, Used: used, Limit: limit}
-				return nil, nil, asStatus(err, definitionsResource, nameOf(updated))
-			}
-			return updated, ttl, nil
-		}, cached)
+	update = b.measured(update, func(updated runtime.Object, _ storage.ResponseMeta, by int64) error {
+		grown = by
+		limit, used := b.account.Limit(bounds.SchemaBytes), b.account.Used(bounds.SchemaBytes)
+		// The controllers' own updates, of conditions and accepted names, are small.
+		if grown > deletionBytes && used+grown > limit {
+			b.account.Refuse(bounds.SchemaBytes)
+			err := &bounds.ExceededError{Quantity: bounds.SchemaBytes, Asked: grown, Used: used, Limit: limit}
+			return asStatus(err, definitionsResource, nameOf(updated))
+		}
+		return nil
+	})
+	err := b.boundedStorage.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
 	if err == nil {
 		b.account.Add(bounds.SchemaBytes, grown)
 	}

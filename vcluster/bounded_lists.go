@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,21 +26,25 @@ const sampleEvery = 8
 // GetList takes what it reads and decodes from the request's reservation. A page that finds no place is tried again as a
 // smaller one: a server may return less than was asked for.
 func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	reservation := bounds.ReservationOf(ctx)
-	if reservation == nil {
-		return b.tell(b.Interface.GetList(ctx, key, opts, list))
+	if bounds.ReservationOf(ctx) == nil {
+		ctx, there := withFirstCount(ctx)
+		if err := b.Interface.GetList(ctx, key, opts, list); err != nil {
+			return b.tell(err)
+		}
+		return there.correct(list)
 	}
 	for {
-		before := reservation.Held()
-		m := &listMemory{reservation: reservation, answer: answerCostOf(ctx)}
+		ctx, there := withFirstCount(ctx)
+		ctx, read := reading(ctx)
+		m := &listMemory{reservation: read, answer: answerCostOf(ctx)}
 		err := b.Interface.GetList(m.in(ctx), key, m.watchMatches(opts), list)
 		if m.err != nil {
 			err = m.err
 		}
 		if err == nil {
-			return withoutInexactCount(list)
+			return there.correct(list)
 		}
-		reservation.Shrink(reservation.Held() - before) // what was read and not decoded, too
+		read.End() // what was read and not decoded, too
 		if opts.Predicate.Limit <= 1 || !errors.Is(err, bounds.ErrExceeded) {
 			return b.tell(err)
 		}
@@ -50,17 +55,42 @@ func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 	}
 }
 
-// withoutInexactCount removes a list's remainingItemCount if it can't be right: etcd3 counts from the last of the ranges
-// that it read, which begins behind the first object of the page if the store cut the page in several.
-func withoutInexactCount(list runtime.Object) error {
+// firstCount is how many objects there were from the first one of a page on. etcd3 takes what remains after the page from
+// the last of the ranges that it read, which begins behind the first object if the store cut the page in several.
+type firstCount struct {
+	known bool
+	count int64
+}
+
+type firstCountKey struct{}
+
+func withFirstCount(ctx context.Context) (context.Context, *firstCount) {
+	c := &firstCount{}
+	return context.WithValue(ctx, firstCountKey{}, c), c
+}
+
+// correct puts right how many objects remain after a page, if it says so.
+func (c *firstCount) correct(list runtime.Object) error {
 	l, err := meta.ListAccessor(list)
-	if err != nil {
+	if err != nil || l.GetRemainingItemCount() == nil {
 		return err
 	}
-	if n := l.GetRemainingItemCount(); n != nil && *n < 0 {
-		l.SetRemainingItemCount(nil)
+	l.SetRemainingItemCount(nil)
+	if remaining := c.count - int64(meta.LenList(list)); c.known && remaining > 0 {
+		l.SetRemainingItemCount(&remaining)
 	}
 	return nil
+}
+
+// countingStore is a store that notes the count of the first range of each page.
+type countingStore struct{ kubernetes.Interface }
+
+func (s countingStore) List(ctx context.Context, prefix string, opts kubernetes.ListOptions) (kubernetes.ListResponse, error) {
+	resp, err := s.Interface.List(ctx, prefix, opts)
+	if c, ok := ctx.Value(firstCountKey{}).(*firstCount); ok && err == nil && !c.known {
+		c.known, c.count = true, resp.Count
+	}
+	return resp, err
 }
 
 // listMemory is what one list takes. What the store reads for it is freed as it is decoded.

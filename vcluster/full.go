@@ -56,7 +56,8 @@ func (b *boundedStorage) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	defer giveBackReads(ctx)()
+	ctx, read := reading(ctx)
+	defer read.End()
 	return b.tell(b.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
@@ -64,7 +65,8 @@ func (b *boundedStorage) GuaranteedUpdate(
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	defer giveBackReads(ctx)()
+	ctx, read := reading(ctx)
+	defer read.End()
 	if b.spent() {
 		update = b.sparing(update)
 	}
@@ -74,6 +76,18 @@ func (b *boundedStorage) GuaranteedUpdate(
 // sparing makes update refuse what would make an object, which server-side apply
 // does by updates, or let one grow by more than a deletion does.
 func (b *boundedStorage) sparing(update storage.UpdateFunc) storage.UpdateFunc {
+	return b.measured(update, func(_ runtime.Object, response storage.ResponseMeta, grown int64) error {
+		if response.ResourceVersion == 0 || grown > deletionBytes {
+			return b.full()
+		}
+		return nil
+	})
+}
+
+// measured has check refuse what update makes of an object. It is called with what was made, and by how much that is larger.
+func (b *boundedStorage) measured(
+	update storage.UpdateFunc, check func(updated runtime.Object, response storage.ResponseMeta, grown int64) error,
+) storage.UpdateFunc {
 	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		before, err := b.size(old) // update may change it
 		if err != nil {
@@ -84,11 +98,11 @@ func (b *boundedStorage) sparing(update storage.UpdateFunc) storage.UpdateFunc {
 			return nil, nil, err
 		}
 		after, err := b.size(updated)
+		if err == nil {
+			err = check(updated, response, int64(after-before))
+		}
 		if err != nil {
 			return nil, nil, err
-		}
-		if response.ResourceVersion == 0 || after > before+deletionBytes {
-			return nil, nil, b.full()
 		}
 		return updated, ttl, nil
 	}
@@ -99,11 +113,11 @@ func (b *boundedStorage) size(obj runtime.Object) (int, error) {
 	return len(encoded), err
 }
 
-// giveBackReads gives back what is read of the store until the function it returns is called: a write holds it no longer.
-func giveBackReads(ctx context.Context) func() {
-	reservation := bounds.ReservationOf(ctx)
-	before := reservation.Held()
-	return func() { reservation.Shrink(reservation.Held() - before) }
+// reading returns a context by which objects are read that are held until the end of the reservation, and not until that of
+// the request. Nothing else of the request is given back with them: the deletion of a collection lists meanwhile.
+func reading(ctx context.Context) (context.Context, *bounds.Reservation) {
+	read := bounds.ReservationOf(ctx).Part()
+	return bounds.WithReservation(ctx, read), read
 }
 
 // tell replaces the store's error by one that a user understands.

@@ -47,7 +47,9 @@ type sharedStore struct {
 }
 
 func newSharedStore(store *kine.Store, a *bounds.Account) *sharedStore {
-	return &sharedStore{store: store, client: store.Client(), account: a, watches: &clientWatches{account: a},
+	client := *store.Client()
+	client.Kubernetes = countingStore{client.Kubernetes}
+	return &sharedStore{store: store, client: &client, account: a, watches: &clientWatches{account: a},
 		lists: newListCaches(store.Used, a, clock.RealClock{})}
 }
 
