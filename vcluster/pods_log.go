@@ -23,8 +23,17 @@ type podLog struct {
 	pods     Pods
 }
 
-// Get returns what streams the log.
+// Get returns what streams the log. What was read for it is held until the stream begins.
 func (r podLog) Get(ctx context.Context, name string, opts runtime.Object) (runtime.Object, error) {
+	ctx, read := reading(ctx)
+	stream, err := r.stream(ctx, name, opts, read.End)
+	if _, begins := stream.(*logStream); !begins {
+		read.End()
+	}
+	return stream, err
+}
+
+func (r podLog) stream(ctx context.Context, name string, opts runtime.Object, begun func()) (runtime.Object, error) {
 	checked, err := r.LogREST.Get(ctx, name, opts)
 	if err != nil {
 		return nil, err
@@ -50,7 +59,7 @@ func (r podLog) Get(ctx context.Context, name string, opts runtime.Object) (runt
 	if err != nil {
 		return nil, err
 	}
-	return &logStream{Pod: pod, pods: r.pods, query: query, follow: o.Follow}, nil
+	return &logStream{Pod: pod, pods: r.pods, query: query, follow: o.Follow, begun: begun}, nil
 }
 
 // logStream is a log that is read when it is served.
@@ -60,6 +69,7 @@ type logStream struct {
 	pods   Pods
 	query  url.Values
 	follow bool
+	begun  func() // gives back what was read
 }
 
 var _ apiregistry.ResourceStreamer = &logStream{}
@@ -67,6 +77,8 @@ var _ apiregistry.ResourceStreamer = &logStream{}
 // InputStream implements [apiregistry.ResourceStreamer].
 func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
 	log, err := s.pods.Log(ctx, s.Pod, s.query)
+	s.Pod = nil // which may be large, and the log long
+	s.begun()
 	if err != nil {
 		return nil, false, "", err
 	}

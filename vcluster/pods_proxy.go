@@ -33,7 +33,9 @@ type podProxy struct{ upstreamStream }
 
 // Connect returns what carries one request.
 func (p podProxy) Connect(ctx context.Context, name string, opts runtime.Object, responder apiregistry.Responder) (http.Handler, error) {
-	h, err := p.upstreamStream.Connect(ctx, name, opts, responder)
+	reads, read := reading(ctx)
+	h, err := p.upstreamStream.Connect(reads, name, opts, responder)
+	read.End() // what is left is an address
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package vcluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistry "k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
@@ -35,25 +37,13 @@ type upstreamStream interface {
 
 // Connect returns what carries one call.
 func (r podStream) Connect(ctx context.Context, name string, opts runtime.Object, responder apiregistry.Responder) (http.Handler, error) {
-	if _, err := r.upstreamStream.Connect(ctx, name, opts, responder); err != nil {
+	reads, read := reading(ctx)
+	if _, err := r.upstreamStream.Connect(reads, name, opts, responder); err != nil {
 		return nil, err
 	}
-	pod, err := r.registry.get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	query, err := queryOf(opts, pod)
-	if err != nil {
-		return nil, err
-	}
+	read.End()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		call, err := podstream.New(req, r.options(opts, pod))
-		if err != nil {
-			responder.Error(apierrors.NewBadRequest(err.Error()))
-			return
-		}
-		// The host is asked first: what it refuses is an answer, not a stream.
-		host, err := r.pods.Stream(req.Context(), pod, r.subresource, call.Header(), query)
+		call, host, err := r.begin(ctx, name, opts, req)
 		if err != nil {
 			responder.Error(err)
 			return
@@ -62,9 +52,42 @@ func (r podStream) Connect(ctx context.Context, name string, opts runtime.Object
 	}), nil
 }
 
+// begin has the host begin a stream. The pod, which may be large, is held no longer than that takes.
+func (r podStream) begin(ctx context.Context, name string, opts runtime.Object, req *http.Request) (*podstream.Call, podstream.Host, error) {
+	reads, read := reading(ctx)
+	defer read.End()
+	pod, err := r.registry.get(reads, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	query, err := queryOf(opts, pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	call, err := podstream.New(req, r.options(ctx, opts, pod.Name, pod.UID))
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	// The host is asked first: what it refuses is an answer, not a stream.
+	host, err := r.pods.Stream(req.Context(), pod, r.subresource, call.Header(), query)
+	return call, host, err
+}
+
+// said puts what the place where a pod runs says of it in the control plane's words. It reads the pod again: that happens
+// seldom, and there may be many streams.
+func (r podStream) said(ctx context.Context, name string, uid types.UID, message string) string {
+	reads, read := reading(ctx)
+	defer read.End()
+	pod, err := r.registry.get(reads, name)
+	if err != nil || pod.UID != uid {
+		return fmt.Sprintf("pod %q is not there any more", name)
+	}
+	return r.pods.Said(pod, message)
+}
+
 // options are those of a call, as they were checked.
-func (r podStream) options(opts runtime.Object, pod *corev1.Pod) podstream.Options {
-	out := podstream.Options{Pod: pod.Name, Said: func(message string) string { return r.pods.Said(pod, message) }}
+func (r podStream) options(ctx context.Context, opts runtime.Object, name string, uid types.UID) podstream.Options {
+	out := podstream.Options{Pod: name, Said: func(message string) string { return r.said(ctx, name, uid, message) }}
 	switch o := opts.(type) {
 	case *api.PodExecOptions:
 		out.Stdin, out.Stdout, out.Stderr, out.TTY = o.Stdin, o.Stdout, o.Stderr, o.TTY
