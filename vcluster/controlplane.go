@@ -107,7 +107,6 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	// with a server that ran.
 	p.run = runServer(p.chain.server)
 	safego.Go(&p.background, "write bootstrap objects", func() { bootstrap.run(p.stopping, p.client) }, p.fail)
-	safego.Go(&p.background, "merge OpenAPI documents", func() { p.chain.documents.run(p.stopping) }, p.fail)
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}

@@ -5,64 +5,31 @@ package vcluster
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// spaceDocuments are those of a space: the shared ones, and from when it first
-// has CRDs, its own of version 3.
+// spaceDocuments are those of a space: the shared ones, and those of version 3 that describe its CRDs.
 type spaceDocuments struct {
 	*sharedDocuments
 	user *documentUser
 	crds crdinformers.CustomResourceDefinitionInformer
-	own  atomic.Pointer[mux.PathRecorderMux] // nil before
 	// aggregated lists those of version 3 that pods serve: asked for, they are
 	// passed on and not kept.
 	aggregated func() []string
 }
 
-// run describes the space's CRDs, if there ever are some, until ctx ends.
-func (d *spaceDocuments) run(ctx context.Context) {
-	defer d.v2.kept.leave(d.user)
-	first := make(chan struct{})
-	found := sync.OnceFunc(func() { close(first) })
-	registered, err := d.crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { found() }})
-	if err != nil {
-		return // the informer has stopped
-	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-first:
-	}
-	_ = d.crds.Informer().RemoveEventHandler(registered)
-
-	service := handler3.NewOpenAPIService()
-	m := mux.NewPathRecorderMux("crd-openapi")
-	if err := service.RegisterOpenAPIV3VersionedService(openAPIV3Path, m); err != nil {
-		klog.FromContext(ctx).Error(err, "Describing CRDs")
-		return
-	}
-	controller := openapiv3.NewController(d.crds)
-	d.own.Store(m)
-	controller.Run(service, ctx.Done())
-}
+// close drops what is kept for the space.
+func (d *spaceDocuments) close() { d.v2.kept.leave(d.user) }
 
 func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 	crds, err := d.crds.Lister().List(labels.Everything())
@@ -79,15 +46,12 @@ func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *spaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
-	root := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	if own := d.own.Load(); own != nil {
-		paths, err := rootOf(own)
-		if err != nil {
-			serveError(w, r, err)
-			return
-		}
-		maps.Copy(root.Paths, paths)
+	paths, err := d.crdRoots()
+	if err != nil {
+		serveError(w, r, err)
+		return
 	}
+	root := handler3.OpenAPIV3Discovery{Paths: paths}
 	for _, p := range d.v3 {
 		maps.Copy(root.Paths, p.paths)
 	}
@@ -112,11 +76,7 @@ func (d *spaceDocuments) serveV3(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if own := d.own.Load(); own != nil {
-		own.ServeHTTP(w, r)
-		return
-	}
-	http.NotFound(w, r)
+	d.serveCRDs(w, r, group)
 }
 
 // download reads a handler's document of version 2 as upstream's aggregator does.

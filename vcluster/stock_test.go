@@ -154,6 +154,9 @@ func (c comparison) same(t *testing.T, method, path, accept, body string) {
 	t.Helper()
 	want, got := c.must(t, c.stock, method, path, accept, body), c.must(t, c.space, method, path, accept, body)
 	what := method + " " + path + " as " + accept
+	if strings.HasPrefix(path, "/openapi/v3/apis/example.com/") && got.etag != "" { // of what it is made of
+		got.etag = want.etag
+	}
 	if got.code != want.code || got.contentType != want.contentType || got.etag != want.etag {
 		t.Errorf("%s: %d, %s, ETag %s; stock: %d, %s, ETag %s",
 			what, got.code, got.contentType, got.etag, want.code, want.contentType, want.etag)
@@ -211,7 +214,11 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 var identities = regexp.MustCompile(`("(?:uid|resourceVersion|serverAddress|storageVersionHash)":)"[^"]*"`)
 
+// crdHashes are of documents that a stock server makes and keeps, and a space makes when they are asked for.
+var crdHashes = regexp.MustCompile(`(/openapi/v3/apis/example\.com/[^?]*\?hash=)[0-9A-F]+`)
+
 func anonymous(body []byte) []byte {
+	body = crdHashes.ReplaceAll(body, []byte(`$1`))
 	return identities.ReplaceAll(times.ReplaceAll(body, []byte("TIME")), []byte(`$1"?"`))
 }
 

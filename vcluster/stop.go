@@ -73,6 +73,7 @@ func (p *ControlPlane) unwind() {
 		step("wait for hooks", p.waitHooks)
 	}
 	if p.chain != nil {
+		step("drop OpenAPI documents", p.chain.documents.close)
 		step("stop informers", p.chain.informers.stop) // while there is a server to answer them
 	}
 	step("end requests", func() { p.gate.close(drainPatience) })
