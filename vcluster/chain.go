@@ -174,6 +174,6 @@ func assemble(
 		return nil, err
 	}
 	c.documents, err = shared.documents.add(
-		c.server.GenericAPIServer, extensionsServer.GenericAPIServer, aggregator.GenericConfig.Config, crds)
+		c.server.GenericAPIServer, extensionsServer.GenericAPIServer, aggregator.GenericConfig.Config, crds, config.Account)
 	return c, err
 }

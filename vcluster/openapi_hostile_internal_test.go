@@ -15,7 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // established is a CRD as a tenant may make it.
@@ -44,7 +47,7 @@ func documentsForTests(t *testing.T) *mergedDocuments {
 
 func body(t *testing.T, m *mergedDocuments, crds ...*apiextensionsv1.CustomResourceDefinition) string {
 	t.Helper()
-	h, err := m.handler(t.Context(), newDocumentUser(), crds)
+	h, err := m.handler(t.Context(), newDocumentUser(nil), crds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
 		large = append(large, established("example.com", fmt.Sprint("Kind", i),
 			&apiextensionsv1.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", 1<<20)}))
 	}
-	if _, err := m.handler(t.Context(), newDocumentUser(), large); err == nil || !strings.Contains(err.Error(), openAPIV3Path) {
+	if _, err := m.handler(t.Context(), newDocumentUser(nil), large); err == nil || !strings.Contains(err.Error(), openAPIV3Path) {
 		t.Errorf("12 MiB of CRDs: %v, want it refused with what to read instead", err)
 	}
 	// As if another's were being made, for ever.
@@ -118,8 +121,41 @@ func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
 	body(t, m)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := m.handler(ctx, newDocumentUser(), large[:1]); err == nil {
+	if _, err := m.handler(ctx, newDocumentUser(nil), large[:1]); err == nil {
 		t.Error("a request that has ended waits on")
+	}
+}
+
+// L3 (S2): what it takes to make a document is the request's, and what is kept of it the space's, as long as it is kept.
+func TestHostileDocumentsAreAccounted(t *testing.T) {
+	m := documentsForTests(t)
+	object := &apiextensionsv1.JSONSchemaProps{Type: "object"}
+	small := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: 4 << 20})
+	u := newDocumentUser(small)
+	ask := func(c *apiextensionsv1.CustomResourceDefinition) error {
+		request := small.Reserve(bounds.MemoryBytes, 0)
+		defer request.End()
+		_, err := m.handler(bounds.WithReservation(t.Context(), request), u, []*apiextensionsv1.CustomResourceDefinition{c})
+		return err
+	}
+	var last int64
+	for i, n := range []int{1, 5} {
+		if err := ask(versions(established("example.com", fmt.Sprint("Kind", i), object), n)); err != nil {
+			t.Fatal(err)
+		}
+		used := small.Used(bounds.MemoryBytes)
+		if used < int64(n)*64<<10 || used <= last || used > 2<<20 {
+			t.Errorf("%d bytes are accounted for a document of %d versions that is kept", used, n)
+		}
+		last = used
+	}
+	if err := ask(versions(established("example.com", "Many", object), 20)); err == nil || !strings.Contains(err.Error(), openAPIV3Path) ||
+		!apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("20 versions: %v, want it refused with what to read instead", err)
+	}
+	m.kept.leave(u)
+	if used := small.Used(bounds.MemoryBytes); used != 0 {
+		t.Errorf("%d bytes are accounted of a space that has stopped", used)
 	}
 }
 
@@ -127,7 +163,7 @@ func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
 func TestHostileDocumentsOfOneSpaceLeaveOthersTheirs(t *testing.T) {
 	m := documentsForTests(t)
 	object := &apiextensionsv1.JSONSchemaProps{Type: "object"}
-	flooding, other := newDocumentUser(), newDocumentUser()
+	flooding, other := newDocumentUser(nil), newDocumentUser(nil)
 	ask := func(ctx context.Context, u *documentUser, kind string) error {
 		_, err := m.handler(ctx, u, []*apiextensionsv1.CustomResourceDefinition{established("example.com", kind, object)})
 		return err

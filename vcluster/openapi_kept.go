@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // keptDocuments is how many documents of version 2 with CRDs are kept: at most one for each space, that of the CRDs that
@@ -20,11 +22,14 @@ const keptDocuments = 8
 type documentUser struct {
 	// making is held while a document is made for the space, or waits for its turn to be: of a space one waits at most, so
 	// that spaces take turns however many requests each of them has.
-	making *semaphore.Weighted
-	gone   bool // it keeps no documents any more
+	making  *semaphore.Weighted
+	account *bounds.Account // of which kept documents take
+	gone    bool            // it keeps no documents any more
 }
 
-func newDocumentUser() *documentUser { return &documentUser{making: semaphore.NewWeighted(1)} }
+func newDocumentUser(a *bounds.Account) *documentUser {
+	return &documentUser{making: semaphore.NewWeighted(1), account: a}
+}
 
 type documentKey [sha256.Size]byte
 
@@ -32,6 +37,7 @@ type documentKey [sha256.Size]byte
 type keptDocument struct {
 	key     documentKey
 	handler http.Handler
+	size    int64 // about what it takes; it is accounted to each of its users
 	users   map[*documentUser]struct{}
 }
 
@@ -55,32 +61,39 @@ func (c *documentCache) get(u *documentUser, key documentKey) (http.Handler, boo
 	return nil, false
 }
 
-// add keeps a document for a user, in place of the one that it had.
-func (c *documentCache) add(u *documentUser, key documentKey, h http.Handler) {
+// add keeps a document for a user, in place of the one that it had, if the user's account allows that.
+func (c *documentCache) add(u *documentUser, key documentKey, h http.Handler, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.use(u, &keptDocument{key: key, handler: h, users: map[*documentUser]struct{}{}})
+	c.use(u, &keptDocument{key: key, handler: h, size: size, users: map[*documentUser]struct{}{}})
 }
 
 // use puts a document to the front. The cache is locked.
 func (c *documentCache) use(u *documentUser, d *keptDocument) {
-	if u.gone {
-		return
-	}
-	d.users[u] = struct{}{}
 	c.release(u, d)
+	if _, uses := d.users[u]; !uses {
+		if u.gone || u.account.Take(bounds.MemoryBytes, d.size) != nil {
+			return
+		}
+		d.users[u] = struct{}{}
+	}
 	c.kept = slices.DeleteFunc(c.kept, func(other *keptDocument) bool { return other == d })
 	c.kept = slices.Insert(c.kept, 0, d)
-	if len(c.kept) > keptDocuments {
-		c.kept = slices.Delete(c.kept, keptDocuments, len(c.kept))
+	for len(c.kept) > keptDocuments {
+		last := c.kept[keptDocuments]
+		for u := range last.users {
+			u.account.Give(bounds.MemoryBytes, last.size)
+		}
+		c.kept = slices.Delete(c.kept, keptDocuments, keptDocuments+1)
 	}
 }
 
 // release drops what nobody but u has used, except for one document. The cache is locked.
 func (c *documentCache) release(u *documentUser, except *keptDocument) {
 	c.kept = slices.DeleteFunc(c.kept, func(d *keptDocument) bool {
-		if d != except {
+		if _, uses := d.users[u]; uses && d != except {
 			delete(d.users, u)
+			u.account.Give(bounds.MemoryBytes, d.size)
 		}
 		return len(d.users) == 0
 	})

@@ -83,13 +83,34 @@ func (m *mergedDocuments) handler(
 			return h, nil
 		}
 	}
+	made, kept := mergedCost(crds)
+	_, read := reading(ctx)
+	defer read.End()
+	if err := read.Grow(made); err != nil {
+		return nil, fmt.Errorf("describe all CRDs in one document; those of %s are smaller: %w",
+			openAPIV3Path, asStatus(err, definitionsResource, ""))
+	}
 	h, err := panicsAsErrors("describe CRDs", func() (http.Handler, error) { return m.make(ctx, crds) })
 	if err != nil {
 		return nil, err
 	}
-	m.kept.add(u, key, h)
+	m.kept.add(u, key, h, kept)
 	return h, nil
 }
+
+// mergedCost is about what it takes to make a document, and what is kept of it: as measured, for each version, and in
+// multiples of what the versions take in memory.
+func mergedCost(crds []*apiextensionsv1.CustomResourceDefinition) (made, kept int64) {
+	const madeVersion, keptVersion, madeFactor = 400 << 10, 100 << 10, 4
+	for _, c := range crds {
+		size := sizeOf(c.Spec.Versions)
+		made += int64(len(c.Spec.Versions))*madeVersion + madeFactor*size
+		kept += int64(len(c.Spec.Versions))*keptVersion + size
+	}
+	return made, kept
+}
+
+var errDescribed = errors.New("the CRDs are too large to be described in one document; read those of " + openAPIV3Path)
 
 // keyOf identifies all of the CRDs that their description is made of, so that
 // spaces share a document only if theirs are equal.
@@ -102,7 +123,7 @@ func keyOf(crds []*apiextensionsv1.CustomResourceDefinition) (key documentKey, e
 			return key, fmt.Errorf("encode CRD %s: %w", c.Name, err)
 		}
 		if size += len(encoded); size > describedBytes {
-			return key, errors.New("the CRDs are too large to be described in one document; read those of " + openAPIV3Path)
+			return key, errDescribed
 		}
 		_, _ = hash.Write(encoded)
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 const (
@@ -53,12 +55,13 @@ type part struct {
 // chain's server of CRDs. Both are described by c.
 func (d *documents) add(
 	first, extensions *genericapiserver.GenericAPIServer, c *genericapiserver.Config, crds crdinformers.CustomResourceDefinitionInformer,
+	a *bounds.Account,
 ) (*spaceDocuments, error) {
 	shared, err := d.get(first, extensions, c)
 	if err != nil {
 		return nil, err
 	}
-	own := &spaceDocuments{sharedDocuments: shared, user: newDocumentUser(), crds: crds}
+	own := &spaceDocuments{sharedDocuments: shared, user: newDocumentUser(a), crds: crds}
 	m := first.Handler.NonGoRestfulMux
 	m.HandleFunc(openAPIV2Path, own.serveV2)
 	m.HandleFunc(openAPIV3Path, own.serveV3Root)
