@@ -56,6 +56,7 @@ const (
 	ReadinessGates
 	PodBytes
 	DefinitionVersions
+	DefinitionNames
 	DefinitionPatterns
 	PatternBytes
 	PatternInstructions
@@ -210,6 +211,9 @@ func Table() [quantities]Bound {
 		DefinitionVersions: {"definition-versions", PerObject, "versions", 20,
 			"versions of a CustomResourceDefinition",
 			"remove versions that are not served"},
+		DefinitionNames: {"definition-names", PerObject, "names", 20,
+			"short names and categories of a CustomResourceDefinition",
+			"use fewer of them"},
 		DefinitionPatterns: {"definition-patterns", PerObject, "patterns", 500,
 			"different patterns in the schemas of a CustomResourceDefinition",
 			"use fewer patterns, or formats instead"},

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// Check returns what is too much in a definition: versions, patterns, or one pattern.
+// Check returns what is too much in a definition: versions, names, patterns, or one pattern.
 func Check(d *apiextensions.CustomResourceDefinition) field.ErrorList {
 	path := field.NewPath("spec", "versions")
 	if n := len(d.Spec.Versions); exceeds(bounds.DefinitionVersions, n) {
@@ -20,6 +20,10 @@ func Check(d *apiextensions.CustomResourceDefinition) field.ErrorList {
 		return field.ErrorList{tooMuch(path, n, bounds.DefinitionVersions)}
 	}
 	c := &checker{seen: map[string]bool{}}
+	if n := len(d.Spec.Names.ShortNames) + len(d.Spec.Names.Categories); exceeds(bounds.DefinitionNames, n) {
+		// Discovery repeats them for each version.
+		c.errs = append(c.errs, tooMuch(field.NewPath("spec", "names", "shortNames"), n, bounds.DefinitionNames))
+	}
 	if d.Spec.Validation != nil {
 		// The schema is here if all versions have the same.
 		c.schema(path.Index(0).Child("schema", "openAPIV3Schema"), d.Spec.Validation.OpenAPIV3Schema)
