@@ -38,14 +38,14 @@ func publishFrontProxy(published *clusterauthenticationtrust.ClusterAuthenticati
 
 // aggregateBy takes the API services that pods serve from upstream's aggregator,
 // which then reaches nothing, and is told of nothing that they offer.
-func aggregateBy(c *aggregatorapiserver.Config) *aggregation.Services {
+func aggregateBy(c *aggregatorapiserver.Config, cost *discoveryCost) *aggregation.Services {
 	services := &aggregation.Services{}
 	c.ExtraConfig.ProxyTransport.DialContext = refuseDial
 	c.ExtraConfig.DisableRemoteAvailableConditionController = true
 	c.GenericConfig.AggregatedDiscoveryGroupManager = aggregation.ExceptAggregated(c.GenericConfig.AggregatedDiscoveryGroupManager)
 	build := c.GenericConfig.BuildHandlerChainFunc
 	c.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, g *genericapiserver.Config) http.Handler {
-		return build(services.Handler(api), g)
+		return build(cost.handler(services.Handler(api)), g)
 	}
 	return services
 }

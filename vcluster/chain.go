@@ -94,7 +94,8 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("configure API aggregation: %w", err)
 	}
-	aggregated := aggregateBy(aggregator)
+	cost := &discoveryCost{}
+	aggregated := aggregateBy(aggregator, cost)
 	aggregator.GenericConfig.RESTOptionsGetter = store.getter(aggregator.GenericConfig.RESTOptionsGetter)
 	// Upstream keeps the last server's storage, for metrics, in a package
 	// variable. A stopped space must not live on there.
@@ -110,6 +111,7 @@ func newChain(
 	}
 	built.informers, built.admission = factory, admission
 	built.aggregated = aggregated
+	cost.crds = built.crds.Lister()
 	built.documents.aggregated = aggregated.OpenAPI
 	if built.aggregation, err = aggregationOf(built.server, loopback, factory, generic.AggregatedDiscoveryGroupManager); err != nil {
 		return nil, err
