@@ -60,6 +60,7 @@ const (
 	DefinitionPatterns
 	PatternBytes
 	PatternInstructions
+	ObjectExpressions
 
 	quantities // their number
 )
@@ -112,8 +113,8 @@ func Table() [quantities]Bound {
 			"CustomResourceDefinitions in the space",
 			"delete definitions that are not used, or ask the platform's admin for a higher limit"},
 		SchemaBytes: {"schema-bytes", PerSpace, "bytes", 16 * miB,
-			"the stored size of all CustomResourceDefinitions of the space",
-			"delete definitions that are not used, or shorten their descriptions"},
+			"the stored size of all CustomResourceDefinitions, admission policies and webhook configurations of the space, and 5 KiB and four times its length for each CEL expression in them",
+			"delete those that are not used, or shorten descriptions"},
 		ServicePortsTotal: {"service-ports-total", PerSpace, "ports", 1000,
 			"ports of all Services of the space: each is a rule on every node of the host, for each endpoint",
 			"delete Services or ports that are not used, or ask the platform's admin for a higher limit"},
@@ -218,11 +219,14 @@ func Table() [quantities]Bound {
 			"different patterns in the schemas of a CustomResourceDefinition",
 			"use fewer patterns, or formats instead"},
 		PatternBytes: {"pattern-bytes", PerObject, "bytes", 4096,
-			"the length of a pattern in a CustomResourceDefinition",
+			"the length of a pattern in a CustomResourceDefinition, or of a regular expression in a CEL expression",
 			"use a shorter pattern"},
 		PatternInstructions: {"pattern-instructions", PerObject, "instructions", 2000,
-			"the estimated length of the program that a pattern in a CustomResourceDefinition is compiled to, with repetitions written out",
+			"the estimated length of the program that a pattern in a CustomResourceDefinition, or a regular expression in a CEL expression, is compiled to, with repetitions written out",
 			"use smaller repetitions, and maxLength to bound the length of a value"},
+		ObjectExpressions: {"object-expressions", PerObject, "expressions", 1000,
+			"CEL expressions in a CustomResourceDefinition, an admission policy, a webhook configuration, or selectors of devices",
+			"use fewer expressions, or spread them over several objects"},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/expressions"
 	"github.com/berth-dev/berth/vcluster/inside"
 	"github.com/berth-dev/berth/vcluster/schemas"
 )
@@ -66,7 +67,27 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	if err := next.Admit(ctx, a, o); err != nil {
 		return err
 	}
+	if err := admitExpressions(ctx, a); err != nil {
+		return err
+	}
 	return admitDefinition(a)
+}
+
+// admitExpressions refuses an object with too many CEL expressions, and takes what they need to be compiled, which validation
+// does, from the request's reservation. What an object had before it may keep.
+func admitExpressions(ctx context.Context, a admission.Attributes) error {
+	if a.GetSubresource() != "" {
+		return nil
+	}
+	resource := a.GetResource().GroupResource()
+	have := expressions.In(a.GetObject())
+	if have.Number == 0 {
+		return nil
+	}
+	if err := bounds.ObjectExpressions.Check(int64(have.Number)); err != nil && have.Number > expressions.In(a.GetOldObject()).Number {
+		return apierrors.NewForbidden(resource, a.GetName(), err)
+	}
+	return asStatus(bounds.ReservationOf(ctx).Grow(have.Memory()), resource, a.GetName())
 }
 
 // admitDefinition refuses definitions that would cost all spaces. It is asked after all that changes objects, webhooks

@@ -5,10 +5,7 @@ package vcluster
 
 import (
 	"context"
-	"fmt"
-	"sync"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,14 +21,37 @@ const definitionsPrefix = "/registry/apiextensions.k8s.io/customresourcedefiniti
 var definitionsResource = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}
 
 // boundedDefinitions bounds the number and size of CustomResourceDefinitions, of each of which an API server holds several
-// forms in memory, and documents. What makes none larger is always possible.
+// forms in memory, and documents; and the size of other objects whose expressions it compiles. What makes none larger is
+// always possible.
 type boundedDefinitions struct {
 	*boundedStorage
-	account *bounds.Account
-	reader  *storeReader
+	*schemaUse
+}
 
-	mu      sync.Mutex
-	counted bool // the account's usage was once that of the store
+// take accounts n definitions of a size.
+func (b *boundedDefinitions) take(n, size int64) error {
+	if b.resource == definitionsResource {
+		if err := b.account.Take(bounds.CustomResourceDefinitions, n); err != nil {
+			return err
+		}
+	}
+	if err := b.account.Take(bounds.SchemaBytes, size); err != nil {
+		b.give(n, 0)
+		return err
+	}
+	return nil
+}
+
+func (b *boundedDefinitions) give(n, size int64) {
+	if b.resource == definitionsResource {
+		b.account.Give(bounds.CustomResourceDefinitions, n)
+	}
+	b.account.Give(bounds.SchemaBytes, size)
+}
+
+func (b *boundedDefinitions) size(object runtime.Object) (int64, error) {
+	stored, err := b.boundedStorage.size(object)
+	return schemaBytes(stored, object), err
 }
 
 // Create takes a place for the definition, which it gives back if the definition isn't made.
@@ -43,16 +63,11 @@ func (b *boundedDefinitions) Create(ctx context.Context, key string, obj, out ru
 	if err := b.count(ctx); err != nil {
 		return err
 	}
-	if err := b.account.Take(bounds.CustomResourceDefinitions, 1); err != nil {
-		return asStatus(err, definitionsResource, nameOf(obj))
-	}
-	if err := b.account.Take(bounds.SchemaBytes, int64(size)); err != nil {
-		b.account.Give(bounds.CustomResourceDefinitions, 1)
-		return asStatus(err, definitionsResource, nameOf(obj))
+	if err := b.take(1, size); err != nil {
+		return asStatus(err, b.resource, nameOf(obj))
 	}
 	if err := b.boundedStorage.Create(ctx, key, obj, out, ttl); err != nil {
-		b.account.Give(bounds.CustomResourceDefinitions, 1)
-		b.account.Give(bounds.SchemaBytes, int64(size))
+		b.give(1, size)
 		return err
 	}
 	return nil
@@ -67,14 +82,14 @@ func (b *boundedDefinitions) GuaranteedUpdate(
 		return err
 	}
 	var grown int64
-	update = b.measured(update, func(updated runtime.Object, _ storage.ResponseMeta, by int64) error {
+	update = measured(b.size, update, func(updated runtime.Object, _ storage.ResponseMeta, by int64) error {
 		grown = by
 		limit, used := b.account.Limit(bounds.SchemaBytes), b.account.Used(bounds.SchemaBytes)
 		// The controllers' own updates, of conditions and accepted names, are small.
 		if grown > deletionBytes && used+grown > limit {
 			b.account.Refuse(bounds.SchemaBytes)
 			err := &bounds.ExceededError{Quantity: bounds.SchemaBytes, Asked: grown, Used: used, Limit: limit}
-			return asStatus(err, definitionsResource, nameOf(updated))
+			return asStatus(err, b.resource, nameOf(updated))
 		}
 		return nil
 	})
@@ -97,31 +112,8 @@ func (b *boundedDefinitions) Delete(
 		return err
 	}
 	size, err := b.size(out)
-	b.account.Give(bounds.CustomResourceDefinitions, 1)
-	b.account.Give(bounds.SchemaBytes, int64(size))
+	b.give(1, size)
 	return err
-}
-
-// count reads, once, what is in the store.
-func (b *boundedDefinitions) count(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.counted {
-		return nil
-	}
-	var n, size int64
-	ctx = bounds.WithReservation(ctx, nil) // it is not the request's
-	if err := b.reader.scan(ctx, definitionsPrefix, clientv3.WithLimit(scanPage), func(_ string, value []byte) bool {
-		n++
-		size += int64(len(value))
-		return true
-	}); err != nil {
-		return fmt.Errorf("count definitions: %w", err)
-	}
-	b.account.Set(bounds.CustomResourceDefinitions, n)
-	b.account.Set(bounds.SchemaBytes, size)
-	b.counted = true
-	return nil
 }
 
 func nameOf(object runtime.Object) string {

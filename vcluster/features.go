@@ -19,12 +19,13 @@ import (
 	zpages "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/vcluster/expressions"
 	"github.com/berth-dev/berth/vcluster/unmetered"
 )
 
 // processWide sets what Kubernetes keeps once for a process: feature gates,
-// emulated versions, and what happens on a fatal error or a panic. The first
-// control plane sets it, for all of them.
+// emulated versions, how CEL is compiled, and what happens on a fatal error or a
+// panic. The first control plane sets it, for all of them.
 var processWide = sync.OnceValue(func() error {
 	gates := map[string]bool{
 		// Its lease would tell tenants this machine's host name (N1).
@@ -56,6 +57,7 @@ var processWide = sync.OnceValue(func() error {
 	// again.
 	utilruntime.ReallyCrash = false
 	unmetered.Set()
+	expressions.BoundPatterns()
 	return nil
 })
 

@@ -76,7 +76,7 @@ func (b *boundedStorage) GuaranteedUpdate(
 // sparing makes update refuse what would make an object, which server-side apply
 // does by updates, or let one grow by more than a deletion does.
 func (b *boundedStorage) sparing(update storage.UpdateFunc) storage.UpdateFunc {
-	return b.measured(update, func(_ runtime.Object, response storage.ResponseMeta, grown int64) error {
+	return measured(b.size, update, func(_ runtime.Object, response storage.ResponseMeta, grown int64) error {
 		if response.ResourceVersion == 0 || grown > deletionBytes {
 			return b.full()
 		}
@@ -84,12 +84,12 @@ func (b *boundedStorage) sparing(update storage.UpdateFunc) storage.UpdateFunc {
 	})
 }
 
-// measured has check refuse what update makes of an object. It is called with what was made, and by how much that is larger.
-func (b *boundedStorage) measured(
-	update storage.UpdateFunc, check func(updated runtime.Object, response storage.ResponseMeta, grown int64) error,
+// measured has check refuse what update makes of an object. It is called with what was made, and by how much its size is larger.
+func measured(
+	size func(runtime.Object) (int64, error), update storage.UpdateFunc, check func(updated runtime.Object, response storage.ResponseMeta, grown int64) error,
 ) storage.UpdateFunc {
 	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		before, err := b.size(old) // update may change it
+		before, err := size(old) // update may change it
 		if err != nil {
 			return nil, nil, err
 		}
@@ -97,9 +97,9 @@ func (b *boundedStorage) measured(
 		if err != nil {
 			return nil, nil, err
 		}
-		after, err := b.size(updated)
+		after, err := size(updated)
 		if err == nil {
-			err = check(updated, response, int64(after-before))
+			err = check(updated, response, after-before)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -108,9 +108,9 @@ func (b *boundedStorage) measured(
 	}
 }
 
-func (b *boundedStorage) size(obj runtime.Object) (int, error) {
+func (b *boundedStorage) size(obj runtime.Object) (int64, error) {
 	encoded, err := runtime.Encode(b.codec, obj)
-	return len(encoded), err
+	return int64(len(encoded)), err
 }
 
 // reading returns a context by which objects are read that are held until the end of the reservation, and not until that of

@@ -43,6 +43,7 @@ type sharedStore struct {
 	// account is of the space; nil if it is bounded by nothing.
 	account  *bounds.Account
 	watches  *clientWatches
+	schemas  *schemaUse
 	services once // whether their ports were counted
 }
 
@@ -50,7 +51,8 @@ func newSharedStore(store *kine.Store, a *bounds.Account) *sharedStore {
 	client := *store.Client()
 	client.Kubernetes = countingStore{client.Kubernetes}
 	return &sharedStore{store: store, client: &client, account: a, watches: &clientWatches{account: a},
-		lists: newListCaches(store.Used, a, clock.RealClock{})}
+		schemas: &schemaUse{account: a, reader: &storeReader{client.Client}},
+		lists:   newListCaches(store.Used, a, clock.RealClock{})}
 }
 
 func (s *sharedStore) close() error {
@@ -105,8 +107,8 @@ func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 	bounded := &boundedStorage{
 		Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.store.Used, watches: s.watches,
 	}
-	if r.Config.GroupResource == definitionsResource && s.account != nil {
-		return &boundedDefinitions{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}}, nil
+	if s.account != nil && hasSchemaBytes(r.Config.GroupResource) {
+		return &boundedDefinitions{bounded, s.schemas}, nil
 	}
 	if r.Config.GroupResource == corev1.Resource("services") && s.account != nil {
 		return &boundedServices{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}, count: &s.services}, nil

@@ -79,7 +79,7 @@ func (c *checker) pattern(path *field.Path, pattern string) {
 		c.errs = append(c.errs, tooMuch(path, n, bounds.PatternBytes))
 		return
 	}
-	if n := instructions(pattern); exceeds(bounds.PatternInstructions, n) {
+	if n := Instructions(pattern); exceeds(bounds.PatternInstructions, n) {
 		c.errs = append(c.errs, tooMuch(path, n, bounds.PatternInstructions))
 	}
 }

@@ -111,7 +111,7 @@ func TestTheEstimateIsNoLessThanTheProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := instructions(pattern), len(program.Inst)-3; got < want || got > 3*want+10+90*strings.Count(pattern, "L")*10 {
+		if got, want := Instructions(pattern), len(program.Inst)-3; got < want || got > 3*want+10+90*strings.Count(pattern, "L")*10 {
 			t.Errorf("%s has %d instructions, estimated to be %d", pattern, want, got)
 		}
 	}

@@ -14,9 +14,9 @@ const (
 	maxInstructions = 1 << 30
 )
 
-// instructions estimates, from above, the length of the program that a pattern is compiled to. It is zero for what is no
+// Instructions estimates, from above, the length of the program that a pattern is compiled to. It is zero for what is no
 // pattern, which validation refuses.
-func instructions(pattern string) int {
+func Instructions(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return 0

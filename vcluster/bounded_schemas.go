@@ -1,0 +1,93 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/expressions"
+)
+
+// schemaMemory is how many times their accounted size definitions and policies take in memory. The process's memory guard
+// counts them so, too.
+const schemaMemory = 10
+
+// schemaResources are the resources of which an API server holds more than what is stored, with where they are stored.
+var schemaResources = []struct {
+	prefix   string
+	resource schema.GroupResource
+}{
+	{definitionsPrefix, definitionsResource},
+	{"/registry/validatingadmissionpolicies/", admissionregistration.Resource("validatingadmissionpolicies")},
+	{"/registry/mutatingadmissionpolicies/", admissionregistration.Resource("mutatingadmissionpolicies")},
+	{"/registry/validatingwebhookconfigurations/", admissionregistration.Resource("validatingwebhookconfigurations")},
+	{"/registry/mutatingwebhookconfigurations/", admissionregistration.Resource("mutatingwebhookconfigurations")},
+}
+
+func hasSchemaBytes(resource schema.GroupResource) bool {
+	for _, r := range schemaResources {
+		if r.resource == resource {
+			return true
+		}
+	}
+	return false
+}
+
+// schemaBytes is the accounted size of an object: that in the store, and what its expressions take once they are compiled.
+func schemaBytes(stored int64, object runtime.Object) int64 {
+	return stored + expressions.In(object).Memory()/schemaMemory
+}
+
+// schemaUse sets, once, a space's account to what is in its store.
+type schemaUse struct {
+	account *bounds.Account
+	reader  *storeReader
+
+	mu      sync.Mutex
+	counted bool
+}
+
+func (u *schemaUse) count(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.counted {
+		return nil
+	}
+	var definitions, size int64
+	ctx = bounds.WithReservation(ctx, nil) // it is not the request's
+	for _, r := range schemaResources {
+		definition := r.resource == definitionsResource
+		decoder := legacyscheme.Codecs.UniversalDeserializer()
+		if definition {
+			decoder = apiextensionsapiserver.Codecs.UniversalDeserializer()
+		}
+		if err := u.reader.scan(ctx, r.prefix, clientv3.WithLimit(scanPage), func(_ string, value []byte) bool {
+			if definition {
+				definitions++
+			}
+			object, _, err := decoder.Decode(value, nil, nil)
+			if err != nil {
+				object = nil // nothing reads it either
+			}
+			size += schemaBytes(int64(len(value)), object)
+			return true
+		}); err != nil {
+			return fmt.Errorf("count definitions and policies: %w", err)
+		}
+	}
+	u.account.Set(bounds.CustomResourceDefinitions, definitions)
+	u.account.Set(bounds.SchemaBytes, size)
+	u.counted = true
+	return nil
+}

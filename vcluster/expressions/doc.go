@@ -1,0 +1,9 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package expressions bounds what tenants' CEL expressions make an API server hold and compute. Such expressions are in
+// CustomResourceDefinitions, admission policies, match conditions of webhooks, and selectors of devices. It is for vcluster.
+//
+// Upstream bounds neither how many expressions there are, of which each takes some 50 KiB once it is compiled, nor the size of
+// the regular expressions in them: a call costs as if a regular expression were no larger compiled than it is written.
+package expressions
