@@ -221,7 +221,7 @@ func Table() [quantities]Bound {
 		PatternBytes: {"pattern-bytes", PerObject, "bytes", 4096,
 			"the length of a pattern in a CustomResourceDefinition, or of a regular expression in a CEL expression",
 			"use a shorter pattern"},
-		PatternInstructions: {"pattern-instructions", PerObject, "instructions", 2000,
+		PatternInstructions: {"pattern-instructions", PerObject, "instructions", 5000,
 			"the estimated length of the program that a pattern in a CustomResourceDefinition, or a regular expression in a CEL expression, is compiled to, with repetitions written out",
 			"use smaller repetitions, and maxLength to bound the length of a value"},
 		ObjectExpressions: {"object-expressions", PerObject, "expressions", 1000,

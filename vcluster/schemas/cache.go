@@ -17,7 +17,7 @@ var compiled atomic.Value //nolint:gochecknoglobals // It is kube-openapi's.
 
 // maxCompiled is how many compiled patterns the process keeps. They are those of all spaces: with the largest program that a
 // definition may ask for, they take about 100 MiB.
-const maxCompiled = 500
+const maxCompiled = 200
 
 // TrimCache empties the process's cache of compiled patterns if it holds many. What is still used is compiled again. To ask
 // costs next to nothing: do so before each request that may compile some.
