@@ -67,6 +67,9 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	if err := next.Admit(ctx, a, o); err != nil {
 		return err
 	}
+	if err := answerOf(ctx).hold(bounds.ReservationOf(ctx), a.GetObject()); err != nil {
+		return asStatus(err, a.GetResource().GroupResource(), a.GetName())
+	}
 	if err := admitExpressions(ctx, a); err != nil {
 		return err
 	}

@@ -8,24 +8,38 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // answerCost is what an answer takes until it is written, besides the objects as they are decoded: in multiples of what they
-// take in the store, and decoded.
-type answerCost struct{ stored, decoded int64 }
+// take in the store, and decoded; and with the spaces that its lines begin with.
+type answerCost struct {
+	stored, decoded int64
+	lines           bool
+}
 
 var (
 	// streamed is JSON and protobuf, of which a list is encoded object by object.
 	streamed = answerCost{stored: 1}
 	// indented is JSON that is encoded whole, and again with spaces.
-	indented = answerCost{stored: 8}
+	indented = answerCost{stored: 8, lines: true}
 	// tabled is a Table, whose rows have copies of objects and are encoded together.
 	tabled = answerCost{stored: 4, decoded: 1}
 	// treed is YAML: it is made of JSON, by way of a tree of its values.
-	treed = answerCost{stored: 10, decoded: 2}
+	treed = answerCost{stored: 10, decoded: 2, lines: true}
 )
 
 func (c answerCost) of(stored, decoded int64) int64 { return c.stored*stored + c.decoded*decoded }
+
+// indentation is what the spaces take that an object's lines begin with: more than the object by far, if it is deep.
+func (c answerCost) indentation(object any) int64 {
+	if !c.lines {
+		return 0
+	}
+	return indentedCopies * indentationOf(object)
+}
 
 // newAnswerCost goes by what a request accepts, as an API server does, and by the worst of it.
 func newAnswerCost(r *http.Request) answerCost {
@@ -34,7 +48,7 @@ func newAnswerCost(r *http.Request) answerCost {
 	case strings.Contains(accept, "yaml"):
 		return treed
 	case strings.Contains(accept, "pretty"), isPretty(r):
-		return answerCost{max(indented.stored, tabled.stored), tabled.decoded}
+		return answerCost{max(indented.stored, tabled.stored), tabled.decoded, true}
 	case strings.Contains(accept, "as="):
 		return tabled
 	}
@@ -51,15 +65,33 @@ func isPretty(r *http.Request) bool {
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-type answerCostKey struct{}
-
-func withAnswerCost(ctx context.Context, c answerCost) context.Context {
-	return context.WithValue(ctx, answerCostKey{}, c)
+// answerMemory is what a request's answer costs.
+type answerMemory struct {
+	answerCost
+	// held is what the request's reservation holds for the spaces of an object that it writes, and answers with.
+	held atomic.Int64
 }
 
-func answerCostOf(ctx context.Context) answerCost {
-	if c, ok := ctx.Value(answerCostKey{}).(answerCost); ok {
-		return c
+// hold has the request's reservation hold what is needed for the spaces of an object.
+func (a *answerMemory) hold(r *bounds.Reservation, object any) error {
+	if n := a.indentation(object) - a.held.Load(); n > 0 {
+		if err := r.Grow(n); err != nil {
+			return err
+		}
+		a.held.Add(n)
 	}
-	return streamed
+	return nil
+}
+
+type answerKey struct{}
+
+func withAnswerCost(ctx context.Context, c answerCost) context.Context {
+	return context.WithValue(ctx, answerKey{}, &answerMemory{answerCost: c})
+}
+
+func answerOf(ctx context.Context) *answerMemory {
+	if a, ok := ctx.Value(answerKey{}).(*answerMemory); ok {
+		return a
+	}
+	return &answerMemory{answerCost: streamed}
 }

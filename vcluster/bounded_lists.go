@@ -36,7 +36,7 @@ func (b *boundedStorage) GetList(ctx context.Context, key string, opts storage.L
 	for {
 		ctx, there := withFirstCount(ctx)
 		ctx, read := reading(ctx)
-		m := &listMemory{reservation: read, answer: answerCostOf(ctx)}
+		m := &listMemory{reservation: read, answer: answerOf(ctx).answerCost}
 		err := b.Interface.GetList(m.in(ctx), key, m.watchMatches(opts), list)
 		if m.err != nil {
 			err = m.err
@@ -118,7 +118,7 @@ func (m *listMemory) decoded(object runtime.Object, stored int64) error {
 		m.stored += max(stored, 1)
 	}
 	decoded := int64(float64(stored) * float64(m.measured) / float64(m.stored))
-	m.last = decoded + m.answer.of(stored, decoded)
+	m.last = decoded + m.answer.of(stored, decoded) + m.answer.indentation(object)
 	if err := m.reservation.Grow(m.last); err != nil {
 		m.err = err
 		return err
@@ -170,8 +170,8 @@ func (b *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOp
 	err := b.Interface.Get(ctx, key, opts, object)
 	if reservation := bounds.ReservationOf(ctx); err == nil && reservation != nil {
 		// What is stored is no more than what is decoded, and was taken already, once.
-		size := sizeOf(object)
-		err = reservation.Grow(size + answerCostOf(ctx).of(size, size) - streamed.of(size, size))
+		size, answer := sizeOf(object), answerOf(ctx)
+		err = reservation.Grow(size + answer.of(size, size) - streamed.of(size, size) + answer.indentation(object))
 	}
 	return b.tell(err)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster"
@@ -111,6 +112,50 @@ func TestHostileAnswersThatAreEncodedWholeCostMore(t *testing.T) {
 		if apierrors.IsRequestEntityTooLargeError(err) != c.refused || err != nil && !c.refused {
 			t.Errorf("a list as %s, pretty %s, gets %v", c.accept, c.pretty, err)
 		}
+	}
+}
+
+// L3: of an object of 60 KB, 10,000 levels deep, JSON with spaces has 560 MiB, and took 2 GiB to encode. What an answer's
+// indentation takes is accounted, whichever request it answers, before it is encoded.
+func TestHostileDeepObjectsWithIndentationAreAccounted(t *testing.T) {
+	_, _, config := bounded(t, bounds.Limits{bounds.MemoryBytes: 96 << 20})
+	definitions, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := definition("one", 10)
+	d.Spec.Versions[0].Schema.OpenAPIV3Schema.XPreserveUnknownFields = ptr.To(true)
+	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client := clientset(t, config).CoreV1().RESTClient()
+	const path = "/apis/example.com/v1/namespaces/default/ones"
+	body := func(name string) []byte {
+		return []byte(`{"apiVersion":"example.com/v1","kind":"one","metadata":{"name":"` + name + `","finalizers":["example.com/hold"]},"x":` +
+			strings.Repeat("[", 5000) + "1" + strings.Repeat(",1", 10_000) + strings.Repeat("]", 5000) + "}")
+	}
+	eventually(t, func() error { return client.Post().AbsPath(path).Body(body("deep")).Do(t.Context()).Error() })
+	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
+	for name, ask := range map[string]func() *rest.Request{
+		"get":     func() *rest.Request { return client.Get().AbsPath(path, "deep") },
+		"list":    func() *rest.Request { return client.Get().AbsPath(path) },
+		"create":  func() *rest.Request { return client.Post().AbsPath(path).Body(body("other")) },
+		"dry run": func() *rest.Request { return client.Post().AbsPath(path).Body(body("other")).Param("dryRun", "All") },
+		"patch":   func() *rest.Request { return client.Patch(types.MergePatchType).AbsPath(path, "deep").Body(patch) },
+		"delete":  func() *rest.Request { return client.Delete().AbsPath(path, "deep") },
+	} {
+		if _, err := ask().Param("pretty", "true").DoRaw(t.Context()); !apierrors.IsRequestEntityTooLargeError(err) {
+			t.Errorf("%s with spaces gets %.200v", name, err)
+		}
+		if _, err := ask().SetHeader("Accept", "application/yaml").DoRaw(t.Context()); !apierrors.IsRequestEntityTooLargeError(err) {
+			t.Errorf("%s as YAML gets %.200v", name, err)
+		}
+	}
+	if _, err := client.Get().AbsPath(path, "deep").DoRaw(t.Context()); err != nil {
+		t.Errorf("without spaces it gets %.200v", err)
+	}
+	if _, err := client.Get().AbsPath("/api/v1/namespaces/default").Param("pretty", "true").DoRaw(t.Context()); err != nil {
+		t.Errorf("a usual object gets %v", err)
 	}
 }
 

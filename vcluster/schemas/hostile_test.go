@@ -94,7 +94,7 @@ func TestThePatternsOfUsualDefinitionsPass(t *testing.T) {
 		`^[\p{L}\p{N}_ -]+$`,
 		// The largest of 1,048 definitions of 30 projects, those of Cilium, has about 3,250 instructions: it takes IPv4 and IPv6
 		// addresses, as this does, by their forms.
-		strings.Repeat(`(([0-9A-Fa-f]{1,4}:){1,7}(:[0-9A-Fa-f]{1,4}){1,6}|((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}))|`, 10)+"::",
+		strings.Repeat(`(([0-9A-Fa-f]{1,4}:){1,7}(:[0-9A-Fa-f]{1,4}){1,6}|((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}))|`, 10) + "::",
 	} {
 		if errs := Check(definition(schema{Pattern: pattern})); len(errs) != 0 {
 			t.Error(errs)
