@@ -6,6 +6,7 @@ package vcluster
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"time"
 
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -17,8 +18,10 @@ import (
 // countWork wraps the innermost handler: a request's slot and memory are held until it has returned. Upstream's filters
 // answer a request whose client has gone, or whose timeout has passed, and leave the handler running.
 //
-// Upstream's handlers of writes do the same to admission and validation. A client that leaves, or asks for a short
-// timeout, must not be able to detach them: they get a context that ends after the server's own timeout, or with abort.
+// Upstream's handlers of writes do the same to admission, validation and storage. A client that leaves, or asks for a short
+// timeout, must not be able to detach them: they get a context that ends after the server's own timeout, or with abort. After
+// that a goroutine may be left that nothing can interrupt, such as one that matches a pattern. The slot and memory are held
+// until it has ended.
 func countWork(abort context.Context, timeout time.Duration, isLong apirequest.LongRunningRequestCheck, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, own := r.Context(), inside.Is(r.Context())
@@ -31,16 +34,37 @@ func countWork(abort context.Context, timeout time.Duration, isLong apirequest.L
 			http.Error(w, errAnswered.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		defer work.Done()
-		if info, ok := apirequest.RequestInfoFrom(ctx); !own && ok && writes(r) && !isLong(r, info) {
-			outlasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-			defer cancel()
-			defer context.AfterFunc(abort, cancel)()
-			ctx = outlasting
+		done := work.Done
+		defer func() { done() }()
+		if info, ok := apirequest.RequestInfoFrom(ctx); ok && writes(r) && !isLong(r, info) {
+			begun, left := time.Now(), &leftRunning{}
+			ctx = context.WithValue(ctx, leftRunningKey{}, left)
+			if !own {
+				outlasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+				defer cancel()
+				defer context.AfterFunc(abort, cancel)()
+				ctx = outlasting
+			}
+			defer func() {
+				if ctx.Err() != nil || time.Since(begun) >= upstreamTimeout {
+					done = func() { runtime.AddCleanup(left, (*bounds.Work).Done, work) }
+				}
+			}()
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
+
+// leftRunning is in the context of a write's handler, and so in that of a goroutine that the handler leaves behind: neither
+// upstream nor the goroutine tells when it ends, but then nothing refers to its context any more.
+type leftRunning struct {
+	_ *byte // small values without pointers are freed together
+}
+
+type leftRunningKey struct{}
+
+// upstreamTimeout is when upstream's handlers of writes answer at the latest, and leave behind what has not ended.
+const upstreamTimeout = 34 * time.Second
 
 func writes(r *http.Request) bool {
 	switch r.Method {
