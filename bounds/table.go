@@ -60,6 +60,7 @@ const (
 	DefinitionPatterns
 	PatternBytes
 	PatternInstructions
+	ValueInstructions
 	ObjectExpressions
 
 	quantities // their number
@@ -224,6 +225,9 @@ func Table() [quantities]Bound {
 		PatternInstructions: {"pattern-instructions", PerObject, "instructions", 5000,
 			"the estimated length of the program that a pattern in a CustomResourceDefinition, or a regular expression in a CEL expression, is compiled to, with repetitions written out",
 			"use smaller repetitions, and maxLength to bound the length of a value"},
+		ValueInstructions: {"value-instructions", PerObject, "instructions", 10_000,
+			"the estimated length of the programs of all patterns in a CustomResourceDefinition that a value is matched with, such as those in allOf and anyOf",
+			"use fewer patterns for a value, or smaller repetitions"},
 		ObjectExpressions: {"object-expressions", PerObject, "expressions", 1000,
 			"CEL expressions in a CustomResourceDefinition, an admission policy, a webhook configuration, or selectors of devices",
 			"use fewer expressions, or spread them over several objects"},

@@ -19,18 +19,19 @@ func Check(d *apiextensions.CustomResourceDefinition) field.ErrorList {
 		// Nothing else is looked at: the schemas may be as many.
 		return field.ErrorList{tooMuch(path, n, bounds.DefinitionVersions)}
 	}
-	c := &checker{seen: map[string]bool{}}
+	c := &checker{seen: map[string]bool{}, values: map[string]int{}}
 	if n := len(d.Spec.Names.ShortNames) + len(d.Spec.Names.Categories); exceeds(bounds.DefinitionNames, n) {
 		// Discovery repeats them for each version.
 		c.errs = append(c.errs, tooMuch(field.NewPath("spec", "names", "shortNames"), n, bounds.DefinitionNames))
 	}
 	if d.Spec.Validation != nil {
 		// The schema is here if all versions have the same.
-		c.schema(path.Index(0).Child("schema", "openAPIV3Schema"), d.Spec.Validation.OpenAPIV3Schema)
+		c.schema(path.Index(0).Child("schema", "openAPIV3Schema"), "", d.Spec.Validation.OpenAPIV3Schema)
 	}
 	for i := range d.Spec.Versions {
 		if v := d.Spec.Versions[i].Schema; v != nil {
-			c.schema(path.Index(i).Child("schema", "openAPIV3Schema"), v.OpenAPIV3Schema)
+			clear(c.values)
+			c.schema(path.Index(i).Child("schema", "openAPIV3Schema"), "", v.OpenAPIV3Schema)
 		}
 	}
 	if n := len(c.seen); exceeds(bounds.DefinitionPatterns, n) {
@@ -64,66 +65,82 @@ const maxErrors = 10
 // checker looks at all patterns of a definition's schemas.
 type checker struct {
 	seen map[string]bool
-	errs field.ErrorList
+	// values has the instructions of all patterns for a value, by where it is in an object: each matches it.
+	values map[string]int
+	errs   field.ErrorList
 }
 
-func (c *checker) pattern(path *field.Path, pattern string) {
-	if pattern == "" || c.seen[pattern] {
+// pattern looks at one for the value, or for the names of fields, at a place in an object.
+func (c *checker) pattern(path *field.Path, value, pattern string) {
+	if pattern == "" {
 		return
 	}
-	c.seen[pattern] = true
-	if len(c.errs) >= maxErrors {
-		return
+	length := Instructions(pattern)
+	if !c.seen[pattern] {
+		c.seen[pattern] = true
+		if n := len(pattern); exceeds(bounds.PatternBytes, n) {
+			c.refuse(path, n, bounds.PatternBytes)
+			return
+		}
+		if exceeds(bounds.PatternInstructions, length) {
+			c.refuse(path, length, bounds.PatternInstructions)
+			return
+		}
 	}
-	if n := len(pattern); exceeds(bounds.PatternBytes, n) {
-		c.errs = append(c.errs, tooMuch(path, n, bounds.PatternBytes))
-		return
-	}
-	if n := Instructions(pattern); exceeds(bounds.PatternInstructions, n) {
-		c.errs = append(c.errs, tooMuch(path, n, bounds.PatternInstructions))
+	before := c.values[value]
+	c.values[value] += length
+	if n := c.values[value]; exceeds(bounds.ValueInstructions, n) && !exceeds(bounds.ValueInstructions, before) {
+		c.refuse(path, n, bounds.ValueInstructions)
 	}
 }
 
-func (c *checker) schema(path *field.Path, s *apiextensions.JSONSchemaProps) {
+func (c *checker) refuse(path *field.Path, n int, q bounds.Quantity) {
+	if len(c.errs) < maxErrors {
+		c.errs = append(c.errs, tooMuch(path, n, q))
+	}
+}
+
+// schema looks at one for the value at a place in an object.
+func (c *checker) schema(path *field.Path, value string, s *apiextensions.JSONSchemaProps) {
 	if s == nil {
 		return
 	}
-	c.pattern(path.Child("pattern"), s.Pattern)
+	c.pattern(path.Child("pattern"), value, s.Pattern)
 	if s.Items != nil {
-		c.schema(path.Child("items"), s.Items.Schema)
-		c.list(path.Child("items"), s.Items.JSONSchemas)
+		c.schema(path.Child("items"), value+"/*", s.Items.Schema)
+		c.list(path.Child("items"), value+"/*", s.Items.JSONSchemas)
 	}
-	c.list(path.Child("allOf"), s.AllOf)
-	c.list(path.Child("anyOf"), s.AnyOf)
-	c.list(path.Child("oneOf"), s.OneOf)
-	c.schema(path.Child("not"), s.Not)
+	c.list(path.Child("allOf"), value, s.AllOf)
+	c.list(path.Child("anyOf"), value, s.AnyOf)
+	c.list(path.Child("oneOf"), value, s.OneOf)
+	c.schema(path.Child("not"), value, s.Not)
 	if s.AdditionalProperties != nil {
-		c.schema(path.Child("additionalProperties"), s.AdditionalProperties.Schema)
+		c.schema(path.Child("additionalProperties"), value+"/*", s.AdditionalProperties.Schema)
 	}
 	if s.AdditionalItems != nil {
-		c.schema(path.Child("additionalItems"), s.AdditionalItems.Schema)
+		c.schema(path.Child("additionalItems"), value+"/*", s.AdditionalItems.Schema)
 	}
-	c.named(path.Child("properties"), s.Properties)
-	c.named(path.Child("definitions"), s.Definitions)
+	c.named(path.Child("properties"), value, s.Properties)
+	c.named(path.Child("definitions"), value, s.Definitions)
 	for pattern, schema := range s.PatternProperties {
 		at := path.Child("patternProperties")
-		c.pattern(at, pattern)
-		c.schema(at.Key(pattern), &schema)
+		c.pattern(at, value+"/", pattern)
+		c.schema(at.Key(pattern), value+"/*", &schema)
 	}
 	for key, dependency := range s.Dependencies {
-		c.schema(path.Child("dependencies").Key(key), dependency.Schema)
+		c.schema(path.Child("dependencies").Key(key), value, dependency.Schema)
 	}
 }
 
-func (c *checker) list(path *field.Path, schemas []apiextensions.JSONSchemaProps) {
+func (c *checker) list(path *field.Path, value string, schemas []apiextensions.JSONSchemaProps) {
 	for i := range schemas {
-		c.schema(path.Index(i), &schemas[i])
+		c.schema(path.Index(i), value, &schemas[i])
 	}
 }
 
-func (c *checker) named(path *field.Path, schemas map[string]apiextensions.JSONSchemaProps) {
+func (c *checker) named(path *field.Path, value string, schemas map[string]apiextensions.JSONSchemaProps) {
 	for key := range schemas {
 		s := schemas[key]
-		c.schema(path.Key(key), &s)
+		c.schema(path.Key(key), value+"/"+key, &s)
 	}
 }

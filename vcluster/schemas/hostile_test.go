@@ -84,6 +84,38 @@ func TestHostilePatternsAndVersionsAreBoundedInNumber(t *testing.T) {
 	}
 }
 
+// L3: to match a value of 1.5 MB with a pattern of 5,000 instructions takes half a minute, which nothing can interrupt. With all
+// patterns of a definition for one value it took hours.
+func TestHostilePatternsForOneValueAreBounded(t *testing.T) {
+	pattern := func(i int) schema { return schema{Pattern: fmt.Sprintf("(a?){400}%d", i)} }
+	var all, properties []schema
+	different := schema{Properties: map[string]schema{}}
+	for i := range 50 {
+		all = append(all, pattern(i))
+		properties = append(properties, schema{Properties: map[string]schema{"x": pattern(i)}})
+		different.Properties[fmt.Sprint(i)] = pattern(i)
+	}
+	same := make([]schema, 50)
+	for i := range same {
+		same[i] = pattern(0)
+	}
+	for name, s := range map[string]schema{
+		"allOf": {AllOf: all}, "the same": {AllOf: same}, "anyOf": {Properties: map[string]schema{"x": {AnyOf: all}}}, "in branches": {OneOf: properties},
+		"below": {Not: &schema{AllOf: []schema{{AllOf: all}}}},
+	} {
+		errs := Check(definition(schema{}, s))
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), "limit value-instructions") {
+			t.Errorf("%s: %v", name, errs)
+		}
+		if errs := CheckUpdate(definition(s), definition(s)); len(errs) != 0 {
+			t.Errorf("%s: what was stored before is refused: %v", name, errs)
+		}
+	}
+	if errs := Check(definition(different, different)); len(errs) != 0 {
+		t.Errorf("patterns for different values: %v", errs)
+	}
+}
+
 func TestThePatternsOfUsualDefinitionsPass(t *testing.T) {
 	for _, pattern := range []string{
 		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
