@@ -28,6 +28,9 @@ func Path(space string) string { return Prefix + space }
 type Router struct {
 	// Lookup returns the handler of a space, nil if there is none.
 	Lookup func(space string) http.Handler
+	// Own, if set, names the space that a request without [Prefix] is for, "" if
+	// that can't be said. It need not be true: Verify finds out.
+	Own func(r *http.Request) (space string)
 	// Verify, if set, reports whether a request bears a credential of a space, there
 	// or not, and returns the request to serve. All others are answered alike, so
 	// that nobody can find out which spaces there are. It fails when it can't tell
@@ -48,7 +51,14 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
-	name := spaceOf(r.URL)
+	name, prefix := spaceOf(r.URL), ""
+	switch {
+	case name != "":
+		prefix = Path(name)
+		r = rooted(r, name)
+	case g.Own != nil && !strings.HasPrefix(r.URL.EscapedPath(), Prefix):
+		name = g.Own(r)
+	}
 	if name == "" {
 		notFound(w, name)
 		return
@@ -68,7 +78,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	handler = g.limited(name, handler)
 	here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { redirecting(handler, w, r) })
-	g.lead(name, http.StripPrefix(Path(name), here), w, rooted(r, name))
+	g.lead(name, http.StripPrefix(prefix, here), w, r)
 }
 
 // lead has a space's handler serve a request, and tells those who want to know.
@@ -132,7 +142,8 @@ func refuseStranger(w http.ResponseWriter, err error) {
 
 // notFound answers in a form that kubectl shows.
 func notFound(w http.ResponseWriter, space string) {
-	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints"
+	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints; " +
+		"with a token, use `kubectl proxy --append-server-path`"
 	if space != "" {
 		message = "there is no such space here; check the server's URL in your kubeconfig"
 	}

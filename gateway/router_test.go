@@ -80,3 +80,27 @@ func TestTheGatewaysOwnHealthNeedsNoSpace(t *testing.T) {
 		}
 	}
 }
+
+// U2: a path without a prefix is for the client's own space, if that can be said.
+func TestPathsWithoutAPrefixLeadToTheClientsOwnSpace(t *testing.T) {
+	g := router()
+	g.Own = func(r *http.Request) string { return r.Header.Get("Own") }
+	for name, tc := range map[string]struct{ path, own, want, reason string }{
+		"api":            {"/api/v1/pods?limit=5", "a", "a /api/v1/pods limit=5", "as kubectl proxy asks"},
+		"root":           {"/", "a", "a / ", "the space's root"},
+		"prefix wins":    {"/spaces/a--b/api", "a", "a--b /api ", "who names a space means it (U3)"},
+		"another's name": {"/spaces/c/api", "a", "", "a space that is not there is not one's own"},
+		"no name":        {"/spaces//api", "a", "", "nor is one without a name"},
+		"a stranger":     {"/api", "", "", "nothing says which space"},
+		"own is unknown": {"/api", "c", "", "a client can say any name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w := httptest.NewRequest(http.MethodGet, tc.path, nil), httptest.NewRecorder()
+			r.Header.Set("Own", tc.own)
+			g.ServeHTTP(w, r)
+			if got := w.Body.String(); tc.want != "" && got != tc.want || tc.want == "" && w.Code != http.StatusNotFound {
+				t.Errorf("%s: got %d %q, want %q", tc.reason, w.Code, got, tc.want)
+			}
+		})
+	}
+}

@@ -211,8 +211,17 @@ func (p *platform) serve(context.Context) (err error) {
 	}
 	p.limiter = gateway.NewLimiter(limits.of)
 	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
-		Lookup: p.lookup, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
+		Lookup: p.lookup, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil
+}
+
+// issuer is for [gateway.Router.Own]: clients whose URL has no path, such as those
+// of `kubectl proxy`, reach the space that issued their certificate (U2).
+func issuer(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return ""
+	}
+	return pki.SpaceOf(r.TLS.PeerCertificates[0])
 }
