@@ -78,3 +78,22 @@ func TestAPodsTokenIsOfItsSpace(t *testing.T) {
 		return nil
 	})
 }
+
+// N2: where nodes are virtual objects of the space, a pod's token names the pod's.
+func TestAPodsTokenNamesItsVirtualNode(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--sync", "nodes=all")
+	demo, host := b.demo(t), b.host(t)
+	demo.run(t, "default", newPod("bearer"))
+	token := podToken(t, host, hostNamespace, hostName("default", "bearer"))
+	pod := must(demo.CoreV1().Pods("default").Get(t.Context(), "bearer", metav1.GetOptions{}))(t)
+	node := must(demo.CoreV1().Nodes().Get(t.Context(), pod.Spec.NodeName, metav1.GetOptions{}))(t)
+
+	asPod := must(kubernetes.NewForConfig(withToken(demo.config, token)))(t)
+	review := must(asPod.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t)
+	for key, want := range map[string]string{"node-name": node.Name, "node-uid": string(node.UID)} {
+		if got := review.Status.UserInfo.Extra["authentication.kubernetes.io/"+key]; len(got) != 1 || got[0] != want {
+			t.Errorf("the token says %s %v, want %s", key, got, want)
+		}
+	}
+}

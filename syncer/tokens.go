@@ -65,6 +65,9 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
+	if s.host.sync.On(nodes) && v.Spec.NodeName == "" {
+		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
+	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
 	shown := s.host.fanouts[secrets].shown.Load() // before what is there is looked at
 	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
