@@ -62,7 +62,6 @@ func TestHostileObjectsThatReachTheHostAreRefused(t *testing.T) {
 		"an iSCSI volume":           {inVolume("iscsi: {targetPortal: 10.0.0.1, iqn: iqn.2001-04.com.example:storage, lun: 0}"), "spec.volumes[0]"},
 		"a git repository":          {inVolume("gitRepo: {repository: 'https://example.com'}"), "spec.volumes[0]"},
 		"addresses of the network":  {inService("externalIPs: [1.1.1.1]"), "spec.externalIPs"},
-		"a load balancer's class":   {inService("type: LoadBalancer, loadBalancerClass: example.com/own"), "spec.loadBalancerClass"},
 		"a volume by name":          {inClaim("volumeName: demo--other--data"), "spec.volumeName"},
 		"a volume by label":         {inClaim("selector: {matchLabels: {a: b}}"), "spec.selector"},
 		"a volume attributes class": {inClaim("volumeAttributesClassName: gold"), "spec.volumeAttributesClassName"},

@@ -49,7 +49,7 @@ func (s *Syncer) syncServices() error {
 }
 
 func (s *Syncer) servicePull(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
-	status := s.space.PullServiceStatus(host, s.host.isNode)
+	status := s.space.PullServiceStatus(v, host, s.host.isNode)
 	if equality.Semantic.DeepEqual(status.LoadBalancer, v.Status.LoadBalancer) {
 		return 0, nil
 	}

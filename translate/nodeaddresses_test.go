@@ -38,7 +38,7 @@ func TestStatusesDoNotTellAddressesOfNodes(t *testing.T) {
 		space := demo()
 		space.Settings.ShowNodeAddresses = show
 		var ofService, ofIngress, ofGateway []string
-		for _, i := range space.PullServiceStatus(service, nodes).LoadBalancer.Ingress {
+		for _, i := range space.PullServiceStatus(service, service, nodes).LoadBalancer.Ingress {
 			ofService = append(ofService, i.IP+i.Hostname)
 		}
 		for _, i := range space.PullIngressStatus(ingress, nodes).LoadBalancer.Ingress {

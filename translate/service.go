@@ -20,19 +20,35 @@ func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("externalIPs"),
 			"a space may not claim addresses of the host's network (CVE-2020-8554); use type LoadBalancer"))
 	}
-	if spec.LoadBalancerClass != nil {
-		errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "load balancers belong to the host; remove the field to use its default"))
-	}
-	if exposed := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer; exposed && len(spec.Selector) == 0 {
-		errs = append(errs, field.Forbidden(path.Child("selector"),
-			"a service that is reached from outside needs one: endpoints written by hand could lead into the host's network (CVE-2021-25740)"))
-	}
 	return errs
+}
+
+// ServiceWarnings tell a tenant what the host does not do for a service.
+func ServiceWarnings(spec *corev1.ServiceSpec) (warnings []string) {
+	if hasOwnBalancer(spec) {
+		warnings = append(warnings, "spec.loadBalancerClass: the host has no classes for spaces: a controller in the space must serve the class; remove the field to use the host's load balancer")
+	}
+	if exposed(spec) && len(spec.Selector) == 0 {
+		warnings = append(warnings, "spec.selector: a service that is reached from outside needs one: endpoints that you write could lead into the host's network, and stay in the space")
+	}
+	return warnings
+}
+
+func exposed(spec *corev1.ServiceSpec) bool {
+	return spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// hasOwnBalancer reports whether a service is for a load balancer of the tenant's
+// own. The host has no part in that but the node ports.
+func hasOwnBalancer(spec *corev1.ServiceSpec) bool {
+	return spec.Type == corev1.ServiceTypeLoadBalancer && spec.LoadBalancerClass != nil
 }
 
 // Service is v's host object. Its selector finds the host pods of v's namespace
 // only, so that the host's own controller keeps the endpoints; a service
-// without one gets the endpoint slices that the tenant wrote.
+// without one gets the endpoint slices that the tenant wrote. One that is reached
+// from outside then selects nothing: endpoints that a tenant writes could lead into
+// the host's network (CVE-2021-25740).
 //
 // Cluster IPs and node ports are the host's to give: they are asked for by
 // value where v has them, for both sides must show the same.
@@ -65,7 +81,28 @@ func (s Space) Service(v *corev1.Service) *corev1.Service {
 		host.Spec.Selector[LabelSpace] = s.Name
 		host.Spec.Selector[LabelNamespace] = v.Namespace
 	}
+	if exposed(p) && len(p.Selector) == 0 {
+		host.Spec.Selector = map[string]string{LabelSpace: s.Name, LabelNamespace: v.Namespace, labelNothing: "true"}
+	}
+	if hasOwnBalancer(p) {
+		leaveBalancer(&host.Spec)
+	}
 	return host
+}
+
+// labelNothing is a label that no pod has.
+const labelNothing = Domain + "/nothing"
+
+// leaveBalancer makes a service what its load balancer leads to.
+func leaveBalancer(spec *corev1.ServiceSpec) {
+	spec.Type = corev1.ServiceTypeNodePort
+	if allocate := spec.AllocateLoadBalancerNodePorts; allocate != nil && !*allocate {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""
+		for i := range spec.Ports {
+			spec.Ports[i].NodePort = 0
+		}
+	}
+	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerSourceRanges = nil, nil
 }
 
 // PushService copies onto have what the tenant owns of a service. The host's
@@ -109,8 +146,12 @@ func keepNodePorts(want, have []corev1.ServicePort) {
 }
 
 // PullServiceStatus is what the tenant sees of the host service's status: its
-// load balancer's addresses, less those of nodes.
-func (s Space) PullServiceStatus(host *corev1.Service, nodes AddressSet) corev1.ServiceStatus {
+// load balancer's addresses, less those of nodes. Those of a load balancer of the
+// tenant's own are the tenant's to write.
+func (s Space) PullServiceStatus(v, host *corev1.Service, nodes AddressSet) corev1.ServiceStatus {
+	if hasOwnBalancer(&v.Spec) {
+		return v.Status
+	}
 	out := corev1.ServiceStatus{LoadBalancer: *host.Status.LoadBalancer.DeepCopy()}
 	out.LoadBalancer.Ingress = withoutNodes(s, out.LoadBalancer.Ingress, nodes, func(i corev1.LoadBalancerIngress) []string { return []string{i.IP, i.Hostname} })
 	return out

@@ -36,11 +36,8 @@ func TestCheckServiceRefusesWhatReachesForTheHost(t *testing.T) {
 		"LoadBalancer": {"the host's default one", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: selector}, ""},
 		"OwnEndpoints": {"an address outside, for the space's pods", corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}, ""},
 		"ExternalIPs":  {"traffic of others", corev1.ServiceSpec{ExternalIPs: []string{"10.0.0.1"}, Selector: selector}, "spec.externalIPs"},
-		"Class": {
-			"a load balancer of the host's", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("internal"), Selector: selector}, "spec.loadBalancerClass",
-		},
-		"LoadBalancerToAnywhere": {"a way into the host's network", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, "spec.selector"},
-		"NodePortToAnywhere":     {"a way into the host's network", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}, "spec.selector"},
+		"Class":        {"a load balancer of the tenant's own", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("internal"), Selector: selector}, ""},
+		"NoSelector":   {"which leads to nothing", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +65,7 @@ func TestServiceSelectsTheHostPodsOfItsNamespace(t *testing.T) {
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.7", ClusterIPs: []string{"10.1.0.7"},
 			Selector: map[string]string{"app": "db", "berth.dev/space": "other", "topology.kubernetes.io/zone": "a"}, Ports: []corev1.ServicePort{{Port: 5432, TargetPort: intstr.FromString("pg")}},
-			ExternalIPs: []string{"10.0.0.1"}, LoadBalancerIP: "10.0.0.2", LoadBalancerClass: ptr.To("internal"), SessionAffinity: corev1.ServiceAffinityClientIP,
+			ExternalIPs: []string{"10.0.0.1"}, LoadBalancerIP: "10.0.0.2", SessionAffinity: corev1.ServiceAffinityClientIP,
 		},
 	}
 	want := &corev1.Service{
@@ -107,6 +104,60 @@ func TestAServiceWithoutASelectorKeepsNone(t *testing.T) {
 	}
 }
 
+// M4: endpoints that a tenant writes are not reached from outside (CVE-2021-25740),
+// and no class of a tenant's chooses among the host's load balancers.
+func TestHostileServicesReachNothingOfTheHosts(t *testing.T) {
+	nothing := map[string]string{"berth.dev/space": "demo", "berth.dev/namespace": "default", "berth.dev/nothing": "true"}
+	selecting := map[string]string{"berth.dev/space": "demo", "berth.dev/namespace": "default", "app": "web"}
+	ports := func(node int32) []corev1.ServicePort { return []corev1.ServicePort{{Port: 80, NodePort: node}} }
+	for name, tc := range map[string]struct {
+		reason     string
+		spec, want corev1.ServiceSpec
+		warnings   int
+	}{
+		"NodePort": {
+			"it is the tenant's to write endpoints", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(30000)},
+			corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(30000), Selector: nothing}, 1,
+		},
+		"LoadBalancer": {
+			"as well", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports(30000)},
+			corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports(30000), Selector: nothing}, 1,
+		},
+		"Class": {
+			"the node ports are for it", corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("internal"), Selector: map[string]string{"app": "web"}, Ports: ports(30000),
+				AllocateLoadBalancerNodePorts: ptr.To(true), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster, LoadBalancerSourceRanges: []string{"10.0.0.0/8"},
+			},
+			corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: selecting, Ports: ports(30000), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster}, 1,
+		},
+		"class without ports": {
+			"it leads to pods", corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("internal"), Ports: ports(30000),
+				AllocateLoadBalancerNodePorts: ptr.To(false), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			},
+			corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: nothing, Ports: ports(0)}, 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: tc.spec}
+			got := demo().Service(v)
+			if diff := cmp.Diff(tc.want, got.Spec); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+			if warnings := translate.ServiceWarnings(&tc.spec); len(warnings) != tc.warnings {
+				t.Errorf("the tenant is warned with %q, want %d", warnings, tc.warnings)
+			}
+			if translate.HasOwnEndpoints(v) {
+				t.Error("endpoints that the tenant writes go to the host")
+			}
+		})
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"berth.dev/nothing": "true"}}}
+	if host := demo().Pod(pod, translate.Surroundings{}); host.Labels["berth.dev/nothing"] != "" {
+		t.Errorf("a tenant's pod has the label that no pod has: %v", host.Labels)
+	}
+}
+
 // tenantService draws a service as a space's API server has it.
 func tenantService(t *rapid.T) *corev1.Service {
 	v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: of(t, "name", "db", longName('s', 60)), UID: "s-uid"}}
@@ -118,7 +169,13 @@ func tenantService(t *rapid.T) *corev1.Service {
 		spec.Ports = append(spec.Ports, port)
 	}
 	spec.SessionAffinity = of(t, "affinity", "", corev1.ServiceAffinityClientIP)
+	if spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer {
+		spec.Selector = of(t, "selector", spec.Selector, nil)
+	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
+		spec.LoadBalancerClass = of(t, "class", nil, ptr.To("example.com/own"))
+		spec.AllocateLoadBalancerNodePorts = of(t, "allocates", nil, ptr.To(true), ptr.To(false))
+		spec.LoadBalancerSourceRanges = of(t, "ranges", nil, []string{"203.0.113.0/24"})
 		spec.ExternalTrafficPolicy = of(t, "policy", "", corev1.ServiceExternalTrafficPolicyLocal)
 	}
 	if spec.Type == corev1.ServiceTypeExternalName {
@@ -153,7 +210,7 @@ func storeService(t *rapid.T, service *corev1.Service, first int32) {
 			spec.Ports[i].NodePort = first + int32(i)
 		}
 	}
-	if spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+	if spec.Type == corev1.ServiceTypeLoadBalancer && spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		spec.HealthCheckNodePort = first + 9
 	}
 }
@@ -270,11 +327,22 @@ func TestPullServiceStatusIsTheLoadBalancers(t *testing.T) {
 		LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.7", Ports: []corev1.PortStatus{{Port: 80}}}}},
 		Conditions:   []metav1.Condition{{Type: "LoadBalancerOf", Message: "kind-worker"}},
 	}}
-	got := demo().PullServiceStatus(host, func(string) bool { return false })
+	got := demo().PullServiceStatus(&corev1.Service{}, host, func(string) bool { return false })
 	if diff := cmp.Diff(corev1.ServiceStatus{LoadBalancer: host.Status.LoadBalancer}, got); diff != "" {
 		t.Errorf("status: -want +got:\n%s", diff)
 	}
 	checkNoSharedMemory(t, host, &got)
+}
+
+// M4: nothing of the host's stands where the tenant's own load balancer writes.
+func TestPullServiceStatusLeavesThatOfOwnLoadBalancers(t *testing.T) {
+	v := &corev1.Service{
+		Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("internal")},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}}},
+	}
+	if diff := cmp.Diff(v.Status, demo().PullServiceStatus(v, &corev1.Service{}, func(string) bool { return false })); diff != "" {
+		t.Errorf("status: -want +got:\n%s", diff)
+	}
 }
 
 func TestHasOwnEndpointsOfServicesWithoutASelector(t *testing.T) {
@@ -287,7 +355,7 @@ func TestHasOwnEndpointsOfServicesWithoutASelector(t *testing.T) {
 		"Selector":     {"the host's controller makes them", corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector}, false},
 		"NoSelector":   {"the tenant writes them", corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}, true},
 		"ExternalName": {"it has none", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}, false},
-		"LoadBalancer": {"CheckService refuses it; if it slipped by, it leads nowhere", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, false},
+		"LoadBalancer": {"it is reached from outside, and leads nowhere", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, false},
 	}
 	for name, tc := range cases {
 		if got := translate.HasOwnEndpoints(&corev1.Service{Spec: tc.spec}); got != tc.want {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/metrics/pkg/apis/metrics"
@@ -79,7 +80,7 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	case (resource == "pods/binding" || resource == "bindings/") && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
 	case resource == "services/":
-		return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
+		return guardService(ctx, a)
 	case resource == "endpoints/" && !inside.Is(ctx):
 		return guardSpec(a, &corev1.Endpoints{}, translate.CheckEndpoints) //nolint:staticcheck // tenants may still write them
 	case resource == "persistentvolumeclaims/" && (create || !inside.Is(ctx)):
@@ -186,6 +187,17 @@ func (g *Guard) guardClaim(a admission.Attributes) error {
 		}
 	}
 	return invalid(a, translate.CheckClaim(&claim.Spec, g.snapshots))
+}
+
+func guardService(ctx context.Context, a admission.Attributes) error {
+	service := &corev1.Service{}
+	if err := versioned(a.GetObject(), service); err != nil {
+		return err
+	}
+	for _, text := range translate.ServiceWarnings(&service.Spec) {
+		warning.AddWarning(ctx, "", text)
+	}
+	return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
 }
 
 func guardSpec[T runtime.Object](a admission.Attributes, empty T, check func(T) field.ErrorList) error {
