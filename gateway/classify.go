@@ -33,6 +33,8 @@ const (
 	// needs a processor alone.
 	writeCost = 1
 	readCost  = 4
+	// While a part of a long answer is written, the next ones are encoded.
+	partCost = readCost
 
 	listLease  = time.Second
 	otherLease = 100 * time.Millisecond

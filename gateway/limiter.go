@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/httpstatus"
@@ -37,8 +38,8 @@ const (
 
 // Limiter bounds the requests of each space: how many there are under way, how many
 // arrive in a second, and how many of them are executed at once. Spaces share the
-// process's processors by turns, and one has half of them at most, so that a flood
-// of one leaves the others theirs.
+// process's processors by turns, and one has half of them at most, and less while
+// goroutines wait for a processor, so that a flood of one leaves the others theirs.
 //
 // It knows requests from outside only. What a space's own controllers and its
 // syncer ask of its API, they ask in process. It is safe for concurrent use.
@@ -70,11 +71,14 @@ func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
 	half := max(1, processors/2)
 	// A list waits for the disk and its client, too.
 	lists := max(4, 2*processors)
-	return &Limiter{
+	l := &Limiter{
 		limits: limits, classifier: newClassifier(),
 		lists: newTurns(lists, max(1, lists/4)), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
 		spaces: map[string]*spaceRequests{}, forgetAt: firstForget,
 	}
+	l.others.pace = newPace(l.others.share, processors)
+	l.lists.pace = l.others.pace
+	return l
 }
 
 // errTurn says that a request has waited long enough.
@@ -99,11 +103,15 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 			return
 		}
 		defer release()
-		defer time.AfterFunc(k.lease, release).Stop()
+		parts := &partsWriter{ResponseWriter: w, turn: func() (func(), error) { return l.others.take(r.Context(), space, partCost) }}
+		defer time.AfterFunc(k.lease, func() {
+			parts.over.Store(true)
+			release()
+		}).Stop()
 		if !k.long && r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what has none sends no body
 		}
-		next.ServeHTTP(w, r.WithContext(bounds.WithWork(r.Context(), work)))
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(parts), r.WithContext(bounds.WithWork(r.Context(), work)))
 	})
 }
 

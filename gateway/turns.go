@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // turns share something of a process between spaces: each may have a share of it
@@ -14,11 +15,14 @@ import (
 // however many requests each has waiting. It is safe for concurrent use.
 type turns struct {
 	total, share int
+	// pace makes a space's share less while the process is busy; nil does not.
+	pace *pace
 
 	mu      sync.Mutex
 	used    int
 	lines   map[string]*line
-	waiting []*line // in the order of their turns
+	waiting []*line     // in the order of their turns
+	again   *time.Timer // for spaces that the pace has wait
 }
 
 // line is what one space has of it, and its requests that wait.
@@ -30,6 +34,7 @@ type line struct {
 
 type ticket struct {
 	cost    int
+	at      time.Time // when it was granted
 	granted chan struct{}
 }
 
@@ -40,7 +45,7 @@ func newTurns(total, share int) *turns {
 // take waits until a space may have cost more. release must follow; it may be
 // called more than once.
 func (t *turns) take(ctx context.Context, space string, cost int) (release func(), err error) {
-	mine := &ticket{cost: min(cost, t.share), granted: make(chan struct{})}
+	mine := &ticket{cost: cost, granted: make(chan struct{})}
 	t.mu.Lock()
 	l := t.lines[space]
 	if l == nil {
@@ -52,7 +57,7 @@ func (t *turns) take(ctx context.Context, space string, cost int) (release func(
 	}
 	t.grant()
 	t.mu.Unlock()
-	release = sync.OnceFunc(func() { t.give(l, mine.cost) })
+	release = sync.OnceFunc(func() { t.give(l, mine) })
 	select {
 	case <-mine.granted:
 		return release, nil
@@ -75,11 +80,14 @@ func (t *turns) take(ctx context.Context, space string, cost int) (release func(
 	return nil, context.Cause(ctx)
 }
 
-func (t *turns) give(l *line, cost int) {
+func (t *turns) give(l *line, of *ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.used -= cost
-	l.used -= cost
+	if t.pace != nil {
+		t.pace.worked(l.space, time.Since(of.at))
+	}
+	t.used -= of.cost
+	l.used -= of.cost
 	t.grant()
 	t.drop(l)
 }
@@ -93,19 +101,26 @@ func (t *turns) drop(l *line) {
 
 // grant lets through whoever can be: one of each space, and then again.
 func (t *turns) grant() {
+	var again time.Duration
 	for passed := 0; passed < len(t.waiting); {
 		l := t.waiting[0]
 		next := l.tickets[0]
-		if l.used+next.cost > t.share {
+		share, wait := t.shareOf(l)
+		cost := min(next.cost, share)
+		if wait > 0 || l.used+cost > share {
+			if wait > 0 && (again == 0 || wait < again) {
+				again = wait
+			}
 			t.waiting = append(t.waiting[1:], l)
 			passed++
 			continue
 		}
-		if t.used+next.cost > t.total {
-			return // it is this space's turn, even if others need less
+		if t.used+cost > t.total {
+			return // it is this space's turn, even if others need less; what is given back lets it through
 		}
-		t.used += next.cost
-		l.used += next.cost
+		next.cost, next.at = cost, time.Now()
+		t.used += cost
+		l.used += cost
 		close(next.granted)
 		t.waiting = t.waiting[1:]
 		if l.tickets = l.tickets[1:]; len(l.tickets) > 0 {
@@ -113,4 +128,33 @@ func (t *turns) grant() {
 		}
 		passed = 0
 	}
+	if again > 0 {
+		t.grantAfter(again)
+	}
+}
+
+// shareOf is how much a space may have now, at least 1, and how long it has to wait for that. One that asks for one thing after
+// the other does not wait: there is nothing of it that stands in others' way.
+func (t *turns) shareOf(l *line) (share int, wait time.Duration) {
+	if t.pace == nil {
+		return t.share, 0
+	}
+	units, wait := t.pace.share(l.space)
+	if l.used == 0 && len(l.tickets) == 1 {
+		wait = 0
+	}
+	return min(t.share, units), wait
+}
+
+// grantAfter grants again after a while.
+func (t *turns) grantAfter(wait time.Duration) {
+	if t.again != nil {
+		t.again.Reset(wait)
+		return
+	}
+	t.again = time.AfterFunc(wait, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.grant()
+	})
 }

@@ -62,7 +62,7 @@ func TestSpacesTakeTurns(t *testing.T) {
 		turns.mu.Lock()
 		l := turns.lines[space]
 		turns.mu.Unlock()
-		turns.give(l, 1)
+		turns.give(l, &ticket{cost: 1})
 	}
 	if want := []string{"flood", "b", "c", "flood", "flood", "flood", "flood"}; !slices.Equal(order, want) {
 		t.Errorf("turns: %v, want %v", order, want)
