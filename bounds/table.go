@@ -96,7 +96,7 @@ const miB = 1 << 20
 func Table() [quantities]Bound {
 	return [quantities]Bound{
 		MemoryBytes: {"memory-bytes", PerSpace, "bytes", 256 * miB,
-			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded, indentation of JSON and YAML, CEL expressions being compiled, and 48 KiB for each open watch",
+			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded, OpenAPI documents of CustomResourceDefinitions, indentation of JSON and YAML, CEL expressions being compiled, and 48 KiB for each open watch",
 			"list with a limit (kubectl get --chunk-size=500), read answers without delay, and retry"},
 		Watches: {"watches", PerSpace, "watches", 2000,
 			"watches that clients have open",

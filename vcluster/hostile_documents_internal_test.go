@@ -83,7 +83,7 @@ func TestHostileDocumentsOfManyVersionsAreNotKept(t *testing.T) {
 	create("example.com", "First", 1)
 	served := func(path string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // polls
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			code, _ := get(path, "application/json")
 			if code == http.StatusOK {
 				return
