@@ -34,7 +34,7 @@ func TestHostileDeepAnswersAreEstimatedFromAbove(t *testing.T) {
 	for range 100 {
 		schema = apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": schema, "b": {Type: "string"}}}
 	}
-	fields := metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: deep(300)}}}}
+	fields := metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(string(deep(300)))}}}
 	for name, object := range map[string]any{
 		"custom resource":     &unstructured.Unstructured{Object: custom(deep(300))},
 		"texts":               &unstructured.Unstructured{Object: custom([]byte(texts))},

@@ -23,11 +23,14 @@ import (
 // counts them so, too.
 const schemaMemory = 10
 
-// schemaResources are the resources of which an API server holds more than what is stored, with where they are stored.
-var schemaResources = []struct {
+// storedResource is a resource, and where it is stored.
+type storedResource struct {
 	prefix   string
 	resource schema.GroupResource
-}{
+}
+
+// schemaResources are the resources of which an API server holds more than what is stored.
+var schemaResources = []storedResource{
 	{definitionsPrefix, definitionsResource},
 	{"/registry/validatingadmissionpolicies/", admissionregistration.Resource("validatingadmissionpolicies")},
 	{"/registry/mutatingadmissionpolicies/", admissionregistration.Resource("mutatingadmissionpolicies")},
