@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/httpstatus"
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -104,7 +105,7 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		}
 		defer release()
 		parts := &partsWriter{ResponseWriter: w, turn: func() (func(), error) { return l.others.take(r.Context(), space, partCost) }}
-		defer time.AfterFunc(k.lease, func() {
+		defer safego.AfterFunc(k.lease, "end a turn", func() {
 			parts.over.Store(true)
 			release()
 		}).Stop()

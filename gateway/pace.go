@@ -95,7 +95,7 @@ func (p *pace) look(now time.Time) {
 	}
 	p.looked = now
 	for name, s := range p.spaces {
-		if now.Sub(s.asked) > paceActive && p.of(name, now).work == 0 {
+		if now.Sub(s.asked) > paceActive {
 			delete(p.spaces, name)
 		}
 	}

@@ -40,7 +40,7 @@ func use(t *testing.T, turns *turns, space string, clients int, d time.Duration)
 				if err != nil {
 					break
 				}
-				time.Sleep(2 * time.Millisecond)
+				<-time.After(2 * time.Millisecond)
 				release()
 			}
 			done <- n
@@ -75,10 +75,10 @@ func TestHostileAFloodIsSlowedWhileOthersWait(t *testing.T) {
 					go func() {
 						for ctx.Err() == nil {
 							if release, err := turns.take(ctx, fmt.Sprint("quiet-", i), writeCost); err == nil {
-								time.Sleep(time.Millisecond)
+								<-time.After(time.Millisecond)
 								release()
 							}
-							time.Sleep(100 * time.Millisecond)
+							<-time.After(100 * time.Millisecond)
 						}
 					}()
 				}
@@ -88,7 +88,7 @@ func TestHostileAFloodIsSlowedWhileOthersWait(t *testing.T) {
 				}
 				cancel()
 				synctest.Wait()
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				turns.mu.Lock()
 				defer turns.mu.Unlock()
 				if len(turns.lines) > 0 || len(turns.waiting) > 0 || turns.used > 0 {
@@ -110,12 +110,12 @@ func TestASpaceHasCreditForWhatItDoesAtOnce(t *testing.T) {
 				_ = use(t, turns, "flood", 8, time.Second)
 			}
 		}()
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		if n := use(t, turns, "quiet", 4, 100*time.Millisecond); n < 40 {
 			t.Errorf("a space that was quiet had %d requests at once", n)
 		}
 		cancel()
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 	})
 }
 
@@ -127,7 +127,7 @@ func TestThePaceForgets(t *testing.T) {
 		for i := range 1000 {
 			use(t, turns, fmt.Sprint("space-", i), 1, 3*time.Millisecond)
 		}
-		time.Sleep(2 * paceActive)
+		<-time.After(2 * paceActive)
 		use(t, turns, "last", 1, 3*time.Millisecond)
 		if n := len(turns.pace.spaces); n != 1 {
 			t.Errorf("%d spaces are kept", n)

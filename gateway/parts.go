@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // partLease is how long at most a part of an answer counts as one that is written. After that it waits for its client.
@@ -34,6 +36,6 @@ func (w *partsWriter) Write(part []byte) (int, error) {
 		return 0, err
 	}
 	defer release()
-	defer time.AfterFunc(partLease, release).Stop()
+	defer safego.AfterFunc(partLease, "end a turn", release).Stop()
 	return w.ResponseWriter.Write(part)
 }

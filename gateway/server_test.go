@@ -44,7 +44,7 @@ func serveBounded(
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = gateway.ServeBounded(listener, bounds, certificate.Get, handler, logr.Discard())
+	s = gateway.ServeBounded(elsewhere{listener}, bounds, certificate.Get, handler, logr.Discard())
 	return s, "https://" + listener.Addr().String(), func(clientCA string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(ca.PEM())
@@ -127,3 +127,26 @@ func TestStopEndsWhatIsUnderWay(t *testing.T) {
 	}
 	c.CloseIdleConnections()
 }
+
+// elsewhere makes clients on 127.0.0.2 and so on clients on other machines, 192.0.2.2 and so on. What comes from 127.0.0.1 is of
+// this one.
+type elsewhere struct{ net.Listener }
+
+func (l elsewhere) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	remote := *c.RemoteAddr().(*net.TCPAddr)
+	if last := remote.IP.To4()[3]; last != 1 {
+		remote.IP = net.IPv4(192, 0, 2, last)
+	}
+	return remoteConn{c, &remote}, nil
+}
+
+type remoteConn struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (c remoteConn) RemoteAddr() net.Addr { return c.remote }

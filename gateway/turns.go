@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // turns share something of a process between spaces: each may have a share of it
@@ -152,7 +154,7 @@ func (t *turns) grantAfter(wait time.Duration) {
 		t.again.Reset(wait)
 		return
 	}
-	t.again = time.AfterFunc(wait, func() {
+	t.again = safego.AfterFunc(wait, "grant turns", func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.grant()
