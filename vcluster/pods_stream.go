@@ -74,9 +74,9 @@ func (r podStream) begin(ctx context.Context, name string, opts runtime.Object, 
 }
 
 // said puts what the place where a pod runs says of it in the control plane's words. It reads the pod again: that happens
-// seldom, and there may be many streams.
+// seldom, and there may be many streams. The call may have ended: a stream that is cut says so.
 func (r podStream) said(ctx context.Context, name string, uid types.UID, message string) string {
-	reads, read := reading(ctx)
+	reads, read := reading(context.WithoutCancel(ctx))
 	defer read.End()
 	pod, err := r.registry.get(reads, name)
 	if err != nil || pod.UID != uid {
