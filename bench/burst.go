@@ -24,51 +24,58 @@ const burstRepeats = 4
 // measureBurst creates many pods at once by several clients without rate limits, in turn through a space and directly, and
 // takes the rate at which they come to be on the host.
 func measureBurst(ctx context.Context, b *bench, s *sides) error {
-	return b.measureBursts(ctx, s, "burst_pods_per_s", 1, burstRepeats*b.repeats)
+	return b.measureBursts(ctx, s, "burst_pods_per_s", "", 1, burstRepeats*b.repeats)
 }
 
-// measureBursts has some bursts first that don't count.
-func (b *bench) measureBursts(ctx context.Context, s *sides, name string, warmUp, repeats int) error {
+// measureBursts has some bursts first that don't count. With a name for it, it also takes the rate at which the pods come to run.
+func (b *bench) measureBursts(ctx context.Context, s *sides, name, running string, warmUp, repeats int) error {
 	ways, err := s.twoWays(ctx, "bench-burst")
 	if err != nil {
 		return err
 	}
 	defer ways.stop()
-	side := func(w way) func(int) (float64, error) {
+	var ran pair
+	side := func(w way, ran *[]float64) func(int) (float64, error) {
 		return func(repeat int) (float64, error) {
 			if err := s.quiet(ctx, hostSide, berthSide); err != nil {
 				return 0, err
 			}
-			return b.burstOnce(ctx, w, ways.onHost, repeat)
+			rate, rateOfRunning, err := b.burstOnce(ctx, w, ways.onHost, repeat, running != "")
+			*ran = append(*ran, rateOfRunning)
+			return rate, err
 		}
 	}
 	for i := range warmUp {
 		for _, w := range []way{ways.direct, ways.through} {
-			if _, err := b.burstOnce(ctx, w, ways.onHost, i-warmUp); err != nil {
+			if _, _, err := b.burstOnce(ctx, w, ways.onHost, i-warmUp, false); err != nil {
 				return err
 			}
 		}
 	}
-	p, err := b.inTurn(ctx, name, repeats, ways.through.plane, side(ways.through), side(ways.direct))
+	p, err := b.inTurn(ctx, name, repeats, ways.through.plane, side(ways.through, &ran.berth), side(ways.direct, &ran.stock))
 	if err != nil {
 		return err
 	}
 	b.addTotal(name, "1/s", p, report.AtLeastShare(0.9))
+	if running != "" {
+		b.addTotal(running, "1/s", ran, report.Target{})
+	}
 	return nil
 }
 
-// burstOnce creates the pods, returns how many a second came to be on the host, and removes them.
-func (b *bench) burstOnce(ctx context.Context, w way, onHost *sight, repeat int) (float64, error) {
+// burstOnce creates the pods, returns how many a second came to be on the host, and came to run if that is wanted, and removes
+// them.
+func (b *bench) burstOnce(ctx context.Context, w way, onHost *sight, repeat int, run bool) (toHost, toRunning float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, burstTime)
 	defer cancel()
 	clients, disconnect, err := w.plane.clients(b.bursters)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer disconnect()
 	for _, client := range clients { // connect before the time runs
 		if _, err := client.CoreV1().Namespaces().Get(ctx, w.namespace, metav1.GetOptions{}); err != nil {
-			return 0, fmt.Errorf("connect a client to %s: %w", w.plane.name, err)
+			return 0, 0, fmt.Errorf("connect a client to %s: %w", w.plane.name, err)
 		}
 	}
 	names := make([]string, b.burst)
@@ -87,11 +94,17 @@ func (b *bench) burstOnce(ctx context.Context, w way, onHost *sight, repeat int)
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return 0, fmt.Errorf("create a burst of pods in %s: %w", w.plane.name, err)
+		return 0, 0, fmt.Errorf("create a burst of pods in %s: %w", w.plane.name, err)
 	}
 	if err := onHost.await(ctx, onHost.seen, w.onHost(names)...); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	rate := float64(b.burst) / time.Since(begin).Seconds()
-	return rate, b.remove(ctx, w, onHost, names)
+	toHost = float64(b.burst) / time.Since(begin).Seconds()
+	if run {
+		if err := w.own.await(ctx, w.own.runs, names...); err != nil {
+			return 0, 0, err
+		}
+		toRunning = float64(b.burst) / time.Since(begin).Seconds()
+	}
+	return toHost, toRunning, b.remove(ctx, w, onHost, names)
 }

@@ -16,7 +16,7 @@ import (
 func clusterGroups() []group {
 	return []group{
 		{"pods", []string{"kind_pod_to_host_ms", "kind_pod_to_running_ms"}, measureClusterPods},
-		{"burst", []string{"kind_burst_pods_per_s"}, measureClusterBurst},
+		{"burst", []string{"kind_burst_pods_per_s", "kind_burst_running_per_s"}, measureClusterBurst},
 	}
 }
 
@@ -40,7 +40,7 @@ func measureClusterPods(ctx context.Context, b *bench, s *sides) error {
 }
 
 func measureClusterBurst(ctx context.Context, b *bench, s *sides) error {
-	return b.measureBursts(ctx, s, "kind_burst_pods_per_s", 0, b.repeats)
+	return b.measureBursts(ctx, s, "kind_burst_pods_per_s", "kind_burst_running_per_s", 0, b.repeats)
 }
 
 // reachCluster makes the two ways into a space that runs already.
