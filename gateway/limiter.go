@@ -104,11 +104,14 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 			return
 		}
 		defer release()
-		parts := &partsWriter{ResponseWriter: w, turn: func() (func(), error) { return l.others.take(r.Context(), space, partCost) }}
-		defer safego.AfterFunc(k.lease, "end a turn", func() {
+		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
+			return l.others.take(ctx, space, partCost)
+		}}
+		parts.end = func() {
 			parts.over.Store(true)
 			release()
-		}).Stop()
+		}
+		defer safego.AfterFunc(k.lease, "end a turn", parts.end).Stop()
 		if !k.long && r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what has none sends no body
 		}

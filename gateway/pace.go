@@ -4,13 +4,14 @@
 package gateway
 
 import (
+	"math"
 	"runtime/metrics"
 	"sync"
 	"time"
 )
 
 const (
-	// paceEvery is how often at most the process is looked at.
+	// paceEvery is how often at most the pace is adjusted.
 	paceEvery = 50 * time.Millisecond
 	// paceDelay is how long at most one goroutine in a hundred waits for a processor in a process that is not too busy.
 	paceDelay = time.Millisecond
@@ -18,7 +19,13 @@ const (
 	paceActive = 5 * time.Second
 	// paceCredit is how much work a space may have done at once, however little it may have in the long run.
 	paceCredit = 100 * time.Millisecond
-	// paceSlower and paceFaster are by what the pace changes each time.
+	// paceLeast is the least part of the time in which a space may have something executed, however many there are.
+	paceLeast = 0.1
+	// paceWait is how long at most a space waits between two requests.
+	paceWait = 5 * time.Second
+	// paceEvents is how many goroutines have to have waited for a processor before one that waited for long says anything.
+	paceEvents = 100
+	// paceSlower and paceFaster are by what the pace changes in paceEvery.
 	paceSlower, paceFaster = 0.6, 1.02
 )
 
@@ -32,17 +39,17 @@ type pace struct {
 
 	mu sync.Mutex
 	// units are how many a space may have at once. Below 1, they are the part of the time in which it may have one.
-	units  float64
-	alone  bool
-	looked time.Time
-	last   delays
-	spaces map[string]*paced
+	units    float64
+	alone    bool
+	adjusted time.Time
+	last     delays
+	spaces   map[string]*paced
 }
 
 // paced is a space that uses the process.
 type paced struct {
 	asked time.Time     // its last request
-	work  time.Duration // executed for it, and not made up for by time
+	work  time.Duration // charged, and not made up for by time
 	at    time.Time     // when that was so
 }
 
@@ -52,27 +59,30 @@ func newPace(most, processors int) *pace {
 	}
 }
 
-// share is how many units a space may have at once, and how long it has to wait until it may have any.
-func (p *pace) share(space string) (units int, wait time.Duration) {
+// share is how many units a space may have at once, how long it has to wait until it may have any, and whether what it gets is
+// to be charged.
+func (p *pace) share(space string) (units int, wait time.Duration, charged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	s := p.of(space, now)
 	s.asked = now
-	p.look(now)
+	p.adjust(now)
 	if p.units >= 1 {
-		return int(p.units), 0
+		return int(p.units), 0, false
 	}
-	return 1, time.Duration(float64(max(0, s.work-paceCredit)) / p.units)
+	if debt := s.work - paceCredit; debt > 0 {
+		wait = min(paceWait, max(time.Millisecond, time.Duration(float64(debt)/p.units)))
+	}
+	return 1, wait, true
 }
 
-// worked counts what was executed for a space.
-func (p *pace) worked(space string, d time.Duration) {
+// charge counts what was executed for a space.
+func (p *pace) charge(space string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.units < 1 {
-		p.of(space, time.Now()).work += d
-	}
+	s := p.of(space, time.Now())
+	s.work = min(s.work+d, paceCredit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 
 // of returns a space as it is now. The pace is locked.
@@ -87,13 +97,13 @@ func (p *pace) of(space string, now time.Time) *paced {
 	return s
 }
 
-// look sets the pace anew. The pace is locked.
-func (p *pace) look(now time.Time) {
-	since := now.Sub(p.looked)
+// adjust sets the pace anew. The pace is locked.
+func (p *pace) adjust(now time.Time) {
+	since := now.Sub(p.adjusted)
 	if since < paceEvery {
 		return
 	}
-	p.looked = now
+	p.adjusted = now
 	for name, s := range p.spaces {
 		if now.Sub(s.asked) > paceActive {
 			delete(p.spaces, name)
@@ -107,9 +117,9 @@ func (p *pace) look(now time.Time) {
 	case p.alone || since > paceActive: // what others can take is to be found out
 		p.units, p.alone = min(p.most, 2*p.processors), false
 	case p.last.since(before) > paceDelay:
-		p.units = max(p.units*paceSlower, min(p.most, p.processors/float64(len(p.spaces))))
+		p.units = max(p.units*paceSlower, min(p.most, max(paceLeast, p.processors/float64(len(p.spaces)))))
 	default:
-		p.units = min(p.most, p.units*paceFaster)
+		p.units = min(p.most, p.units*math.Pow(paceFaster, float64(since)/float64(paceEvery)))
 	}
 }
 
@@ -141,7 +151,7 @@ func (d delays) since(before delays) time.Duration {
 		total += n
 	}
 	for i, seen := len(counts)-1, uint64(0); i >= 0; i-- {
-		if seen += counts[i]; seen > total/100 {
+		if seen += counts[i]; seen > max(total, paceEvents)/100 {
 			return time.Duration(max(0, d.seconds[i]) * float64(time.Second))
 		}
 	}

@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -11,29 +12,50 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// partLease is how long at most a part of an answer counts as one that is written. After that it waits for its client.
-const partLease = 10 * time.Millisecond
+const (
+	// partLease is how long at most a part of an answer counts as one that is written. After that it waits for its client.
+	partLease = 10 * time.Millisecond
+	// partWait is how long a part waits for its turn. Then it is written anyway: whoever ends a request, because its space
+	// sleeps or its client is slow, can't end this wait.
+	partWait = time.Second
+)
 
 // partsWriter has the parts of a long answer take turns once its request's own turn is over. Fifty watches that are sent all
 // objects, or that one change wakes, would otherwise wait for a processor all at once, and other spaces' requests behind them.
 type partsWriter struct {
 	http.ResponseWriter
 
-	over atomic.Bool // its request's own turn
-	turn func() (release func(), err error)
+	ctx  context.Context
+	long bool        // whether the request's own turn is over once the answer begins
+	end  func()      // ends the request's own turn; it may be called more than once
+	over atomic.Bool // that turn
+	turn func(ctx context.Context) (release func(), err error)
 }
 
 // Unwrap is for [http.ResponseController].
 func (w *partsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *partsWriter) WriteHeader(code int) {
+	if w.long {
+		w.end()
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
 
 // Write implements [http.ResponseWriter].
 func (w *partsWriter) Write(part []byte) (int, error) {
 	if !w.over.Load() {
 		return w.ResponseWriter.Write(part)
 	}
-	release, err := w.turn()
-	if err != nil {
-		return 0, err
+	ctx, cancel := context.WithTimeout(w.ctx, partWait)
+	defer cancel()
+	release, err := w.turn(ctx)
+	switch {
+	case w.ctx.Err() != nil:
+		return 0, context.Cause(w.ctx)
+	case err != nil:
+		return w.ResponseWriter.Write(part)
 	}
 	defer release()
 	defer safego.AfterFunc(partLease, "end a turn", release).Stop()

@@ -37,6 +37,7 @@ type line struct {
 type ticket struct {
 	cost    int
 	at      time.Time // when it was granted
+	charged bool      // to the space's pace
 	granted chan struct{}
 }
 
@@ -85,8 +86,8 @@ func (t *turns) take(ctx context.Context, space string, cost int) (release func(
 func (t *turns) give(l *line, of *ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pace != nil {
-		t.pace.worked(l.space, time.Since(of.at))
+	if of.charged {
+		t.pace.charge(l.space, time.Since(of.at))
 	}
 	t.used -= of.cost
 	l.used -= of.cost
@@ -107,7 +108,7 @@ func (t *turns) grant() {
 	for passed := 0; passed < len(t.waiting); {
 		l := t.waiting[0]
 		next := l.tickets[0]
-		share, wait := t.shareOf(l)
+		share, wait, charged := t.shareOf(l)
 		cost := min(next.cost, share)
 		if wait > 0 || l.used+cost > share {
 			if wait > 0 && (again == 0 || wait < again) {
@@ -120,7 +121,7 @@ func (t *turns) grant() {
 		if t.used+cost > t.total {
 			return // it is this space's turn, even if others need less; what is given back lets it through
 		}
-		next.cost, next.at = cost, time.Now()
+		next.cost, next.charged, next.at = cost, charged, time.Now()
 		t.used += cost
 		l.used += cost
 		close(next.granted)
@@ -131,21 +132,17 @@ func (t *turns) grant() {
 		passed = 0
 	}
 	if again > 0 {
-		t.grantAfter(again)
+		t.grantAfter(min(again, paceEvery)) // the pace may be another by then
 	}
 }
 
-// shareOf is how much a space may have now, at least 1, and how long it has to wait for that. One that asks for one thing after
-// the other does not wait: there is nothing of it that stands in others' way.
-func (t *turns) shareOf(l *line) (share int, wait time.Duration) {
+// shareOf is how much a space may have now, at least 1, how long it has to wait for that, and whether it is charged for it.
+func (t *turns) shareOf(l *line) (share int, wait time.Duration, charged bool) {
 	if t.pace == nil {
-		return t.share, 0
+		return t.share, 0, false
 	}
-	units, wait := t.pace.share(l.space)
-	if l.used == 0 && len(l.tickets) == 1 {
-		wait = 0
-	}
-	return min(t.share, units), wait
+	units, wait, charged := t.pace.share(l.space)
+	return min(t.share, units), wait, charged
 }
 
 // grantAfter grants again after a while.
