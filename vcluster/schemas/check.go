@@ -19,7 +19,7 @@ func Check(d *apiextensions.CustomResourceDefinition) field.ErrorList {
 		// Nothing else is looked at: the schemas may be as many.
 		return field.ErrorList{tooMuch(path, n, bounds.DefinitionVersions)}
 	}
-	c := &checker{seen: map[string]bool{}, values: map[string]int{}}
+	c := &checker{seen: map[string]int{}, values: map[string]int{}}
 	if n := len(d.Spec.Names.ShortNames) + len(d.Spec.Names.Categories); exceeds(bounds.DefinitionNames, n) {
 		// Discovery repeats them for each version.
 		c.errs = append(c.errs, tooMuch(field.NewPath("spec", "names", "shortNames"), n, bounds.DefinitionNames))
@@ -64,7 +64,8 @@ const maxErrors = 10
 
 // checker looks at all patterns of a definition's schemas.
 type checker struct {
-	seen map[string]bool
+	// seen has the instructions of each pattern that is not too large.
+	seen map[string]int
 	// values has the instructions of all patterns for a value, by where it is in an object: each matches it.
 	values map[string]int
 	errs   field.ErrorList
@@ -75,13 +76,16 @@ func (c *checker) pattern(path *field.Path, value, pattern string) {
 	if pattern == "" {
 		return
 	}
-	length := Instructions(pattern)
-	if !c.seen[pattern] {
-		c.seen[pattern] = true
-		if n := len(pattern); exceeds(bounds.PatternBytes, n) {
-			c.refuse(path, n, bounds.PatternBytes)
-			return
+	if n := len(pattern); exceeds(bounds.PatternBytes, n) { // nothing parses it
+		c.refuse(path, n, bounds.PatternBytes)
+		return
+	}
+	length, seen := c.seen[pattern]
+	if !seen {
+		if !exceeds(bounds.DefinitionPatterns, len(c.seen)) { // or the definition is refused anyway
+			length = Instructions(pattern)
 		}
+		c.seen[pattern] = length
 		if exceeds(bounds.PatternInstructions, length) {
 			c.refuse(path, length, bounds.PatternInstructions)
 			return

@@ -174,3 +174,17 @@ func TestHostileTheProcessKeepsFewCompiledPatterns(t *testing.T) {
 		t.Error("a pattern has no effect")
 	}
 }
+
+// L3 (S2): a pattern of some MB takes hundreds of MiB to parse, each time: its length is looked at before.
+func TestHostilePatternsThatAreTooLongAreNotParsed(t *testing.T) {
+	long := schema{Pattern: strings.Repeat("a?", 200_000)}
+	d := definition(schema{AllOf: []schema{long, long, long, long, long}})
+	took := testing.AllocsPerRun(1, func() {
+		if errs := Check(d); len(errs) != 5 || !strings.Contains(errs[0].Error(), "limit pattern-bytes") {
+			t.Errorf("got %v", errs)
+		}
+	})
+	if took > 1000 {
+		t.Errorf("it takes %v allocations", took)
+	}
+}
