@@ -81,23 +81,30 @@ func (b *boundedDefinitions) GuaranteedUpdate(
 	if err := b.count(ctx); err != nil {
 		return err
 	}
-	var grown int64
-	update = measured(b.size, update, func(updated runtime.Object, _ storage.ResponseMeta, by int64) error {
-		grown = by
-		limit, used := b.account.Limit(bounds.SchemaBytes), b.account.Used(bounds.SchemaBytes)
-		// The controllers' own updates, of conditions and accepted names, are small.
-		if grown > deletionBytes && used+grown > limit {
-			b.account.Refuse(bounds.SchemaBytes)
-			err := &bounds.ExceededError{Quantity: bounds.SchemaBytes, Asked: grown, Used: used, Limit: limit}
+	var taken, added int64
+	update = measured(b.size, update, func(updated runtime.Object, _ storage.ResponseMeta, grown int64) error {
+		b.account.Give(bounds.SchemaBytes, taken) // of an attempt before, which met another version
+		taken, added = 0, grown
+		limit := b.account.Limit(bounds.SchemaBytes)
+		if grown <= deletionBytes && b.account.Used(bounds.SchemaBytes)+grown <= limit+limit/reserve {
+			return nil // the controllers' own updates, of conditions and accepted names, are small, and so are deletions
+		}
+		if grown <= 0 {
+			return nil
+		}
+		if err := b.account.Take(bounds.SchemaBytes, grown); err != nil {
 			return asStatus(err, b.resource, nameOf(updated))
 		}
+		taken, added = grown, 0
 		return nil
 	})
 	err := b.boundedStorage.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
-	if err == nil {
-		b.account.Add(bounds.SchemaBytes, grown)
+	if err != nil {
+		b.account.Give(bounds.SchemaBytes, taken)
+		return err
 	}
-	return err
+	b.account.Add(bounds.SchemaBytes, added)
+	return nil
 }
 
 // Delete is always possible.

@@ -125,13 +125,13 @@ func (b *boundedServices) counted(ctx context.Context) error {
 		return nil
 	}
 	ctx = bounds.WithReservation(ctx, nil) // it is not the request's
-	stored, err := listStored[corev1.Service](ctx, b.reader, corev1.SchemeGroupVersion, "services")
+	const page = 10 // no request's account holds them
+	var ports int64
+	err := eachStored(ctx, b.reader, corev1.SchemeGroupVersion, "services", page, func(service *corev1.Service) {
+		ports += int64(len(service.Spec.Ports))
+	})
 	if err != nil {
 		return fmt.Errorf("count ports of services: %w", err)
-	}
-	var ports int64
-	for _, service := range stored {
-		ports += int64(len(service.Spec.Ports))
 	}
 	b.account.Add(bounds.ServicePortsTotal, ports) // to what is promised
 	b.count.done = true

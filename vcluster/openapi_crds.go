@@ -125,12 +125,12 @@ func (d *spaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, path 
 }
 
 // makeV3 makes a document in the form that a request asks for, as upstream does. What that takes is taken from the request's
-// reservation, which holds the answer until it is written. A space makes one document at a time, and so does the process.
+// reservation, which holds the answer until it is written. A space makes one document at a time, and the process two.
 func (d *spaceDocuments) makeV3(
 	r *http.Request, path string, crds []*apiextensionsv1.CustomResourceDefinition,
 ) (*httptest.ResponseRecorder, error) {
 	ctx := r.Context()
-	for _, turn := range []*semaphore.Weighted{d.user.making, d.v2.making} {
+	for _, turn := range []*semaphore.Weighted{d.user.making, d.v2.small} {
 		if err := turn.Acquire(ctx, 1); err != nil {
 			return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
 		}

@@ -38,6 +38,7 @@ type mergedDocuments struct {
 	none http.Handler  // for spaces without CRDs
 
 	making *semaphore.Weighted // one document is made at a time
+	small  *semaphore.Weighted // and two of one group and version, which take less
 	kept   documentCache
 }
 
@@ -50,7 +51,7 @@ func newMergedDocuments(first, builtin, crds *spec.Swagger) (*mergedDocuments, e
 			return nil, fmt.Errorf("merge OpenAPI documents: %w", err)
 		}
 	}
-	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1)}
+	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1), small: semaphore.NewWeighted(2)}
 	var err error
 	m.none, err = m.make(context.Background(), nil)
 	return m, err
@@ -94,8 +95,19 @@ func (m *mergedDocuments) handler(
 	if err != nil {
 		return nil, err
 	}
+	read.End() // or there might be no place for what is kept
 	m.kept.add(u, key, h, kept)
 	return h, nil
+}
+
+// servedCost is about what an answer takes while it is written, of which the document itself may no longer be kept by then.
+func servedCost(crds []*apiextensionsv1.CustomResourceDefinition) int64 {
+	const builtIn = 5 << 20 // as measured: the APIs that each space has
+	if len(crds) == 0 {
+		return 0 // all spaces have the same
+	}
+	_, kept := mergedCost(crds)
+	return builtIn + kept
 }
 
 // mergedCost is about what it takes to make a document, and what is kept of it: as measured, for each version, and in

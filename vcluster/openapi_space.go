@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // spaceDocuments are those of a space: the shared ones, and those of version 3 that describe its CRDs.
@@ -40,6 +42,10 @@ func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 	h, err := d.v2.handler(r.Context(), d.user, crds)
 	if err != nil {
 		serveError(w, r, err)
+		return
+	}
+	if err := bounds.ReservationOf(r.Context()).Grow(servedCost(crds)); err != nil {
+		serveError(w, r, fmt.Errorf("describe all CRDs in one document; those of %s are smaller: %w", openAPIV3Path, asStatus(err, definitionsResource, "")))
 		return
 	}
 	h.ServeHTTP(w, r)

@@ -78,6 +78,7 @@ func (p *ControlPlane) unwind() {
 	}
 	step("end requests", func() { p.gate.close(drainPatience) })
 	p.background.Wait()
+	step("end admission", p.endAdmission)
 	step("stop the API server", p.stopServer)
 	if p.store != nil {
 		step("close the store", func() { failed = append(failed, p.store.close()) })
@@ -87,9 +88,14 @@ func (p *ControlPlane) unwind() {
 	}
 }
 
-func (p *ControlPlane) stopServer() {
+func (p *ControlPlane) endAdmission() {
 	if p.run != nil {
 		<-p.chain.admission.close()
+	}
+}
+
+func (p *ControlPlane) stopServer() {
+	if p.run != nil {
 		p.run.cancel()
 		<-p.run.done
 	} else if p.chain != nil {

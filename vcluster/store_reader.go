@@ -81,20 +81,29 @@ func listStored[T any, P interface {
 	*T
 	runtime.Object
 }](ctx context.Context, s *storeReader, v schema.GroupVersion, resource string) (objects []P, err error) {
+	err = eachStored(ctx, s, v, resource, scanPage, func(object P) { objects = append(objects, object) })
+	return objects, err
+}
+
+// eachStored calls f with each object that is in the store, of which it holds a page as stored and one object.
+func eachStored[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, s *storeReader, v schema.GroupVersion, resource string, page int64, f func(P)) (err error) {
 	prefix := informer.Prefix(v.WithResource(resource).GroupResource())
-	scanErr := s.scan(ctx, prefix, clientv3.WithLimit(scanPage), func(key string, value []byte) bool {
+	scanErr := s.scan(ctx, prefix, clientv3.WithLimit(page), func(key string, value []byte) bool {
 		object := P(new(T))
 		if err = decodeStored(value, v, object); err != nil {
 			err = fmt.Errorf("read %s: %w", key, err)
 			return false
 		}
-		objects = append(objects, object)
+		f(object)
 		return true
 	})
 	if scanErr != nil {
-		return nil, scanErr
+		return scanErr
 	}
-	return objects, err
+	return err
 }
 
 func decodeStored(value []byte, v schema.GroupVersion, into runtime.Object) error {
