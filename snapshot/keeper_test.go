@@ -266,7 +266,7 @@ func TestHostileASpaceThatDoesNotWakeHoldsUpNoOthersSnapshots(t *testing.T) {
 	}
 	results, logged := make(chan seen, 100), &logLines{}
 	k, err := snapshot.NewKeeper(snapshot.Config{
-		Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock, WakeTimeout: 10 * time.Millisecond,
+		Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock, WakeTimeout: 2 * time.Second,
 		Bucket: open(t, "file://"+t.TempDir()), Every: time.Hour, Keep: 3, Observe: func(space, result string) { results <- seen{space, result} },
 		Logger: funcr.New(logged.add, funcr.Options{}),
 	})
@@ -289,7 +289,7 @@ func TestHostileASpaceThatDoesNotWakeHoldsUpNoOthersSnapshots(t *testing.T) {
 	if fmt.Sprint(got) != "map[a-suspect:failed other:taken]" {
 		t.Errorf("at first: %v", got)
 	}
-	if text := logged.String(); !strings.Contains(text, "a-suspect") || !strings.Contains(text, "not awake within 10ms") {
+	if text := logged.String(); !strings.Contains(text, "a-suspect") || !strings.Contains(text, "not awake within 2s") {
 		t.Errorf("logged is %q", text)
 	}
 	s.let.Store(true)
