@@ -47,6 +47,9 @@ type kind[T client.Object] struct {
 	push func(want, have T) bool
 	// anew, if set, reports a difference that only another host object mends.
 	anew func(want, have T) bool
+	// mayUpdate, if set, is asked before a host object is updated. If it must not be
+	// yet, an event of what keeps it from that brings its key back.
+	mayUpdate func(ctx context.Context, want T) (bool, error)
 	// pull, if set, writes back to the space what the host owns, and says when
 	// it wants to be called again at the latest (0: on the next change).
 	pull func(ctx context.Context, v, host T) (time.Duration, error)
@@ -251,6 +254,11 @@ func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
 		}
 		if current.GetUID() != v.GetUID() {
 			return host, apierrors.NewConflict(schema.GroupResource{Resource: k.name}, v.GetName(), errors.New("it is another one by now"))
+		}
+	}
+	if k.mayUpdate != nil {
+		if may, err := k.mayUpdate(ctx, have); err != nil || !may {
+			return host, err
 		}
 	}
 	return have, k.writer.Update(ctx, have)

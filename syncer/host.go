@@ -209,11 +209,15 @@ func (h *Host) Pack(spaces []string) error {
 
 // as is a client that acts as the space's own account: its syncer's, if it has
 // one, so that the syncer knows of the write.
-func (h *Host) as(space translate.Space) (client.Client, error) {
+func (h *Host) as(space translate.Space) (*writer, error) {
 	if w, ok := h.writers.Load(space.Name); ok {
 		return w.(*writer), nil
 	}
-	return h.newAccount(space, nil)
+	account, err := h.newAccount(space, nil)
+	if err != nil {
+		return nil, err
+	}
+	return newWriter(account, h), nil
 }
 
 // newAccount is a client that acts as the space's own account, as fast as its limits and the other spaces let it.

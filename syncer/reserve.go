@@ -67,11 +67,9 @@ func raced(err error) bool {
 // errThere says that a service is not new: the space has one of its name.
 var errThere = errors.New("the space has it already")
 
-func reserveService(ctx context.Context, account client.Client, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+func reserveService(ctx context.Context, account *writer, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	want := space.Service(v)
-	if w, ok := account.(*writer); ok {
-		w.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, version(v.ResourceVersion))
-	}
+	account.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, version(v.ResourceVersion))
 	have := &corev1.Service{}
 	err := account.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {

@@ -11,13 +11,23 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
 )
 
 func (s *Syncer) syncServices() error {
-	slices := s.informers.Discovery().V1().EndpointSlices()
+	lister := s.informers.Discovery().V1().EndpointSlices().Lister()
+	enqueueSlices := func(service types.NamespacedName, enqueue func(Key)) {
+		found, err := lister.EndpointSlices(service.Namespace).List(labels.Set{discoveryv1.LabelServiceName: service.Name}.AsSelector())
+		if err != nil {
+			return
+		}
+		for _, slice := range found {
+			enqueue(Key{Kind: endpointSlices, NamespacedName: client.ObjectKeyFromObject(slice)})
+		}
+	}
 	add(&kind[*corev1.Service]{
 		Syncer: s, name: services, limit: translate.LimitLabel,
 		fresh:   func() *corev1.Service { return &corev1.Service{} },
@@ -35,15 +45,14 @@ func (s *Syncer) syncServices() error {
 			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
 		},
 		pull: s.servicePull,
+		seen: func(host *corev1.Service, enqueue func(Key)) {
+			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
+				enqueueSlices(types.NamespacedName{Namespace: id.Namespace, Name: id.Name}, enqueue)
+			}
+		},
 	}, func(v *corev1.Service, enqueue func(Key)) {
 		// Whose endpoints these are depends on the service's selector.
-		found, err := slices.Lister().EndpointSlices(v.Namespace).List(labels.Set{discoveryv1.LabelServiceName: v.Name}.AsSelector())
-		if err != nil {
-			return
-		}
-		for _, slice := range found {
-			enqueue(Key{Kind: endpointSlices, NamespacedName: client.ObjectKeyFromObject(slice)})
-		}
+		enqueueSlices(client.ObjectKeyFromObject(v), enqueue)
 	})
 	return nil
 }
@@ -74,6 +83,11 @@ func (s *Syncer) syncEndpointSlices() error {
 			return s.space.EndpointSlice(v), true, s.shut(ctx, service)
 		},
 		push: translate.PushEndpointSlice,
+		born: translate.BirthOfSlice, // its event brings it back
+		anew: func(want, have *discoveryv1.EndpointSlice) bool {
+			return want.Labels[discoveryv1.LabelServiceName] != have.Labels[discoveryv1.LabelServiceName]
+		},
+		mayUpdate: s.mayFill,
 	}, nil)
 	return nil
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // writer writes to the host as a space's account, and remembers of its writes
@@ -32,6 +34,10 @@ type writer struct {
 	deleted map[object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
 	holds   map[object]*hold
+
+	// exposing is locked while an exposed service is made, and read-locked while
+	// services come or go otherwise, see [writer.createExposed].
+	exposing sync.RWMutex
 }
 
 // object names a host object.
@@ -45,10 +51,28 @@ func newWriter(c client.Client, host *Host) *writer {
 }
 
 func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if service, ok := obj.(*corev1.Service); ok {
+		if translate.Exposed(&service.Spec) {
+			return w.createExposed(ctx, service, opts...)
+		}
+		w.exposing.RLock()
+		defer w.exposing.RUnlock()
+	}
+	return w.create(ctx, obj, opts...)
+}
+
+func (w *writer) create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	return w.wroteUnless(w.Client.Create(ctx, obj, opts...), obj)
 }
 
 func (w *writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	if service, ok := obj.(*corev1.Service); ok && translate.Exposed(&service.Spec) {
+		return w.updateExposed(ctx, service, opts...)
+	}
+	return w.update(ctx, obj, opts...)
+}
+
+func (w *writer) update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	return w.wroteUnless(w.Client.Update(ctx, obj, opts...), obj)
 }
 
@@ -64,6 +88,10 @@ func (w *writer) PatchStatus(ctx context.Context, obj client.Object, patch clien
 }
 
 func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	if _, ok := obj.(*corev1.Service); ok {
+		w.exposing.RLock()
+		defer w.exposing.RUnlock()
+	}
 	err := w.Client.Delete(ctx, obj, opts...)
 	if err == nil {
 		w.mu.Lock()

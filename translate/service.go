@@ -28,13 +28,15 @@ func ServiceWarnings(spec *corev1.ServiceSpec) (warnings []string) {
 	if hasOwnBalancer(spec) {
 		warnings = append(warnings, "spec.loadBalancerClass: the host has no classes for spaces: a controller in the space must serve the class; remove the field to use the host's load balancer")
 	}
-	if exposed(spec) && len(spec.Selector) == 0 {
+	if Exposed(spec) && len(spec.Selector) == 0 {
 		warnings = append(warnings, "spec.selector: a service that is reached from outside needs one: endpoints that you write could lead into the host's network, and stay in the space")
 	}
 	return warnings
 }
 
-func exposed(spec *corev1.ServiceSpec) bool {
+// Exposed reports whether a service, in a space or on the host, is reached from
+// outside the cluster.
+func Exposed(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
@@ -81,13 +83,28 @@ func (s Space) Service(v *corev1.Service) *corev1.Service {
 		host.Spec.Selector[LabelSpace] = s.Name
 		host.Spec.Selector[LabelNamespace] = v.Namespace
 	}
-	if exposed(p) && len(p.Selector) == 0 {
+	if Exposed(p) && len(p.Selector) == 0 {
 		host.Spec.Selector = map[string]string{LabelSpace: s.Name, LabelNamespace: v.Namespace, labelNothing: "true"}
 	}
 	if hasOwnBalancer(p) {
 		leaveBalancer(&host.Spec)
 	}
 	return host
+}
+
+// Unexposed is a copy of an exposed host service that has its selector, and is
+// not exposed.
+func Unexposed(host *corev1.Service) *corev1.Service {
+	out := host.DeepCopy()
+	spec := &out.Spec
+	spec.Type = corev1.ServiceTypeClusterIP
+	spec.ExternalTrafficPolicy, spec.HealthCheckNodePort = "", 0
+	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerSourceRanges = nil, nil
+	spec.LoadBalancerClass, spec.LoadBalancerIP = nil, ""
+	for i := range spec.Ports {
+		spec.Ports[i].NodePort = 0
+	}
+	return out
 }
 
 // labelNothing is a label that no pod has.
@@ -116,7 +133,7 @@ func PushService(want, have *corev1.Service) bool {
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies, spec.IPFamilyPolicy = have.Spec.IPFamilies, have.Spec.IPFamilyPolicy
 	}
-	if spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer {
+	if Exposed(spec) {
 		keepNodePorts(spec.Ports, have.Spec.Ports)
 	}
 	spec.HealthCheckNodePort = have.Spec.HealthCheckNodePort
@@ -165,6 +182,12 @@ func (s Space) PullServiceStatus(v, host *corev1.Service, nodes AddressSet) core
 func HasOwnEndpoints(v *corev1.Service) bool {
 	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP &&
 		(v.Namespace != metav1.NamespaceDefault || v.Name != "kubernetes")
+}
+
+// TakesEndpoints reports whether endpoints that a tenant wrote may be on the
+// host for a host service.
+func TakesEndpoints(host *corev1.Service) bool {
+	return host.Spec.Type == corev1.ServiceTypeClusterIP && len(host.Spec.Selector) == 0
 }
 
 // LeadsOut reports whether a service may lead to what is not a pod of the

@@ -1,0 +1,102 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// Endpoints that a tenant writes may be any address, such as one of the host's
+// network. A node port or a load balancer must never forward there
+// (CVE-2021-25740), for however short a time. Three rules make sure of it, on the
+// host itself: a syncer that dies, a request that arrives late, or two processes
+// that sync one space change nothing.
+//
+//   - A slice is created without addresses. It gets them by an update of just that
+//     version, after the service was read on the host and had no selector
+//     ([Syncer.mayFill]).
+//   - A service without a selector first gets one. Only then are its slices listed
+//     and deleted, and only after that is it exposed, by an update of just that
+//     version ([writer.updateExposed]).
+//   - A slice keeps its service; for another it is made anew.
+//
+// So a slice that is to get addresses while its service is about to be exposed
+// existed before the service had a selector, and is among those that are deleted:
+// the update that fills it comes before that, or fails.
+
+// createExposed creates a service that is exposed from the start. Nothing of this
+// space may make or delete services meanwhile: a service of the same name that
+// came and went would leave its slices.
+func (w *writer) createExposed(ctx context.Context, service *corev1.Service, opts ...client.CreateOption) error {
+	w.exposing.Lock()
+	defer w.exposing.Unlock()
+	if err := w.deleteWritten(ctx, service); err != nil {
+		return err
+	}
+	return w.create(ctx, service, opts...)
+}
+
+// updateExposed updates a service that is to be exposed afterwards.
+func (w *writer) updateExposed(ctx context.Context, service *corev1.Service, opts ...client.UpdateOption) error {
+	live := &corev1.Service{}
+	if err := w.Get(ctx, client.ObjectKeyFromObject(service), live); err != nil {
+		return err
+	}
+	if live.UID != service.UID || live.ResourceVersion != service.ResourceVersion {
+		return apierrors.NewConflict(corev1.Resource(services), service.Name, errors.New("it has changed meanwhile"))
+	}
+	if translate.Exposed(&live.Spec) {
+		return w.update(ctx, service, opts...)
+	}
+	if len(live.Spec.Selector) == 0 {
+		closed := translate.Unexposed(service)
+		if err := w.update(ctx, closed, opts...); err != nil {
+			return fmt.Errorf("give the service a selector before it is exposed: %w", err)
+		}
+		want := service.DeepCopy()
+		closed.DeepCopyInto(service)
+		translate.PushService(want, service)
+	}
+	if err := w.deleteWritten(ctx, service); err != nil {
+		return err
+	}
+	return w.update(ctx, service, opts...)
+}
+
+// deleteWritten deletes the slices of a host service that a tenant wrote. They are
+// listed past the watch, which may lag.
+func (w *writer) deleteWritten(ctx context.Context, service *corev1.Service) error {
+	all := &discoveryv1.EndpointSliceList{}
+	err := w.host.reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	if err != nil {
+		return fmt.Errorf("list the service's endpoint slices on the host: %w", err)
+	}
+	for i := range all.Items {
+		slice := &all.Items[i]
+		if _, written := translate.IdentityOf(slice); !written {
+			continue
+		}
+		if err := w.Delete(ctx, slice, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the service's endpoint slices before it is exposed: %w", err)
+		}
+	}
+	return nil
+}
+
+// mayFill reports whether the host service of a slice takes a tenant's endpoints,
+// past the watch. The slice's version must have been read before.
+func (s *Syncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
+	service := &corev1.Service{}
+	err := s.writer.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
+	return err == nil && translate.TakesEndpoints(service), client.IgnoreNotFound(err)
+}
