@@ -134,6 +134,13 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 	const fields = "only the fields that Berth writes"
 	const address = "may not choose their load balancer's address"
 	data := claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {})
+	written := &corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--hand", "mine"), Spec: corev1.ServiceSpec{Ports: ports(1)}}
+	wide := &corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--wide", "mine"), Spec: corev1.ServiceSpec{Ports: ports(101), Selector: balancer.Selector}}
+	for _, s := range []*corev1.Service{written, wide} {
+		if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.admin.Create(t.Context(), s) }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, attack := range map[string]struct {
 		try  func(context.Context) error
 		says string
@@ -284,6 +291,10 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		"a token of Berth's":          {created(tokenSecret(syncer.ServiceAccount)), "no token of a host's service account"},
 		"others' addresses":           {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
 		"a door to others' endpoints": {service(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}), outside},
+		"such a port, while they are there": {existing(written, func() {
+			written.Spec.Type, written.Spec.Selector = corev1.ServiceTypeNodePort, balancer.Selector
+		}), outside},
+		"more ports, later": {existing(wide, func() { wide.Spec.Ports = ports(102) }), "may have 100 ports"},
 
 		"a pod without an owner":        {created(&corev1.Pod{ObjectMeta: meta("berth-mine", "mine--default--x", ""), Spec: g.pod.Spec}), whose},
 		"a pod like the host's":         {created(hostPod("coredns")), whose},
@@ -403,6 +414,30 @@ func TestTheGuardLetsSyncersWork(t *testing.T) {
 		Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}},
 	}})
 	service.Annotations["cloud.google.com/neg"] = `{"ingress":true}` // GKE's own admission puts it there
+	// A service that is older than the bound of its ports, and one that gets a selector before it is exposed.
+	wide := space.Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wide", UID: "u"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "web"}, Ports: ports(101),
+	}})
+	if err := g.admin.Create(ctx, wide); err != nil {
+		t.Fatal(err)
+	}
+	wide.Spec.Selector["tier"] = "front"
+	if err := g.account.Update(ctx, wide); err != nil {
+		t.Errorf("another selector of a service with many ports: %v", err)
+	}
+	hand := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hand", UID: "u"}, Spec: corev1.ServiceSpec{Ports: ports(1)}}
+	hosts := space.Service(hand)
+	if err := g.account.Create(ctx, hosts); err != nil {
+		t.Errorf("a service without a selector: %v", err)
+	}
+	hand.Spec.Type = corev1.ServiceTypeNodePort
+	exposed := space.Service(hand)
+	for _, step := range []*corev1.Service{translate.Unexposed(exposed), exposed} {
+		translate.PushService(step, hosts)
+		if err := g.account.Update(ctx, hosts); err != nil {
+			t.Errorf("a service that is exposed in two steps: %v", err)
+		}
+	}
 	budget := space.Budget(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other", UID: "u"}}, 3)
 	for o, ask := range map[client.Object]func(){
 		// What others wrote stays.

@@ -55,13 +55,16 @@ func mostPeers() int64 { return 4 * bounds.PolicyPeers.Bound().Default }
 func services() []admissionv1.Validation {
 	const exposed = "object.spec.?type.orValue('') in ['NodePort', 'LoadBalancer']"
 	return []admissionv1.Validation{
-		Refuse("a space's services may not claim addresses of the network, and those that are reached from outside need a selector",
+		// Between the two writes the syncer deletes the endpoints that the tenant wrote (CVE-2021-25740).
+		Refuse("a space's services may not claim addresses of the network, and need a selector before they may be reached from outside",
 			about("services", "size(object.spec.?externalIPs.orValue([])) == 0 && "+
-				"(!("+exposed+") || size(object.spec.?selector.orValue({})) > 0)")),
+				"(!("+exposed+") || size(object.spec.?selector.orValue({})) > 0 && (oldObject == null || size(oldObject.spec.?selector.orValue({})) > 0))")),
 		Refuse("a space's services may not choose their load balancer's address nor its class",
 			about("services", kept("spec.loadBalancerIP")+" && ("+kept("spec.loadBalancerClass")+" || "+says("adds", "('loadBalancerClass:' + object.spec.loadBalancerClass)")+")")),
 		Refuse(fmt.Sprintf("a space's services may have %d ports, and select the space's own pods only", bounds.ServicePorts.Bound().Default),
-			about("services", atMost("size(object.spec.?ports.orValue([]))", bounds.ServicePorts.Bound().Default)+" && "+
+			about("services", "("+atMost("size(object.spec.?ports.orValue([]))", bounds.ServicePorts.Bound().Default)+" || "+
+				// Of one that is older than the bound the selector still changes.
+				"oldObject != null && size(object.spec.?ports.orValue([])) <= size(oldObject.spec.?ports.orValue([]))) && "+
 				"(size(object.spec.?selector.orValue({})) == 0 || object.spec.selector[?'"+translate.LabelSpace+"'].orValue('') == object.metadata.labels['"+translate.LabelSpace+"'])")),
 	}
 }
