@@ -60,8 +60,8 @@ type kind[T client.Object] struct {
 	// amend, if set, changes on a host object that is there what takes requests
 	// of its own. It returns what it made of it, with an error, too.
 	amend func(ctx context.Context, v, want, host T) (T, error)
-	// relabel, if set, keeps the labels of a host object up to date of which the
-	// space's rules forbid another one: others select it by them.
+	// relabel, if set, keeps the labels or the selector of a host object up to date
+	// of which the space's rules forbid another one: by them objects find each other.
 	relabel func(ctx context.Context, v, host T) error
 	// lost, if set, is called before a missing host object is made, and reports
 	// whether it dealt with v: then none is made.

@@ -4,11 +4,14 @@
 package syncer_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/berth-dev/berth/translate"
@@ -59,5 +62,51 @@ func TestAPodThatANewRuleForbidsKeepsItsService(t *testing.T) {
 	}
 	if _, ok := now.Labels["tiers.example.com/tier"]; ok {
 		t.Errorf("a reserved label is left: %v", now.Labels)
+	}
+}
+
+// S13, D1: after such an upgrade a Service that a newer rule forbids keeps its pods, too.
+func TestAServiceThatANewRuleForbidsKeepsItsPods(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "reselected")
+	b.begin(nil)
+	ours, theirs := b.virtual.CoreV1().Services("default"), b.host.CoreV1().Services(b.space.HostNamespace())
+	serviceName := b.space.HostName("default", "web", translate.LimitLabel)
+	service := newService("web", "")
+	service.Spec.Selector = map[string]string{"tiers.example.com/tier": "web"}
+	must(t, ours.Create, service)
+	old := awaited(t, "the host service", theirs.Get, serviceName, nil)
+	if _, ok := old.Spec.Selector["tiers.example.com/tier"]; !ok {
+		t.Fatalf("the service selects %v", old.Spec.Selector)
+	}
+
+	if err := b.kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The space has no rule against it yet.
+	rules := b.config.Admission
+	b.config.Admission = nil
+	if err := errors.Join(b.stopPlane(t.Context()), b.startPlane(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ours.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.config.Admission = rules
+	if err := errors.Join(b.stopPlane(t.Context()), b.startPlane(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	b.space.Settings.ReservedLabels = []string{"tiers.example.com"}
+	b.begin(nil)
+	b.told(t, "Service", "web", "spec.externalIPs")
+	now := awaited(t, "the host service's new selector", theirs.Get, serviceName, func(s *corev1.Service) error {
+		if _, ok := s.Spec.Selector["tiers.example.com/tier"]; ok || len(s.Spec.Selector) != len(old.Spec.Selector) {
+			return fmt.Errorf("it selects %v", s.Spec.Selector)
+		}
+		return nil
+	})
+	if now.UID != old.UID || len(now.Spec.ExternalIPs) > 0 || now.Spec.Selector[translate.LabelSpace] != b.space.Name {
+		t.Errorf("got %v, was %v", now.Spec, old.Spec)
 	}
 }

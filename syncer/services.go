@@ -45,6 +45,13 @@ func (s *Syncer) syncServices() error {
 			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
 		},
 		pull: s.servicePull,
+		relabel: func(ctx context.Context, v, host *corev1.Service) error {
+			have := host.DeepCopy()
+			if !s.space.PushServiceSelector(v, have) {
+				return nil
+			}
+			return s.writer.Update(ctx, have)
+		},
 		seen: func(host *corev1.Service, enqueue func(Key)) {
 			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
 				enqueueSlices(types.NamespacedName{Namespace: id.Namespace, Name: id.Name}, enqueue)

@@ -4,6 +4,8 @@
 package translate
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,6 +107,19 @@ func Unexposed(host *corev1.Service) *corev1.Service {
 		spec.Ports[i].NodePort = 0
 	}
 	return out
+}
+
+// PushServiceSelector copies onto the host service have the selector that v's
+// should have, and nothing else. It reports whether it differed. A service that
+// has none keeps none, and one that has one keeps one: the selector decides whose
+// endpoints the service has.
+func (s Space) PushServiceSelector(v, have *corev1.Service) bool {
+	want := s.Service(v).Spec.Selector
+	if len(want) == 0 || len(have.Spec.Selector) == 0 || maps.Equal(want, have.Spec.Selector) {
+		return false
+	}
+	have.Spec.Selector = want
+	return true
 }
 
 // labelNothing is a label that no pod has.
