@@ -37,7 +37,7 @@ type crashTotals struct {
 	mu                                  sync.Mutex
 	points, unsent, unanswered, settled int
 	want                                int
-	until                               time.Time      // when the test runner's time is nearly up
+	until, end                          time.Time      // when no crash is begun any more, and when the last must have been compared; zero for ever
 	at                                  map[string]int // side and resource
 	lost, leaked, duplicated, different int
 }
@@ -93,6 +93,13 @@ func (t *crashTotals) done() bool {
 	return t.points >= t.want || !t.until.IsZero() && time.Now().After(t.until)
 }
 
+// share divides the time up to the test runner's deadline: for what comes after the last crash as much as it may take at
+// the most, but never more than half.
+func (t *crashTotals) share(now, deadline time.Time) {
+	rest := min(crashPatience+testhost.Patience, deadline.Sub(now)/2)
+	t.until, t.end = deadline.Add(-rest), deadline.Add(-rest/5)
+}
+
 func (t *crashTotals) String() string {
 	var at []string
 	for _, resource := range slices.Sorted(maps.Keys(t.at)) {
@@ -126,7 +133,7 @@ func TestCrashPoints(t *testing.T) {
 		seed = n
 	}
 	if deadline, ok := t.Deadline(); ok {
-		totals.until = deadline.Add(-crashPatience - testhost.Patience)
+		totals.share(time.Now(), deadline)
 	}
 	t.Logf("%s=%d", envCrashSeed, seed)
 	t.Run("walks", func(t *testing.T) {
@@ -213,7 +220,11 @@ func (w *crashWalk) forgetEvents() {
 func (w *crashWalk) settle(totals *crashTotals, round int) {
 	var last *crashDiff
 	var err error
-	for end := time.Now().Add(crashPatience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	end := time.Now().Add(crashPatience)
+	if !totals.end.IsZero() && totals.end.Before(end) {
+		end = totals.end
+	}
+	for ; time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if !w.quiet() {
 			continue
 		}
