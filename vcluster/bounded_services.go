@@ -125,7 +125,7 @@ func (b *boundedServices) counted(ctx context.Context) error {
 		return nil
 	}
 	ctx = bounds.WithReservation(ctx, nil) // it is not the request's
-	const page = 10 // no request's account holds them
+	const page = 10                        // no request's account holds them
 	var ports int64
 	err := eachStored(ctx, b.reader, corev1.SchemeGroupVersion, "services", page, func(service *corev1.Service) {
 		ports += int64(len(service.Spec.Ports))
