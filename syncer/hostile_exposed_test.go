@@ -385,6 +385,33 @@ func TestHostileServicesAreExposedByASyncerThatCrashes(t *testing.T) {
 	}
 }
 
+// S1: a service that the host does not expose, for its quota, has the endpoints that the tenant wrote again.
+func TestHostileServicesThatAreNotExposedKeepTheirEndpoints(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "not-exposed")
+	b.quota(t, corev1.ResourceServicesNodePorts, "0")
+	h := b.recorded(t)
+	b.begin(nil)
+	b.writeEndpoints(t)
+	b.filled(t)
+	testhost.Eventually(t, "have the change refused", func(ctx context.Context) error {
+		if err := b.retype(ctx, corev1.ServiceTypeNodePort, nil); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("got %w, want that it is forbidden", err)
+		}
+		return nil
+	})
+	b.play([]step{{"have the service as it was", func(ctx context.Context) error {
+		host, err := b.hostService(ctx, "hand")
+		if err == nil && len(host.Spec.Selector) > 0 {
+			err = fmt.Errorf("it selects %v", host.Spec.Selector)
+		}
+		return err
+	}}})
+	b.filled(t)
+	b.never(t, h)
+	b.play([]step{{"come to rest", b.alike}})
+}
+
 // S1: a slice that its tenant gives to another service gives it no address ahead.
 func TestHostileSlicesAreMadeAnewForAnotherService(t *testing.T) {
 	t.Parallel()
