@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +47,8 @@ type guardedAdmission struct {
 	calls *latch
 	// space says that the control plane is one whose nodes are elsewhere.
 	space bool
+	// validations bound how many objects of clients are validated at once.
+	validations *semaphore.Weighted
 }
 
 func (g *guardedAdmission) Handles(op admission.Operation) bool { return g.next.Handles(op) }
@@ -73,7 +76,10 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	if err := admitExpressions(ctx, a); err != nil {
 		return err
 	}
-	return admitDefinition(a)
+	if err := admitDefinition(a); err != nil {
+		return err
+	}
+	return beginValidation(ctx, g.validations, a)
 }
 
 // admitExpressions refuses an object with too many CEL expressions, and takes what they need to be compiled, which validation
@@ -114,6 +120,7 @@ func admitDefinition(a admission.Attributes) error {
 }
 
 func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	endValidation(ctx) // webhooks come next, which may write to the space
 	next, ok := g.next.(admission.ValidationInterface)
 	if !ok || g.exempt(ctx, a) {
 		return nil

@@ -66,7 +66,7 @@ func newChain(
 	reachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
 	admission := newLatch()
-	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes}
+	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, newValidations()}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}

@@ -6,114 +6,81 @@ package vcluster_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-
-	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/gateway"
-	"github.com/berth-dev/berth/vcluster"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 )
 
-// slowAdmission takes its time over config maps called slow-…, whatever becomes of their request.
-type slowAdmission struct {
-	entered chan struct{}
-	proceed chan struct{}
-}
-
-func (s slowAdmission) Handles(admission.Operation) bool { return true }
-
-func (s slowAdmission) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().Resource == "configmaps" && strings.HasPrefix(a.GetName(), "slow-") {
-		s.entered <- struct{}{}
-		<-s.proceed
+// L3: values that are matched for seconds are matched one after the other, though their clients have gone; reads and deletions of
+// the space don't wait for them, and in the end everything is given back.
+func TestHostileValuesThatAreMatchedForLongWaitForEachOther(t *testing.T) {
+	account, _, config := bounded(t, nil)
+	definitions, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil
-}
-
-// slowSpace is a space behind a gateway, with a slow admission.
-func slowSpace(t *testing.T, limits bounds.Limits) (slowAdmission, *bounds.Account, rest.Interface) {
-	t.Helper()
-	slow := slowAdmission{entered: make(chan struct{}, 100), proceed: make(chan struct{})}
-	door := openFrontDoor(t)
-	c := door.config(t, "slow")
-	c.Controllers, c.Account = nil, bounds.NewAccount(limits)
-	c.Admission = []vcluster.Admission{{Name: "Slow", New: func() (admission.Interface, error) { return slow, nil }}}
-	p := door.start(t, c)
-	router := &gateway.Router{
-		Lookup:  func(string) http.Handler { return p.Handler() },
-		Limiter: gateway.NewLimiter(func(string) bounds.Limits { return limits }),
+	d := definition("slow", 1)
+	d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = map[string]apiextensionsv1.JSONSchemaProps{
+		"x": {Type: "string", Pattern: "(?:a?){1000}(?:a?){240}b"},
 	}
-	door.mu.Lock()
-	door.spaces["slow"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = "/spaces/slow" + r.URL.Path
-		router.ServeHTTP(w, r)
+	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "slows"}).Namespace("default")
+	object := func(name string, length int) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "slow", "metadata": map[string]any{"name": name}, "x": strings.Repeat("a", length) + "b",
+		}}
+	}
+	eventually(t, func() error {
+		_, err := slow.Create(t.Context(), object("first", 1), metav1.CreateOptions{})
+		return err
 	})
-	door.mu.Unlock()
-	return slow, c.Account, clientset(t, admin(t, p)).CoreV1().RESTClient()
-}
-
-// L1, L3: what a request has begun counts until it ends, whether its client waits for it or not.
-func TestHostileClientsThatLeaveKeepTheirSlots(t *testing.T) {
-	const limit = 3
-	for name, leave := range map[string]time.Duration{"disconnect": 0, "short timeout": 500 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			slow, account, client := slowSpace(t, bounds.Limits{bounds.RequestsWriting: limit})
-			create := func(ctx context.Context, name string, timeout time.Duration) error {
-				m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"x": strings.Repeat("x", 10<<10)}}
-				request := client.Post().Namespace("default").Resource("configmaps").MaxRetries(0).Body(m)
-				if timeout > 0 {
-					request.VersionedParams(&metav1.CreateOptions{}, scheme.ParameterCodec).Param("timeout", timeout.String())
-				}
-				return request.Do(ctx).Error()
+	var left sync.WaitGroup
+	for i := range 10 {
+		ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		left.Go(func() {
+			defer leave()
+			_, err := slow.Create(ctx, object(fmt.Sprintf("slow-%d", i), 20_000), metav1.CreateOptions{})
+			if err == nil {
+				t.Error("a value was matched at once: it says nothing")
 			}
-			var refused, entered int
-			for i := range 3 * limit {
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- create(ctx, fmt.Sprintf("slow-%d", i), leave) }()
-				var err error
-				select {
-				case <-slow.entered:
-					entered++
-					if leave == 0 {
-						cancel()
-					}
-					err = <-done
-				case err = <-done:
-				}
-				cancel()
-				if apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), "requests-writing") {
-					refused++
-				} else if err == nil {
-					t.Error("a slow request succeeds")
-				}
-				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // What would free the slot wrongly has the time to.
-			}
-			if entered != limit || refused != 2*limit {
-				t.Errorf("%d requests are under way and %d were refused, with a limit of %d", entered, refused, limit)
-			}
-			if used := account.Used(bounds.MemoryBytes); used < limit*10<<10 {
-				t.Errorf("%d bytes are accounted with %d requests under way", used, entered)
-			}
-			close(slow.proceed)
-			eventually(t, func() error {
-				if err := create(t.Context(), "quick", 0); err != nil && !apierrors.IsAlreadyExists(err) {
-					return err
-				}
-				if used := account.Used(bounds.MemoryBytes); used != 0 {
-					return fmt.Errorf("%d bytes are accounted with nothing under way", used)
-				}
-				return nil
-			})
 		})
 	}
+	left.Wait()
+	reader := clientset(t, config)
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
+	if _, err := reader.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("a list: %v", err)
+	}
+	if err := slow.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("a deletion: %v", err)
+	}
+	eventually(t, func() error {
+		_, err := reader.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	eventually(t, func() error {
+		if held := account.Memory(); held != 0 {
+			return fmt.Errorf("%d bytes are held", held)
+		}
+		return nil
+	})
 }

@@ -40,6 +40,7 @@ func countWork(abort context.Context, timeout time.Duration, isLong apirequest.L
 			begun, left := time.Now(), &leftRunning{}
 			ctx = context.WithValue(ctx, leftRunningKey{}, left)
 			if !own {
+				ctx = withValidation(ctx)
 				outlasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 				defer cancel()
 				defer context.AfterFunc(abort, cancel)()

@@ -1,0 +1,56 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+func attributes(of admission.Operation) admission.Attributes {
+	return admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "", of, nil, false, nil)
+}
+
+// L3: a space has half of the processors to validate with, however many writes it has under way and whoever waits for them.
+func TestHostileValidationsOfASpaceAreBounded(t *testing.T) {
+	slots := semaphore.NewWeighted(1)
+	work := &bounds.Work{}
+	work.Begin()
+	first := bounds.WithWork(withValidation(t.Context()), work)
+	for range 2 { // another version was in the store
+		if err := beginValidation(first, slots, attributes(admission.Create)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, leave := context.WithCancel(withValidation(t.Context()))
+	leave()
+	if err := beginValidation(second, slots, attributes(admission.Update)); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a second write is validated: %v", err)
+	}
+	if err := beginValidation(second, slots, attributes(admission.Delete)); err != nil {
+		t.Errorf("a deletion waits: %v", err)
+	}
+	if err := beginValidation(t.Context(), slots, attributes(admission.Create)); err != nil {
+		t.Errorf("a write of the space's own server waits: %v", err)
+	}
+	endValidation(first)
+	if !slots.TryAcquire(1) {
+		t.Fatal("a validation that has ended is counted")
+	}
+	slots.Release(1)
+	if err := beginValidation(first, slots, attributes(admission.Create)); err != nil {
+		t.Fatal(err)
+	}
+	work.Done() // what is refused comes to no validating admission
+	if !slots.TryAcquire(1) {
+		t.Error("a validation counts after its work has ended")
+	}
+}
