@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer/kinds"
@@ -56,6 +57,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
 		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, IdleAfter: args.IdleAfter, Logger: klog.Background(),
+		Limits: largeStore,
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +66,12 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	return b, err
 }
 
-// start builds the walls of a space and starts it: all that an admin waits for. Its clients come through the port.
+// largeStore lets a space have all that is written to it, as an admin does who expects as much. The other limits are the defaults.
+func largeStore(string) bounds.Limits {
+	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
+}
+
+// start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the port.
 func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
 	if err := tenancy.Build(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
