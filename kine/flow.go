@@ -21,7 +21,7 @@ const (
 	flowBytes = 512 << 10
 	// flowFactor is how much a byte of a change takes on its way: as it is stored, as it is decoded, and as it is encoded.
 	flowFactor = 3
-	// flowRetry is the pause after the space's budget had no room.
+	// flowRetry is the pause after the space's budget was used up.
 	flowRetry = 200 * time.Millisecond
 )
 
@@ -29,7 +29,7 @@ const (
 // the consumer says with Done what it took. It is found in the watch's context. It is safe for concurrent use.
 type Flow struct {
 	account *bounds.Account
-	// exceeded is called when the space's budget for watches has no room for what comes next, and again while it has none.
+	// exceeded is called when the space's budget for watches does not allow what comes next, and again while it does not.
 	// It must not block.
 	exceeded func()
 
@@ -163,7 +163,7 @@ func (f *Flow) full() bool {
 	return used > f.account.Limit(bounds.WatchBytes)
 }
 
-// ready returns when all was taken and the space's budget has room, so that take may succeed, or when the context or the
+// ready returns when all was taken and the space's budget allows more, so that take may succeed, or when the context or the
 // watch has ended.
 func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
 	if f == nil {
@@ -231,7 +231,7 @@ func flowOf(ctx context.Context) *Flow {
 	return f
 }
 
-// errFlow says that a list found no room in its watch's budget. It is read again when there is some.
+// errFlow says that a list did not fit into its watch's budget. It is read again when it does.
 var errFlow = errors.New("the space's budget for watches is used up")
 
 // taken notes that a list is handed to a watch with a flow that begins with it, or returns errFlow. A list of one is not:
@@ -253,7 +253,7 @@ func (f *Flow) taken(events kineserver.Events, end string, limit int64) error {
 	return nil
 }
 
-// readWhenReady reads a list, with a context that may have a flow, once that has room for it.
+// readWhenReady reads a list, with a context that may have a flow, once that allows it.
 func readWhenReady[T any](ctx context.Context, ended <-chan struct{}, read func() (int64, T, error)) (int64, T, error) {
 	for f := flowOf(ctx); ; {
 		f.ready(ctx, ended)

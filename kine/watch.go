@@ -219,7 +219,7 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 	}
 	events = w.wanted(events)
 	if !w.flow.take(changesOf(events)) {
-		return clientv3.WatchResponse{}, false // it is read again when there is room
+		return clientv3.WatchResponse{}, false // it is read again when it fits
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
