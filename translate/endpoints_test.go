@@ -8,10 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/discovery"
+	_ "k8s.io/kubernetes/pkg/apis/discovery/install" // defaults and conversions
+	discoveryvalidation "k8s.io/kubernetes/pkg/apis/discovery/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
@@ -80,5 +86,74 @@ func TestTooManyEndpointsDoNotReachTheHost(t *testing.T) {
 	host = demo().EndpointSlice(slice(1000, 1, 5))
 	if len(host.Endpoints) != 1000 || len(host.Ports) != 5 {
 		t.Errorf("of what is allowed the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
+	}
+}
+
+// S1, N1: the tenant's own addresses go down for its own service, without what
+// they say of nodes, zones and objects.
+func TestEndpointSliceGoesToItsOwnHostService(t *testing.T) {
+	v := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-x", UID: "e-uid", Labels: map[string]string{
+			"kubernetes.io/service-name": "db", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{"203.0.113.7"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}, Hostname: ptr.To("a"),
+			NodeName: ptr.To("kind-worker"), Zone: ptr.To("eu-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "other", Name: "x"},
+			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "eu-1"}}}, DeprecatedTopology: map[string]string{"zone": "eu-1"},
+		}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("pg"), Port: ptr.To[int32](5432), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	want := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "berth-demo", Name: "demo--default--db-x",
+			Labels: map[string]string{
+				"app.kubernetes.io/managed-by": "berth", "berth.dev/space": "demo", "berth.dev/namespace": "default",
+				"kubernetes.io/service-name": "demo--default--db", "endpointslice.kubernetes.io/managed-by": "syncer.berth.dev",
+			},
+			Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "db-x", "berth.dev/uid": "e-uid"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{"203.0.113.7"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}, Hostname: ptr.To("a"),
+		}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("pg"), Port: ptr.To[int32](5432), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	host := demo().EndpointSlice(v)
+	if diff := cmp.Diff(want, host); diff != "" {
+		t.Errorf("host slice: -want +got:\n%s", diff)
+	}
+	checkNoSharedMemory(t, v, host)
+	validateSlice(t, host)
+
+	have := want.DeepCopy()
+	if translate.PushEndpointSlice(host, have) {
+		t.Error("a push onto an equal slice reports a change")
+	}
+	v.Endpoints[0].Addresses = []string{"203.0.113.8"}
+	if host = demo().EndpointSlice(v); !translate.PushEndpointSlice(host, have) || have.Endpoints[0].Addresses[0] != "203.0.113.8" {
+		t.Errorf("another address is not pushed: %v", have.Endpoints)
+	}
+	if translate.PushEndpointSlice(host, have) {
+		t.Error("a second push reports a change")
+	}
+}
+
+// A slice of no service stays one: its name is no label that a host takes.
+func TestEndpointSliceOfNoServiceIsValid(t *testing.T) {
+	host := demo().EndpointSlice(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, AddressType: discoveryv1.AddressTypeIPv4})
+	if name, labelled := host.Labels[discoveryv1.LabelServiceName]; labelled {
+		t.Errorf("service %q", name)
+	}
+	validateSlice(t, host)
+}
+
+func validateSlice(t *testing.T, slice *discoveryv1.EndpointSlice) {
+	internal := &discovery.EndpointSlice{}
+	if err := legacyscheme.Scheme.Convert(slice, internal, nil); err != nil {
+		t.Fatalf("convert slice: %v", err)
+	}
+	if errs := discoveryvalidation.ValidateEndpointSliceCreate(internal); len(errs) > 0 {
+		t.Errorf("the host refuses it: %v", errs.ToAggregate())
 	}
 }
