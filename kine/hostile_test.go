@@ -190,8 +190,10 @@ func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {
 	var proceed sync.WaitGroup
 	proceed.Add(1)
 	var readers sync.WaitGroup
-	for range watches {
-		flow := kine.NewFlow(a, func() {})
+	flows, refused := make([]*kine.Flow, watches), make([]atomic.Bool, watches)
+	for i := range watches {
+		flow := kine.NewFlow(a, func() { refused[i].Store(true) })
+		flows[i] = flow
 		watch := s.Client().Watch(kine.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
 		readers.Go(func() {
 			defer flow.End()
@@ -219,11 +221,16 @@ func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {
 	for range writes {
 		rev = put(t, s, "/registry/a", value, rev)
 	}
-	until(t, func() bool { return a.Used(bounds.WatchBytes) > 0 })
-	for range 20 { // while nobody reads
+	// Nobody reads before each watch has been handed a change or has waited for the budget.
+	until(t, func() bool {
 		see()
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // What is handed on too early has the time to be.
-	}
+		for i, flow := range flows {
+			if bytes, _ := flow.Held(); bytes == 0 && !refused[i].Load() {
+				return false
+			}
+		}
+		return true
+	})
 	proceed.Done()
 	readers.Wait()
 	if m := most.Load(); m > limit+event {
@@ -240,18 +247,21 @@ func TestHostileManyWatchesThatBeginWithAListStayWithinTheBudget(t *testing.T) {
 	a := bounds.NewAccount(bounds.Limits{bounds.WatchBytes: limit})
 	s := openFor(t, a)
 	rev := create(t, s, "/registry/pods/a", strings.Repeat("x", size))
-	var wg sync.WaitGroup
+	var wg, asked sync.WaitGroup
+	asked.Add(lists)
 	for range lists {
-		flow := kine.NewFlow(a, func() {})
+		hasAsked := sync.OnceFunc(asked.Done)
+		flow := kine.NewFlow(a, hasAsked)
 		wg.Go(func() {
 			resp, err := s.Client().KV.Get(kine.WithFlow(t.Context(), flow), "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))
 			if err != nil || len(resp.Kvs) != 1 {
 				t.Errorf("list: %v", err)
 			}
+			hasAsked()
+			asked.Wait() // Nothing is given back before each list has been read or has waited for the budget.
 			if used := a.Used(bounds.WatchBytes); used == 0 || used > limit+3*(size+1024) {
 				t.Errorf("%d bytes are accounted for lists that may hold %d", used, limit)
 			}
-			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // As if it were sent.
 			flow.Done(rev)
 		})
 	}

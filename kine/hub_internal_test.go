@@ -14,8 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// panicsPatience bounds every wait of these tests.
-const panicsPatience = 20 * time.Second
+// panicsTimeout bounds every wait of these tests.
+const panicsTimeout = 20 * time.Second
 
 // panickingLog is a log of which one revision can't be handed on.
 type panickingLog struct {
@@ -75,7 +75,7 @@ func TestHostileAChangeThatPanicsEndsItsWatchesOnce(t *testing.T) {
 				select {
 				case r, ok := <-w.out:
 					return r, ok
-				case <-time.After(panicsPatience):
+				case <-time.After(panicsTimeout):
 					t.Fatal("nothing comes")
 					return clientv3.WatchResponse{}, false
 				}
