@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -191,40 +192,39 @@ func TestHostileDocumentsOfOneSpaceLeaveOthersTheirs(t *testing.T) {
 	}
 
 	// Many requests of one space wait while a document is made. Another space's comes right after that and one of theirs.
-	if err := m.making.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var flood sync.WaitGroup
-	var made atomic.Int64
-	for i := range 20 {
-		flood.Go(func() {
-			if ask(ctx, flooding, fmt.Sprint("Late", i)) == nil {
-				made.Add(1)
-			}
-		})
-	}
-	for flooding.making.TryAcquire(1) { // until one of them waits
-		flooding.making.Release(1)
-	}
-	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // So that it waits for the turn of the process.
-	answered := make(chan int64, 1)
-	flood.Go(func() {
-		if err := ask(t.Context(), other, "Ship"); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		if err := m.making.Acquire(t.Context(), 1); err != nil {
+			t.Fatal(err)
 		}
-		answered <- made.Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		var flood sync.WaitGroup
+		var made atomic.Int64
+		for i := range 20 {
+			flood.Go(func() {
+				if ask(ctx, flooding, fmt.Sprint("Late", i)) == nil {
+					made.Add(1)
+				}
+			})
+		}
+		synctest.Wait() // until all wait
+		answered := make(chan int64, 1)
+		flood.Go(func() {
+			if err := ask(t.Context(), other, "Ship"); err != nil {
+				t.Error(err)
+			}
+			answered <- made.Load()
+		})
+		synctest.Wait()
+		m.making.Release(1)
+		if n := <-answered; n > 3 {
+			t.Errorf("%d documents of another space are made first", n)
+		}
+		cancel()
+		flood.Wait()
+		if err := ask(ctx, flooding, "Never"); err == nil {
+			t.Error("a document is made for a client that has left")
+		}
 	})
-	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // So that the other has asked.
-	m.making.Release(1)
-	if n := <-answered; n > 3 {
-		t.Errorf("%d documents of another space are made first", n)
-	}
-	cancel()
-	flood.Wait()
-	if err := ask(ctx, flooding, "Never"); err == nil {
-		t.Error("a document is made for a client that has left")
-	}
 	m.kept.leave(flooding)
 	m.kept.leave(other)
 	if n := kept(); n != 0 {
