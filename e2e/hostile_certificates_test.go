@@ -69,15 +69,15 @@ func TestHostileCertificatesOfNoSpaceAreNobodys(t *testing.T) {
 	answers := map[string]string{}
 	for _, issuer := range []string{"berth-space-demo", "berth-space-nobody", "berth-space-../demo", "berth-space-"} {
 		key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		authority := &x509.Certificate{
+		ca := &x509.Certificate{
 			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: issuer}, IsCA: true, BasicConstraintsValid: true,
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		}
 		client := &x509.Certificate{
 			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
-			NotBefore: authority.NotBefore, NotAfter: authority.NotAfter, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}
-		der := must(x509.CreateCertificate(rand.Reader, client, authority, key.Public(), key))(t)
+		der := must(x509.CreateCertificate(rand.Reader, client, ca, key.Public(), key))(t)
 		transport := &http.Transport{TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		}}

@@ -111,7 +111,7 @@ func TestHostileTheStrainOfASpaceThatHoldsNothingEnds(t *testing.T) {
 	}
 	a.Add(bounds.MemoryBytes, -199*mib)
 	if f.look(760, 0); refused(a) {
-		t.Error("at 76 % it is under strain for ever")
+		t.Error("at 76 % it is under strain forever")
 	}
 }
 

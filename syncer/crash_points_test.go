@@ -37,7 +37,7 @@ type crashTotals struct {
 	mu                                  sync.Mutex
 	points, unsent, unanswered, settled int
 	want                                int
-	until, end                          time.Time      // when no crash is begun any more, and when the last must have been compared; zero for ever
+	until, end                          time.Time      // when no crash is begun any more, and when the last must have been compared; zero means never
 	at                                  map[string]int // side and resource
 	lost, leaked, duplicated, different int
 }

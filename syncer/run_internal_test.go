@@ -23,7 +23,7 @@ import (
 // reconciled reconciles a pod that is on the host already, of which the space's rules and the host say so.
 func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeRecorder, error) {
 	t.Helper()
-	told := record.NewFakeRecorder(10)
+	recorder := record.NewFakeRecorder(10)
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
 	f := newFanout(spaceOf, nil, nil)
@@ -36,7 +36,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)
 	}
-	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), teller: &teller{broadcaster: record.NewBroadcaster(), recorder: told}, shortages: newShortages(&queue{}, func(bool) {})}
+	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), teller: &teller{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {})}
 	k := &kind[*corev1.Pod]{
 		Syncer: s, name: pods, limit: translate.LimitSubdomain, virtual: virtual,
 		fresh: func() *corev1.Pod { return &corev1.Pod{} },
@@ -46,7 +46,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	}
 	again, err := k.reconcile(t.Context(), types.NamespacedName{Namespace: "default", Name: "web"})
 	s.teller.close()
-	return again, told, err
+	return again, recorder, err
 }
 
 // T8, S5: tokens of a pod that a newer rule forbids are refreshed, also in a space that sleeps.
@@ -75,8 +75,8 @@ func TestHostileTokensThatAreRefusedWait(t *testing.T) {
 		"quota": overQuota(), "bytes": &bounds.ExceededError{Quantity: bounds.SyncedBytes, Asked: 2, Used: 1, Limit: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, told, err := reconciled(t, nil, errors.Join(nil, refusal)); !errors.Is(err, errRefused) || len(told.Events) != 1 {
-				t.Errorf("got %v and %d events, want that it is refused and told", err, len(told.Events))
+			if _, recorder, err := reconciled(t, nil, errors.Join(nil, refusal)); !errors.Is(err, errRefused) || len(recorder.Events) != 1 {
+				t.Errorf("got %v and %d events, want that it is refused, and an event", err, len(recorder.Events))
 			}
 		})
 	}

@@ -17,13 +17,13 @@ import (
 
 // S4, L3: the ports of the Services that are in the store count after a restart, too.
 func TestHostilePortsOfServicesCountAfterARestart(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "ports")
+	endpoint := openFrontDoor(t)
+	c := endpoint.config(t, "ports")
 	c.Controllers = nil
 	create := func(name string, ports int) error {
 		t.Helper()
 		c.Account = bounds.NewAccount(bounds.Limits{bounds.ServicePortsTotal: 60})
-		p := door.start(t, c)
+		p := endpoint.start(t, c)
 		defer stop(t, p)
 		v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		for i := range ports {

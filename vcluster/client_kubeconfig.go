@@ -26,7 +26,7 @@ func ClientKubeconfig(c Config, user string, groups []string) ([]byte, error) {
 }
 
 func openCA(dir, name string, clock clock.PassiveClock) (*pki.CA, error) {
-	return pki.OpenCAWithClock(filepath.Join(dir, "pki"), pki.SpaceAuthority(name), clock)
+	return pki.OpenCAWithClock(filepath.Join(dir, "pki"), pki.SpaceCA(name), clock)
 }
 
 // openFrontProxyCA opens the authority by which servers that extend the API know
@@ -34,5 +34,5 @@ func openCA(dir, name string, clock clock.PassiveClock) (*pki.CA, error) {
 // client certificate of that one must not pass for the API server. It is in no
 // snapshot: what is restored makes another, and publishes it.
 func openFrontProxyCA(dir, name string, clock clock.PassiveClock) (*pki.CA, error) {
-	return pki.OpenCAWithClock(filepath.Join(dir, "front-proxy"), pki.SpaceAuthority(name)+"-front-proxy", clock)
+	return pki.OpenCAWithClock(filepath.Join(dir, "front-proxy"), pki.SpaceCA(name)+"-front-proxy", clock)
 }

@@ -72,7 +72,7 @@ var errAliases = apierrors.NewBadRequest(
 	"the body is YAML with aliases (*name), which may stand for much more than was sent: send JSON, or YAML without aliases")
 
 // yamlSize counts what may be elements of a YAML document. Most that are called so are JSON, as those of server-side apply:
-// it takes a document for JSON up to a byte that JSON can't have there. From then on strings are not told from the rest.
+// it takes a document for JSON up to a byte that JSON can't have there. From then on strings are not distinguished from the rest.
 type yamlSize struct {
 	json    bool
 	strings jsonSize

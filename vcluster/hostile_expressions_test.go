@@ -118,10 +118,10 @@ func TestHostileExpressionsAreAccountedToTheirRequest(t *testing.T) {
 
 // L3: what an API server keeps of expressions is bounded for all objects together, after a restart, too.
 func TestHostileExpressionsOfASpaceAreBounded(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "expressions")
+	endpoint := openFrontDoor(t)
+	c := endpoint.config(t, "expressions")
 	c.Controllers, c.Account = nil, bounds.NewAccount(bounds.Limits{bounds.SchemaBytes: 64 << 10})
-	p := door.start(t, c)
+	p := endpoint.start(t, c)
 	config := admin(t, p)
 	policies := clientset(t, config).AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	create := func(name string, n int) error {
@@ -145,7 +145,7 @@ func TestHostileExpressionsOfASpaceAreBounded(t *testing.T) {
 	used := c.Account.Used(bounds.SchemaBytes)
 	stop(t, p)
 	c.Account = bounds.NewAccount(bounds.Limits{bounds.SchemaBytes: 64 << 10})
-	door.start(t, c)
+	endpoint.start(t, c)
 	tooMuch("after a restart it", create("two", 10))
 	if again := c.Account.Used(bounds.SchemaBytes); again != used {
 		t.Errorf("after a restart %d bytes are in use, before it were %d", again, used)

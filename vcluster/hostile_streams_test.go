@@ -104,11 +104,11 @@ func makeLargePod(t *testing.T, client kubernetes.Interface) {
 
 // L3 (S2): connections to a pod don't hold the pod itself, which was read to make them, for as long as they last.
 func TestHostileConnectionsToALargePodHoldLittle(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "streams")
+	endpoint := openFrontDoor(t)
+	c := endpoint.config(t, "streams")
 	account := bounds.NewAccount(nil)
 	c.Controllers, c.Account, c.Pods = nil, account, silentPods{}
-	p := door.start(t, c)
+	p := endpoint.start(t, c)
 	makeLargePod(t, clientset(t, p.Loopback()))
 	outside := admin(t, p)
 	outside.NextProtos = []string{"http/1.1"}

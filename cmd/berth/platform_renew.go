@@ -122,7 +122,7 @@ func renewKubeconfig(dataDir, name, server string, port *pki.CA) ([]byte, error)
 	if !pki.Exists(keys) {
 		return old, nil // it was never started, or is not ours
 	}
-	clients, err := pki.OpenCA(keys, pki.SpaceAuthority(name))
+	clients, err := pki.OpenCA(keys, pki.SpaceCA(name))
 	if err != nil {
 		return nil, fmt.Errorf("renew kubeconfig of %s: %w", name, err)
 	}

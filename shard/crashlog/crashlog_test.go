@@ -373,7 +373,7 @@ func TestHostileACrashLoopThatNoSpaceCausedHoldsNoneBackForLong(t *testing.T) {
 	}
 }
 
-// T8: what is odd on disk, or can't be written, is told, and keeps nothing from working.
+// T8: what is odd on disk, or can't be written, is reported, and keeps nothing from working.
 func TestHostileALogThatIsOddIsOpenedAllTheSame(t *testing.T) {
 	dir, clock := t.TempDir(), clocktesting.NewFakeClock(time.Now())
 	check(t, os.WriteFile(filepath.Join(dir, "ran.json"), []byte(`{"running":true}`), 0o600))

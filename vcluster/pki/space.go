@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-const spaceAuthority = "berth-space-"
+const spaceCAPrefix = "berth-space-"
 
-// SpaceAuthority is the name of the authority that issues the client certificates
-// of a space.
-func SpaceAuthority(space string) string { return spaceAuthority + space }
+// SpaceCA is the name of the CA that issues the client certificates of a space.
+func SpaceCA(space string) string { return spaceCAPrefix + space }
 
 // SpaceOf is the space that a client certificate names in its issuer, "" if it names
 // none. Nothing is verified: anybody can make a certificate that names any issuer.
 func SpaceOf(client *x509.Certificate) string {
-	if space, ok := strings.CutPrefix(client.Issuer.CommonName, spaceAuthority); ok {
+	if space, ok := strings.CutPrefix(client.Issuer.CommonName, spaceCAPrefix); ok {
 		return space
 	}
 	return ""

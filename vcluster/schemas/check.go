@@ -59,7 +59,7 @@ func tooMuch(path *field.Path, n int, q bounds.Quantity) *field.Error {
 	return field.Invalid(path, n, q.Check(int64(n)).Error())
 }
 
-// maxErrors is how many errors of one definition are told.
+// maxErrors is how many errors of one definition are reported.
 const maxErrors = 10
 
 // checker looks at all patterns of a definition's schemas.
