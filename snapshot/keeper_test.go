@@ -35,6 +35,14 @@ func round(t *testing.T, s *spaces, results <-chan seen, n int) map[string]strin
 	}
 	eventually(t, waiting)
 	s.clock.Step(time.Hour)
+	got := next(t, results, n)
+	eventually(t, waiting)
+	return got
+}
+
+// next waits for n results.
+func next(t *testing.T, results <-chan seen, n int) map[string]string {
+	t.Helper()
 	got := map[string]string{}
 	for range n {
 		select {
@@ -44,8 +52,16 @@ func round(t *testing.T, s *spaces, results <-chan seen, n int) map[string]strin
 			t.Fatalf("only %v happened", got)
 		}
 	}
-	eventually(t, waiting)
 	return got
+}
+
+// start runs a keeper until the test ends.
+func start(t *testing.T, k *snapshot.Keeper) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
 }
 
 const patience = 30 * time.Second
@@ -139,16 +155,8 @@ func TestASnapshotThatFailsIsTriedAgain(t *testing.T) {
 	bucket := open(t, "file://"+dir)
 	results := make(chan seen, 100)
 	k := keeper(t, s, bucket, func(space, result string) { results <- seen{space, result} })
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
-	defer func() { cancel(); <-done }()
-	got := map[string]string{}
-	for range 2 {
-		r := <-results
-		got[r.space] = r.result
-	}
-	if fmt.Sprint(got) != "map[broken:failed sound:taken]" {
+	start(t, k)
+	if got := next(t, results, 2); fmt.Sprint(got) != "map[broken:failed sound:taken]" {
 		t.Errorf("at first: %v", got)
 	}
 	if err := os.Rename(s.path("broken")+".away", s.path("broken")); err != nil {
@@ -273,20 +281,8 @@ func TestHostileASpaceThatDoesNotWakeHoldsUpNoOthersSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
-	defer func() { cancel(); <-done }()
-	got := map[string]string{}
-	for range 2 {
-		select {
-		case r := <-results:
-			got[r.space] = r.result
-		case <-time.After(patience):
-			t.Fatalf("only %v happened", got)
-		}
-	}
-	if fmt.Sprint(got) != "map[a-suspect:failed other:taken]" {
+	start(t, k)
+	if got := next(t, results, 2); fmt.Sprint(got) != "map[a-suspect:failed other:taken]" {
 		t.Errorf("at first: %v", got)
 	}
 	if text := logged.String(); !strings.Contains(text, "a-suspect") || !strings.Contains(text, "not awake within 2s") {

@@ -54,6 +54,23 @@ func ways() map[string]func(context.Context, *bed) error {
 	}
 }
 
+// eachWay runs a test in a space of its own for each of the [ways]. In the end the service is exposed and has no slice on the
+// host, and never had both.
+func eachWay(t *testing.T, space string, test func(t *testing.T, b *bed, way func(context.Context, *bed) error)) {
+	t.Parallel()
+	for name, way := range ways() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, space+"-"+strings.ReplaceAll(name, " ", "-"))
+			h := b.recorded(t)
+			test(t, b, way)
+			awaitedGone(t, "see no slice", b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).Get, b.hostName("hand"))
+			b.never(t, h)
+			b.play([]step{{"come to rest", b.alike}})
+		})
+	}
+}
+
 // retype changes the type and the selector of the service hand.
 func (b *bed) retype(ctx context.Context, to corev1.ServiceType, selector map[string]string) error {
 	services := b.virtual.CoreV1().Services("default")
@@ -131,83 +148,65 @@ func (c call) ofSlices() bool {
 // S1, CVE-2021-25740: a service is exposed after the endpoints that the tenant wrote have gone from the host, however
 // long it takes until they have.
 func TestHostileServicesAreExposedAfterTheirEndpointsAreGone(t *testing.T) {
-	t.Parallel()
-	for name, way := range ways() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, "exposed-"+strings.ReplaceAll(name, " ", "-"))
-			h := b.recorded(t)
-			var refused atomic.Int32
-			var released atomic.Bool
-			b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
-				if c.ofSlices() && c.Method == http.MethodDelete && !released.Load() {
-					refused.Add(1)
-					return nil, errCut
-				}
-				return send()
-			})
-			b.writeEndpoints(t)
-			b.filled(t)
-			testhost.Eventually(t, "have deletions refused", func(ctx context.Context) error {
-				err := way(ctx, b)
-				if n := refused.Load(); n < 3 {
-					return fmt.Errorf("%d were, and the change got %w", n, err)
-				}
-				return nil
-			})
-			released.Store(true)
-			b.exposed(t, way)
-			awaitedGone(t, "see the slice gone", b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).Get, b.hostName("hand"))
-			b.never(t, h)
-			b.play([]step{{"come to rest", b.alike}})
+	eachWay(t, "exposed", func(t *testing.T, b *bed, way func(context.Context, *bed) error) {
+		var refused atomic.Int32
+		var released atomic.Bool
+		b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+			if c.ofSlices() && c.Method == http.MethodDelete && !released.Load() {
+				refused.Add(1)
+				return nil, errCut
+			}
+			return send()
 		})
-	}
+		b.writeEndpoints(t)
+		b.filled(t)
+		testhost.Eventually(t, "have deletions refused", func(ctx context.Context) error {
+			err := way(ctx, b)
+			if n := refused.Load(); n < 3 {
+				return fmt.Errorf("%d were, and the change got %w", n, err)
+			}
+			return nil
+		})
+		released.Store(true)
+		b.exposed(t, way)
+	})
 }
 
 // S1, CVE-2021-25740: endpoints that are on their way to the host while their service is exposed do not arrive.
 func TestHostileEndpointsThatComeLateDoNotReachAnExposedService(t *testing.T) {
-	t.Parallel()
-	for name, way := range ways() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, "late-"+strings.ReplaceAll(name, " ", "-"))
-			h := b.recorded(t)
-			held, release, answered := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			var first sync.Once
-			b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
-				if !c.ofSlices() || c.Body == nil {
-					return send()
-				}
-				body, err := io.ReadAll(c.Body)
-				if err != nil {
-					return nil, err
-				}
-				c.Body = io.NopCloser(bytes.NewReader(body))
-				if !bytes.Contains(body, []byte(written)) {
-					return send()
-				}
-				late := false
-				first.Do(func() { late = true })
-				if !late {
-					return send()
-				}
-				close(held)
-				<-release
-				defer close(answered)
+	eachWay(t, "late", func(t *testing.T, b *bed, way func(context.Context, *bed) error) {
+		held, release, answered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var first sync.Once
+		b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+			if !c.ofSlices() || c.Body == nil {
 				return send()
-			})
-			free := sync.OnceFunc(func() { close(release) })
-			t.Cleanup(free)
-			b.writeEndpoints(t)
-			<-held
-			b.exposed(t, way)
-			free()
-			<-answered
-			awaitedGone(t, "see no slice", b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).Get, b.hostName("hand"))
-			b.never(t, h)
-			b.play([]step{{"come to rest", b.alike}})
+			}
+			body, err := io.ReadAll(c.Body)
+			if err != nil {
+				return nil, err
+			}
+			c.Body = io.NopCloser(bytes.NewReader(body))
+			if !bytes.Contains(body, []byte(written)) {
+				return send()
+			}
+			late := false
+			first.Do(func() { late = true })
+			if !late {
+				return send()
+			}
+			close(held)
+			<-release
+			defer close(answered)
+			return send()
 		})
-	}
+		free := sync.OnceFunc(func() { close(release) })
+		t.Cleanup(free)
+		b.writeEndpoints(t)
+		<-held
+		b.exposed(t, way)
+		free()
+		<-answered
+	})
 }
 
 // S1, S7, CVE-2021-25740: the same if the syncer is killed at each write in between.
