@@ -48,16 +48,30 @@ func (w *partsWriter) Write(part []byte) (int, error) {
 	if !w.over.Load() {
 		return w.ResponseWriter.Write(part)
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, partWait)
-	defer cancel()
-	release, err := w.turn(ctx)
-	switch {
-	case w.ctx.Err() != nil:
-		return 0, context.Cause(w.ctx)
-	case err != nil:
-		return w.ResponseWriter.Write(part)
+	end, err := beginPart(w.ctx, w.turn, partLease)
+	if err != nil {
+		return 0, err
 	}
-	defer release()
-	defer safego.AfterFunc(partLease, "end a turn", release).Stop()
+	defer end()
 	return w.ResponseWriter.Write(part)
+}
+
+// beginPart waits until a part may be written, for partWait at most. Its turn ends at end, or after lease. It fails if ctx has
+// ended.
+func beginPart(ctx context.Context, turn func(context.Context) (func(), error), lease time.Duration) (end func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, partWait)
+	defer cancel()
+	release, err := turn(waiting)
+	if err != nil {
+		release = func() {}
+	}
+	if ctx.Err() != nil {
+		release()
+		return nil, context.Cause(ctx)
+	}
+	timer := safego.AfterFunc(lease, "end a turn", release)
+	return func() {
+		timer.Stop()
+		release()
+	}, nil
 }
