@@ -6,6 +6,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,7 @@ func (w *partsWriter) WriteHeader(code int) {
 
 // Write implements [http.ResponseWriter].
 func (w *partsWriter) Write(part []byte) (int, error) {
+	runtime.Gosched() // others wait for up to 10 ms if this goroutine does not stop by itself
 	if !w.over.Load() {
 		return w.ResponseWriter.Write(part)
 	}

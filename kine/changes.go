@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -104,6 +105,7 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) 
 		if err := ctx.Err(); err != nil {
 			return fail(err)
 		}
+		runtime.Gosched() // others wait for up to 10 ms if this goroutine does not stop by itself
 		if limit.page > 0 && size >= limit.page {
 			cut = true
 			break

@@ -1,0 +1,37 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"crypto/tls"
+	"runtime"
+	"time"
+
+	"github.com/berth-dev/berth/internal/clientaddr"
+	"github.com/berth-dev/berth/internal/safego"
+)
+
+// handshakeLease is how long at most a TLS handshake counts as one that is worked on, which takes half of it. After that it
+// waits for its client.
+const handshakeLease = 2 * time.Millisecond
+
+// handshakes has clients take turns with TLS handshakes. A client that opens many connections at once would otherwise have as
+// many goroutines wait for a processor, and all requests behind them.
+type handshakes struct{ turns *turns }
+
+// newHandshakes lets half of the processors work for one client at once.
+func newHandshakes() handshakes {
+	processors := runtime.GOMAXPROCS(0)
+	return handshakes{newTurns(processors, max(1, processors/2))}
+}
+
+// begin waits for a client's turn. It is for [tls.Config.GetConfigForClient].
+func (h handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	release, err := h.turns.take(hello.Context(), clientaddr.Of(hello.Conn.RemoteAddr()).String(), 1)
+	if err != nil {
+		return nil, err
+	}
+	safego.AfterFunc(handshakeLease, "end a handshake's turn", release)
+	return nil, nil
+}
