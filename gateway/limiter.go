@@ -106,6 +106,9 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		defer release()
 		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
 			return l.others.take(ctx, space, partCost)
+		}, busy: func() bool {
+			share, _, _ := l.others.shareOf(&line{space: space})
+			return share < l.others.share
 		}}
 		parts.end = func() {
 			parts.over.Store(true)

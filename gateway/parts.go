@@ -31,6 +31,7 @@ type partsWriter struct {
 	end  func()      // ends the request's own turn; it may be called more than once
 	over atomic.Bool // that turn
 	turn func(ctx context.Context) (release func(), err error)
+	busy func() bool // whether the space has less than its share, so that streams take turns, too
 }
 
 // Unwrap is for [http.ResponseController].
