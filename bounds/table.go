@@ -62,6 +62,7 @@ const (
 	PatternInstructions
 	ValueInstructions
 	ObjectExpressions
+	PatchSteps
 
 	quantities // their number
 )
@@ -231,6 +232,9 @@ func Table() [quantities]Bound {
 		ObjectExpressions: {"object-expressions", PerObject, "expressions", 1000,
 			"CEL expressions in a CustomResourceDefinition, an admission policy, a webhook configuration, or selectors of devices",
 			"use fewer expressions, or spread them over several objects"},
+		PatchSteps: {"patch-steps", PerObject, "steps", 50_000_000,
+			"the estimated work to apply a patch to an object. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",
+			"use server-side apply, or several smaller patches, or replace the object"},
 	}
 }
 

@@ -173,5 +173,8 @@ func (b *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOp
 		size, answer := sizeOf(object), answerOf(ctx)
 		err = reservation.Grow(size + answer.of(size, size) - streamed.of(size, size) + answer.indentation(object))
 	}
+	if err == nil {
+		err = admitPatch(ctx, object) // a dry run updates what it gets
+	}
 	return b.tell(err)
 }

@@ -70,6 +70,7 @@ func (b *boundedStorage) GuaranteedUpdate(
 	if b.spent() {
 		update = b.sparing(update)
 	}
+	update = b.boundPatch(ctx, update)
 	return b.tell(b.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached))
 }
 

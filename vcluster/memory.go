@@ -32,8 +32,11 @@ func accountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck,
 		bounds.WorkOf(ctx).AtEnd(reservation.End)
 		r = r.WithContext(withAnswerCost(bounds.WithReservation(ctx, reservation), newAnswerCost(r)))
 		info, ok := apirequest.RequestInfoFrom(ctx)
-		if !own && ok && r.Body != nil && !isLong(r, info) {
-			r.Body = &accountedBody{r.Body, newDocumentSize(r.Header.Get("Content-Type")), reservation}
+		if ok && r.Body != nil && !isLong(r, info) {
+			if !own {
+				r.Body = &accountedBody{r.Body, newDocumentSize(r.Header.Get("Content-Type")), reservation}
+			}
+			r = countPatch(r)
 		}
 		next.ServeHTTP(w, r)
 	})
