@@ -59,6 +59,8 @@ func newChain(
 		o.EnableAggregatorRouting = true
 	}
 	webhooksReachBy(o.Admission, dial)
+	validations := newValidations()
+	boundPolicies(o.Admission, validations, factory)
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
@@ -66,7 +68,7 @@ func newChain(
 	reachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
 	admission := newLatch()
-	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, newValidations()}
+	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, validations}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// newValidations returns what bounds how many objects of a space are validated at once: half as many as there are processors. A
-// value that is matched with the pattern of a tenant's CustomResourceDefinition, or an expression in one, may take seconds, and
-// nothing can interrupt that, not even the end of the request.
+// newValidations returns what bounds how many objects of a space are validated at once, by schemas and admission policies: half
+// as many as there are processors. A value that is matched with the pattern of a tenant's CustomResourceDefinition, or an
+// expression in one or in a policy, may take seconds, and nothing can interrupt that, not even the end of the request.
 func newValidations() *semaphore.Weighted {
 	return semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2)))
 }
@@ -48,14 +48,21 @@ func beginValidation(ctx context.Context, slots *semaphore.Weighted, a admission
 	if v.slots != nil { // the store had another version than was expected
 		return nil
 	}
-	if err := slots.Acquire(ctx, 1); err != nil {
-		return apierrors.NewTooManyRequests(fmt.Sprintf(
-			"the space validates %d objects at once, and those before this one take too long: use shorter values, or patterns that are matched faster", max(1, runtime.GOMAXPROCS(0)/2)), 1)
+	if err := acquireValidation(ctx, slots); err != nil {
+		return err
 	}
 	v.slots = slots
 	if work := bounds.WorkOf(ctx); !v.ends && work != nil {
 		v.ends = true
 		work.AtEnd(v.end)
+	}
+	return nil
+}
+
+func acquireValidation(ctx context.Context, slots *semaphore.Weighted) error {
+	if err := slots.Acquire(ctx, 1); err != nil {
+		return apierrors.NewTooManyRequests(fmt.Sprintf(
+			"the space validates %d objects at once, and those before this one take too long: use shorter values, or patterns and policies that are evaluated faster", max(1, runtime.GOMAXPROCS(0)/2)), retrySeconds)
 	}
 	return nil
 }

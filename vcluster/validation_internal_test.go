@@ -6,6 +6,7 @@ package vcluster
 import (
 	"context"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,4 +54,26 @@ func TestHostileValidationsOfASpaceAreBounded(t *testing.T) {
 	if !slots.TryAcquire(1) {
 		t.Error("a validation counts after its work has ended")
 	}
+}
+
+// A write that is admitted again, as the store had another version than was expected, gives back its slot first: webhooks and
+// policies would wait for it.
+func TestAWriteThatIsAdmittedAgainHoldsNoSlot(t *testing.T) {
+	g := &guardedAdmission{next: admission.NewHandler(), calls: newLatch(), validations: semaphore.NewWeighted(1)}
+	ctx := withValidation(t.Context())
+	if err := beginValidation(ctx, g.validations, attributes(admission.Update)); err != nil {
+		t.Fatal(err)
+	}
+	g.next = &boundedMutation{admitAll{}, policySlots{g.validations, func() bool { return true }}}
+	short, leave := context.WithTimeout(ctx, time.Minute)
+	defer leave()
+	if err := g.Admit(short, attributes(admission.Update), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+type admitAll struct{ *admission.Handler }
+
+func (admitAll) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return nil
 }
