@@ -62,6 +62,7 @@ const (
 	PatternInstructions
 	ValueInstructions
 	ObjectExpressions
+	MatchSteps
 	PatchSteps
 
 	quantities // their number
@@ -232,6 +233,9 @@ func Table() [quantities]Bound {
 		ObjectExpressions: {"object-expressions", PerObject, "expressions", 1000,
 			"CEL expressions in a CustomResourceDefinition, an admission policy, a webhook configuration, or selectors of devices",
 			"use fewer expressions, or spread them over several objects"},
+		MatchSteps: {"match-steps", PerObject, "steps", 80_000_000,
+			"the length of a text that a CEL expression matches with a regular expression, times the instructions of that, or times 5000 if it is not a literal; for findAll, times a tenth of the text's length as well",
+			"match shorter texts, or with a shorter regular expression that is a literal"},
 		PatchSteps: {"patch-steps", PerObject, "steps", 50_000_000,
 			"the estimated work to apply a patch to an object. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",
 			"use server-side apply, or several smaller patches, or replace the object"},

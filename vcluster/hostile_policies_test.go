@@ -5,13 +5,11 @@ package vcluster_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +22,8 @@ import (
 )
 
 const (
-	slowMatch = "object.?data.x.orValue('').matches('(?:a?){1000}(?:a?){240}b')"
+	slowLength = 10_000
+	slowMatch  = "object.?data.x.orValue('').matches('(?:a?){1000}(?:a?){240}b')"
 	// What goroutines have in their stacks that evaluate policies, and nothing else has.
 	evaluatesValidating = "policy/validating.(*validator).Validate("
 	evaluatesMutating   = "policy/mutating.(*dispatcher).dispatchInvocations("
@@ -46,7 +45,7 @@ func evaluations() int {
 func slowValidatingPolicy(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	p := policy("slow")
-	for range 8 {
+	for range 4 {
 		p.Spec.Validations = append(p.Spec.Validations, admissionv1.Validation{Expression: slowMatch + " || true"})
 	}
 	bind(t, client, p)
@@ -58,7 +57,7 @@ func slowMutatingPolicy(t *testing.T, client kubernetes.Interface) {
 	p := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Spec: admissionv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: rules, ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 	}}
-	for range 8 {
+	for range 4 {
 		p.Spec.Mutations = append(p.Spec.Mutations, admissionv1.Mutation{
 			PatchType: admissionv1.PatchTypeJSONPatch,
 			JSONPatch: &admissionv1.JSONPatch{Expression: slowMatch + ` ? [JSONPatch{op: "add", path: "/data/y", value: "z"}] : []`},
@@ -112,10 +111,7 @@ func hammerPolicies(t *testing.T, install func(*testing.T, kubernetes.Interface)
 	for range 4 * slots {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				short, leave := context.WithTimeout(ctx, 500*time.Millisecond)
-				err := create(short, attacker, 20_000)
-				leave()
-				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !apierrors.IsTooManyRequests(err) && !apierrors.IsTimeout(err) {
+				if err := create(ctx, attacker, slowLength); err != nil && ctx.Err() == nil && !apierrors.IsTooManyRequests(err) {
 					t.Errorf("a client of the hostile space: %v", err)
 				}
 			}
@@ -127,7 +123,7 @@ func hammerPolicies(t *testing.T, install func(*testing.T, kubernetes.Interface)
 		if most > slots {
 			break
 		}
-		if err := create(t.Context(), other, 20_000); err != nil {
+		if err := create(t.Context(), other, slowLength); err != nil {
 			t.Fatalf("the other space: %v", err)
 		}
 		if _, err := attacker.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {

@@ -21,7 +21,7 @@ import (
 func boundPolicies(o *kubeoptions.AdmissionOptions, slots *semaphore.Weighted, factory informers.SharedInformerFactory) {
 	g := o.GenericAdmission
 	registration := factory.Admissionregistration().V1()
-	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, name string) admission.Interface {
+	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
 		switch p := plugin.(type) {
 		case *mutatingpolicy.Plugin:
 			lister := registration.MutatingAdmissionPolicyBindings().Lister()

@@ -60,22 +60,28 @@ func options() environment.VersionedOptions {
 		EnvOptions: []cel.EnvOption{
 			cel.Function(boundedPattern, cel.Overload(boundedPatternOverload, []*cel.Type{cel.StringType}, cel.StringType,
 				cel.UnaryBinding(checkValue))),
+			cel.Function(boundedText, cel.Overload(boundedTextOverload, []*cel.Type{cel.StringType, cel.IntType, cel.IntType}, cel.StringType,
+				cel.FunctionBinding(checkText))),
 			cel.Macros(
-				cel.GlobalMacro(overloads.Matches, 2, checkArgument(overloads.Matches, 1)),
-				cel.ReceiverMacro(overloads.Matches, 1, checkArgument(overloads.Matches, 0)),
-				cel.ReceiverMacro("find", 1, checkArgument("find", 0)),
-				cel.ReceiverMacro("findAll", 1, checkArgument("findAll", 0)),
-				cel.ReceiverMacro("findAll", 2, checkArgument("findAll", 0)),
+				cel.GlobalMacro(overloads.Matches, 2, checkArguments(overloads.Matches)),
+				cel.ReceiverMacro(overloads.Matches, 1, checkArguments(overloads.Matches)),
+				cel.ReceiverMacro("find", 1, checkArguments("find")),
+				cel.ReceiverMacro(findAll, 1, checkArguments(findAll)),
+				cel.ReceiverMacro(findAll, 2, checkArguments(findAll)),
 			),
-			cel.CostEstimatorOptions(checker.OverloadCostEstimate(boundedPatternOverload, estimateCheck)),
+			cel.CostEstimatorOptions(
+				checker.OverloadCostEstimate(boundedPatternOverload, estimateCheck),
+				checker.OverloadCostEstimate(boundedTextOverload, estimateCheck),
+			),
 		},
 		ProgramOptions: []cel.ProgramOption{cel.CostTrackerOptions(
 			interpreter.OverloadCostTracker(boundedPatternOverload, p.costOfCheck),
+			interpreter.OverloadCostTracker(boundedTextOverload, func([]ref.Val, ref.Val) *uint64 { return new(uint64) }),
 			interpreter.OverloadCostTracker(overloads.Matches, p.costOfMatch),
 			interpreter.OverloadCostTracker(overloads.MatchesString, p.costOfMatch),
 			interpreter.OverloadCostTracker(findString, p.costOfMatch),
-			interpreter.OverloadCostTracker(findAllString, p.costOfMatch),
-			interpreter.OverloadCostTracker(findAllStringIn, p.costOfMatch),
+			interpreter.OverloadCostTracker(findAllString, p.costOfFindAll),
+			interpreter.OverloadCostTracker(findAllStringIn, p.costOfFindAll),
 		)},
 	}
 }
@@ -88,25 +94,33 @@ func check(pattern string) error {
 	return bounds.PatternInstructions.Check(int64(schemas.Instructions(pattern)))
 }
 
-// checkArgument expands calls of a function whose argument i is a pattern: it checks a literal, and has others checked.
-func checkArgument(function string, i int) parser.MacroExpander {
+// checkArguments expands calls of a function that matches a text, its receiver or first argument, with a pattern, the next one:
+// it checks a pattern that is a literal, and has others, and texts, checked as they are evaluated.
+func checkArguments(function string) parser.MacroExpander {
 	return func(help parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
-		if args[i].Kind() != ast.LiteralKind {
-			args = slices.Clone(args)
-			args[i] = help.NewCall(boundedPattern, args[i])
-			if target == nil {
-				return help.NewCall(function, args...), nil
+		args = slices.Clone(args)
+		text, pattern := &target, &args[0]
+		if target == nil {
+			text, pattern = &args[0], &args[1]
+		}
+		instructions := bounds.PatternInstructions.Max()
+		if (*pattern).Kind() != ast.LiteralKind {
+			*pattern = help.NewCall(boundedPattern, *pattern)
+		} else {
+			literal, ok := (*pattern).AsLiteral().(types.String)
+			if !ok { // the type check refuses it
+				return nil, nil
 			}
-			return help.NewMemberCall(function, target, args...), nil
+			if err := check(string(literal)); err != nil {
+				return nil, help.NewError((*pattern).ID(), "regular expression: "+err.Error())
+			}
+			instructions = schemas.Instructions(string(literal))
 		}
-		pattern, ok := args[i].AsLiteral().(types.String)
-		if !ok { // the type check refuses it
-			return nil, nil
+		*text = help.NewCall(boundedText, *text, help.NewLiteral(types.Int(instructions)), help.NewLiteral(types.Int(scans(function))))
+		if target == nil {
+			return help.NewCall(function, args...), nil
 		}
-		if err := check(string(pattern)); err != nil {
-			return nil, help.NewError(args[i].ID(), "regular expression: "+err.Error())
-		}
-		return nil, nil
+		return help.NewMemberCall(function, target, args...), nil
 	}
 }
 
@@ -121,11 +135,11 @@ func checkValue(v ref.Val) ref.Val {
 	return v
 }
 
-// estimateCheck says that a check costs little, and that its result is as long as its argument: definitions whose rules may
+// estimateCheck says that a check costs little, and that its result is as long as its first argument: definitions whose rules may
 // cost much are refused, and this must not make others of them.
 func estimateCheck(estimator checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	estimate := &checker.CallEstimate{CostEstimate: checker.FixedCostEstimate(0)}
-	if len(args) == 1 {
+	if len(args) > 0 {
 		if estimate.ResultSize = args[0].ComputedSize(); estimate.ResultSize == nil {
 			estimate.ResultSize = estimator.EstimateSize(args[0])
 		}
@@ -163,7 +177,14 @@ func (p *patterns) weight(pattern string) uint64 {
 
 // costOfMatch is upstream's cost of a call, of which the second argument is a pattern, with the length of the pattern's
 // program if that is more than upstream guesses.
-func (p *patterns) costOfMatch(args []ref.Val, _ ref.Val) *uint64 {
+func (p *patterns) costOfMatch(args []ref.Val, _ ref.Val) *uint64 { return p.cost(args, 0) }
+
+// costOfFindAll is that of as many matches as there may be.
+func (p *patterns) costOfFindAll(args []ref.Val, _ ref.Val) *uint64 {
+	return p.cost(args, scans(findAll))
+}
+
+func (p *patterns) cost(args []ref.Val, scans int64) *uint64 {
 	if len(args) < 2 {
 		return nil
 	}
@@ -172,9 +193,10 @@ func (p *patterns) costOfMatch(args []ref.Val, _ ref.Val) *uint64 {
 	if !isText || !isPattern {
 		return nil
 	}
-	characters := uint64(math.Ceil((1 + float64(size(text))) * common.StringTraversalCostFactor))
+	n := size(text)
+	characters := uint64(math.Ceil((1 + float64(n)) * common.StringTraversalCostFactor))
 	instructions := uint64(math.Ceil(float64(size(pattern)) * common.RegexStringLengthCostFactor))
-	cost := characters * max(instructions, p.weight(string(pattern)))
+	cost := characters * max(instructions, p.weight(string(pattern))) * uint64(times(n, scans)) //nolint:gosec // It is not negative.
 	return &cost
 }
 
