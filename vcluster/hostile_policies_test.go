@@ -105,6 +105,8 @@ func hammerPolicies(t *testing.T, install func(*testing.T, kubernetes.Interface)
 		}
 		return nil
 	})
+	// Mutating policies find a kind's schema later.
+	eventually(t, func() error { return create(t.Context(), attacker, 1) })
 	slots := max(1, runtime.GOMAXPROCS(0)/2)
 	ctx, end := context.WithCancel(t.Context())
 	var clients sync.WaitGroup

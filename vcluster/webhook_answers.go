@@ -4,12 +4,15 @@
 package vcluster
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/patches"
 )
 
 // How many bytes a webhook may answer: as its client reads all of it into the memory that spaces share.
@@ -20,18 +23,38 @@ const (
 	maxAdmitted = 3 << 20
 )
 
-// boundAnswers fails the reading of an answer that is longer than limit.
+// boundAnswers fails the reading of an answer that is longer than limit, or has a patch that takes too long to apply.
 func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			object, err := askedFor(r, limit)
+			if err != nil {
+				return nil, err
+			}
 			resp, err := next.RoundTrip(r)
 			if err != nil {
 				return nil, err
 			}
-			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{}, bounds.ReservationOf(r.Context())}
+			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object}, bounds.ReservationOf(r.Context())}
 			return resp, nil
 		})
 	}
+}
+
+// askedFor returns what counts of the object that an admission webhook is asked for, which its patch is for. The webhook may
+// answer before it has read the request.
+func askedFor(r *http.Request, limit int) (patches.Shape, error) {
+	if limit != maxAdmitted || r.GetBody == nil {
+		return patches.Shape{}, nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return patches.Shape{}, fmt.Errorf("read the request to the webhook: %w", err)
+	}
+	defer body.Close() //nolint:errcheck // It is in memory.
+	var document patches.Document
+	_, err = io.Copy(&document, body)
+	return document.Shape(), err
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -64,55 +87,64 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // answerSize counts the elements of a JSON document, and those of JSON documents that its strings hold in base64, as an
 // admission webhook's answer holds a patch.
 type answerSize struct {
-	json  jsonSize
-	patch jsonSize // of the string that is being read
-	bits  uint32
-	chars int
-	plain bool // the string is not base64
-	dense bool // the string has escapes, and is taken for the worst
+	object patches.Shape // that a patch is for
+	json   jsonSize
+	begun  bool
+	base64 base64Text     // of the string that is being read
+	patch  jsonSize       // in it
+	steps  *patches.Patch // the same
 }
 
-// denseBytes is what a base64 character may take.
-const denseBytes = (elementBytes + textBytes) * 3 / 4
+var errAnswer = errors.New("the webhook's answer is not JSON")
 
 func (d *answerSize) add(p []byte) (int64, error) {
 	var size int64
 	for i, c := range p {
-		was := d.json
+		if !d.begun && c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			if c != '{' { // an API server would take it for YAML, or for protobuf
+				return 0, errAnswer
+			}
+			d.begun = true
+		}
+		inString := d.json.inString
 		n, _ := d.json.add(p[i : i+1])
 		size += n
 		switch {
-		case !was.inString:
-			if d.json.inString {
-				*d = answerSize{json: d.json}
+		case !inString && d.json.inString:
+			d.base64, d.patch, d.steps = base64Text{}, jsonSize{}, nil
+		case inString && !d.json.inString:
+			n, err := d.end()
+			if err != nil {
+				return 0, err
 			}
-		case !d.json.inString, d.json.escaped, d.plain: // the string's end, the first of an escape, or no base64
-		case was.escaped && c != '/', d.dense:
-			d.dense = true
-			size += denseBytes
-		default:
-			size += d.decode(c)
+			size += n
+		case inString:
+			size += d.inPatch(d.base64.add(c))
 		}
 	}
 	return size, nil
 }
 
-const base64Alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-// decode takes a character of a string.
-func (d *answerSize) decode(c byte) int64 {
-	v := strings.IndexByte(base64Alphabet, c)
-	if c == '=' {
-		v = 0
-	}
-	if v < 0 {
-		d.plain = true
+// inPatch counts more of what may be a patch.
+func (d *answerSize) inPatch(decoded []byte) int64 {
+	if len(decoded) == 0 {
 		return 0
 	}
-	d.bits = d.bits<<6 | uint32(v) //nolint:gosec // it is less than 64
-	if d.chars++; d.chars%4 != 0 {
-		return 0
+	if d.steps == nil {
+		d.steps = patches.New(string(types.JSONPatchType))
 	}
-	n, _ := d.patch.add([]byte{byte(d.bits >> 16), byte(d.bits >> 8), byte(d.bits)}) //nolint:gosec // its lowest byte
+	d.steps.Add(decoded)
+	n, _ := d.patch.add(decoded)
 	return n
+}
+
+// end ends a string, which may be a patch.
+func (d *answerSize) end() (int64, error) {
+	if d.steps == nil {
+		return 0, nil
+	}
+	if err := d.steps.Check(d.object); err != nil {
+		return 0, err
+	}
+	return d.steps.Memory(d.object), nil
 }

@@ -5,6 +5,7 @@ package vcluster
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +34,59 @@ func TestHostileAPatchIsAccountedWithWhatItBecomes(t *testing.T) {
 	text := strings.Repeat("A warning, [as] {long} as a book. ", 10000)
 	if size, err := (&answerSize{}).add([]byte(`{"response":{"warnings":["` + text + `"]}}`)); err != nil || size > int64(4*len(text)) {
 		t.Errorf("a text of %d bytes is accounted with %d, %v", len(text), size, err)
+	}
+}
+
+// answering asks a webhook for an object, and returns the error of reading what it answers.
+func answering(t *testing.T, object, answer string) error {
+	t.Helper()
+	webhook := boundAnswers(maxAdmitted)(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{Body: io.NopCloser(strings.NewReader(answer))}, nil
+	}))
+	reservation := bounds.NewAccount(nil).Reserve(bounds.MemoryBytes, 0)
+	defer reservation.End()
+	r, err := http.NewRequestWithContext(bounds.WithReservation(t.Context(), reservation), http.MethodPost, "https://webhook", strings.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := webhook.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // It is in memory.
+	_, err = io.ReadAll(resp.Body)
+	return err
+}
+
+// L3: the patch that a webhook answers with is not applied if that takes too long, however it is written.
+func TestHostileAWebhooksPatchIsBoundedByItsWork(t *testing.T) {
+	object := `{"request":{"object":{"spec":[` + strings.Repeat("1,", 100_000) + `1]}}}`
+	encoded := func(operations int) string {
+		operation := `{"op":"add","path":"/spec/0","value":1}`
+		return base64.StdEncoding.EncodeToString([]byte("[" + strings.Repeat(operation+",", operations-1) + operation + "]"))
+	}
+	answer := func(patch string) string {
+		return `{"response":{"allowed":true,"patch":"` + patch + `","patchType":"JSONPatch"}}`
+	}
+	many := encoded(1000)
+	for name, patch := range map[string]string{
+		"as it is":        many,
+		"escaped letters": strings.ReplaceAll(many, "W", `\u0057`),
+		"in lines":        strings.ReplaceAll(many, "W", `W\n`),
+	} {
+		if err := answering(t, object, answer(patch)); !errors.Is(err, bounds.ErrExceeded) || !strings.Contains(err.Error(), "limit patch-steps") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := answering(t, object, "response: {allowed: true, patch: "+many+"}"); !errors.Is(err, errAnswer) {
+		t.Errorf("YAML: %v", err)
+	}
+	for name, text := range map[string]string{
+		"few operations": answer(encoded(10)), "a message": `{"response":{"status":{"message":"it is \"wrong\"\n` + strings.Repeat("no ", 5000) + `"}}}`,
+	} {
+		if err := answering(t, object, " \n"+text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
