@@ -238,7 +238,7 @@ func Table() [quantities]Bound {
 			"match shorter texts, or with a shorter regular expression that is a literal"},
 		PatchSteps: {"patch-steps", PerObject, "steps", 50_000_000,
 			"the estimated work to apply a patch to an object. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",
-			"use server-side apply, or several smaller patches, or replace the object"},
+			"use server-side apply, or several smaller patches, or replace the object; in a MutatingAdmissionPolicy, use applyConfiguration"},
 	}
 }
 

@@ -145,3 +145,33 @@ func hammerPolicies(t *testing.T, install func(*testing.T, kubernetes.Interface)
 		return create(t.Context(), attacker, 1)
 	})
 }
+
+// L3: the JSON patch that a policy makes copies a list for each element that it inserts, and a value for each level of its path. What
+// it makes is not known before, so an object for which it may take too long is refused.
+func TestHostilePatchesOfPoliciesAreBounded(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	client := clientset(t, config)
+	slowMutatingPolicy(t, client)
+	create := func(finalizers int) error {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}, Data: map[string]string{"x": "x"}}
+		for range finalizers {
+			m.Finalizers = append(m.Finalizers, "example.com/a")
+		}
+		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	eventually(t, func() error {
+		if err := create(2001); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit patch-steps") {
+			return fmt.Errorf("an object with a list of 2001 elements gets %w", err)
+		}
+		return nil
+	})
+	eventually(t, func() error { return create(1900) })
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"}}
+	for range 2001 {
+		s.Finalizers = append(s.Finalizers, "example.com/a")
+	}
+	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), s, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("an object that the policy is not for: %v", err)
+	}
+}

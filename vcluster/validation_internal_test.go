@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	lister "k8s.io/client-go/listers/admissionregistration/v1"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -64,7 +67,7 @@ func TestAWriteThatIsAdmittedAgainHoldsNoSlot(t *testing.T) {
 	if err := beginValidation(ctx, g.validations, attributes(admission.Update)); err != nil {
 		t.Fatal(err)
 	}
-	g.next = &boundedMutation{admitAll{}, policySlots{g.validations, func() bool { return true }}}
+	g.next = &boundedMutation{admitAll{}, noPolicies{}, policySlots{g.validations, func() bool { return true }}}
 	short, leave := context.WithTimeout(ctx, time.Minute)
 	defer leave()
 	if err := g.Admit(short, attributes(admission.Update), nil); err != nil {
@@ -76,4 +79,12 @@ type admitAll struct{ *admission.Handler }
 
 func (admitAll) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
 	return nil
+}
+
+type noPolicies struct {
+	lister.MutatingAdmissionPolicyLister
+}
+
+func (noPolicies) List(labels.Selector) ([]*admissionv1.MutatingAdmissionPolicy, error) {
+	return nil, nil
 }

@@ -15,5 +15,5 @@ func (d *Document) Write(p []byte) (int, error) {
 
 // Shape of what has been written.
 func (d *Document) Shape() Shape {
-	return Shape{Bytes: d.text.bytes, Longest: d.text.longest, Squares: d.text.squares}
+	return Shape{Bytes: d.text.bytes, Nested: d.text.nested, Longest: d.text.longest, Squares: d.text.squares}
 }

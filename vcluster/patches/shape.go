@@ -3,11 +3,16 @@
 
 package patches
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/berth-dev/berth/bounds"
+)
 
 // Shape is what counts of an object that a patch is applied to.
 type Shape struct {
 	Bytes   int64 // of the object as JSON, about
+	Nested  int64 // each byte, as often as it is in a value
 	Longest int64 // elements of a list
 	Squares int64 // of the lengths of all lists
 }
@@ -19,6 +24,18 @@ func ShapeOf(object any) Shape {
 	return s
 }
 
+// policyOperations is how many operations of a JSON patch an expression of an admission policy can make: each costs 40, and an
+// expression may cost a million.
+const policyOperations = 25_000
+
+// CheckPolicy returns an error if a JSON patch that an admission policy makes may take too many steps for the object.
+func (s Shape) CheckPolicy() error {
+	return bounds.PatchSteps.Check(s.Nested + policyOperations*s.Longest)
+}
+
+// PolicyMemory is about how many bytes such a patch may hold while it is applied.
+func (s Shape) PolicyMemory() int64 { return copies * s.Nested }
+
 const (
 	// nameBytes is about what a field, a number, or the punctuation of an element takes in JSON.
 	nameBytes = 12
@@ -29,6 +46,11 @@ const (
 )
 
 func (s *Shape) add(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+		before := s.Bytes
+		defer func() { s.Nested += s.Bytes - before }()
+	}
 	switch v.Kind() {
 	case reflect.Invalid:
 	case reflect.Pointer, reflect.Interface:
@@ -85,6 +107,7 @@ func (s *Shape) addBytes(v reflect.Value) {
 		t.add(byte(v.Index(i).Uint())) //nolint:gosec // it is a byte
 	}
 	s.Bytes += t.bytes * base64Bytes / rawBytes
+	s.Nested += t.nested
 	s.Longest = max(s.Longest, t.longest)
 	s.Squares += t.squares
 }
