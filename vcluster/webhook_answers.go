@@ -51,7 +51,7 @@ func askedFor(r *http.Request, limit int) (patches.Shape, error) {
 	if err != nil {
 		return patches.Shape{}, fmt.Errorf("read the request to the webhook: %w", err)
 	}
-	defer body.Close() //nolint:errcheck // It is in memory.
+	defer body.Close()
 	var document patches.Document
 	_, err = io.Copy(&document, body)
 	return document.Shape(), err

@@ -53,7 +53,7 @@ func answering(t *testing.T, object, answer string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // It is in memory.
+	defer resp.Body.Close()
 	_, err = io.ReadAll(resp.Body)
 	return err
 }
