@@ -39,7 +39,7 @@ const upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpg
 // upgrade connects to a server of the limiter's, whose handler takes the connection over by hijack and gives it to serve.
 func upgrade(t *testing.T, l *Limiter, hijack func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error), serve func(net.Conn, *bufio.ReadWriter)) net.Conn {
 	t.Helper()
-	server := httptest.NewServer(l.limit("a", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(l.limit("a", nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := hijack(w)
 		if err != nil {
 			t.Error(err)
