@@ -58,8 +58,9 @@ func newChain(
 		// Services are then reached by their endpoints: a pod can be dialled, a cluster IP can't.
 		o.EnableAggregatorRouting = true
 	}
-	webhooksReachBy(o.Admission, dial)
 	validations := newValidations()
+	boundConditions(o.Admission, validations, factory)
+	webhooksReachBy(o.Admission, dial)
 	boundPolicies(o.Admission, validations, factory)
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {

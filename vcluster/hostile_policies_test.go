@@ -26,6 +26,7 @@ const (
 	slowMatch  = "object.?data.x.orValue('').matches('(?:a?){1000}(?:a?){240}b')"
 	// What goroutines have in their stacks that evaluate policies, and nothing else has.
 	evaluatesValidating = "policy/validating.(*validator).Validate("
+	evaluatesConditions = "webhook/matchconditions.(*matcher).Match("
 	evaluatesMutating   = "policy/mutating.(*dispatcher).dispatchInvocations("
 )
 
@@ -35,7 +36,7 @@ func evaluations() int {
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	n := 0
 	for goroutine := range strings.SplitSeq(string(stacks), "\n\n") {
-		if strings.Contains(goroutine, evaluatesValidating) || strings.Contains(goroutine, evaluatesMutating) {
+		if strings.Contains(goroutine, evaluatesValidating) || strings.Contains(goroutine, evaluatesMutating) || strings.Contains(goroutine, evaluatesConditions) {
 			n++
 		}
 	}
@@ -72,11 +73,28 @@ func slowMutatingPolicy(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
+// slowConditions are those of webhooks that are never called.
+func slowConditions(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	c := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "slow"}}
+	for i := range 4 {
+		c.Webhooks = append(c.Webhooks, admissionv1.ValidatingWebhook{
+			Name: fmt.Sprintf("slow-%d.example.com", i), ClientConfig: admissionv1.WebhookClientConfig{URL: ptr.To("https://203.0.113.1")},
+			SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			Rules:           []admissionv1.RuleWithOperations{policy("slow").Spec.MatchConstraints.ResourceRules[0].RuleWithOperations},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "slow", Expression: slowMatch + " && false"}},
+		})
+	}
+	if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // L3: a regular expression is matched before CEL counts what it costs, which takes seconds, and nothing interrupts it. A space has
 // half of the processors for policies, however many clients it has, and other spaces answer.
 func TestHostilePoliciesThatAreEvaluatedForLongWaitForEachOther(t *testing.T) {
 	for name, install := range map[string]func(*testing.T, kubernetes.Interface){
-		"validating": slowValidatingPolicy, "mutating": slowMutatingPolicy,
+		"validating": slowValidatingPolicy, "mutating": slowMutatingPolicy, "conditions": slowConditions,
 	} {
 		t.Run(name, func(t *testing.T) { hammerPolicies(t, install) })
 	}

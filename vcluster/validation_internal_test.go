@@ -5,6 +5,9 @@ package vcluster
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +90,56 @@ type noPolicies struct {
 
 func (noPolicies) List(labels.Selector) ([]*admissionv1.MutatingAdmissionPolicy, error) {
 	return nil, nil
+}
+
+// A webhook may write to the space: while one is called, its request holds no slot, and it has one before and after.
+func TestWebhooksAreCalledWithoutASlot(t *testing.T) {
+	slots := semaphore.NewWeighted(1)
+	free := func() bool {
+		if !slots.TryAcquire(1) {
+			return false
+		}
+		slots.Release(1)
+		return true
+	}
+	webhook := boundAnswers(maxAdmitted)(roundTripper(func(*http.Request) (*http.Response, error) {
+		if !free() {
+			t.Error("a webhook is called with a slot")
+		}
+		return &http.Response{Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	}))
+	call := func(ctx context.Context) error {
+		if free() {
+			t.Error("conditions are evaluated without a slot")
+		}
+		for range 2 {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://webhook", strings.NewReader("{}"))
+			if err != nil {
+				return err
+			}
+			resp, err := webhook.RoundTrip(r)
+			if err != nil {
+				return err
+			}
+			if !free() {
+				t.Error("an answer is waited for with a slot")
+			}
+			if _, err := io.ReadAll(resp.Body); err != nil {
+				return err
+			}
+			if err := resp.Body.Close(); err != nil {
+				return err
+			}
+			if free() {
+				t.Error("after a call there is no slot")
+			}
+		}
+		return nil
+	}
+	if err := (webhookSlots{slots, func() bool { return true }}).evaluate(t.Context(), call); err != nil {
+		t.Error(err)
+	}
+	if !free() {
+		t.Error("a slot is held after the end")
+	}
 }

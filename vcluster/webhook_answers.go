@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,10 +32,14 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 			if err != nil {
 				return nil, err
 			}
+			slot := webhookSlotOf(r.Context())
+			slot.beginCall()
 			resp, err := next.RoundTrip(r)
 			if err != nil {
+				slot.endCall(r.Context())
 				return nil, err
 			}
+			resp.Body = &callBody{resp.Body, sync.OnceFunc(func() { slot.endCall(r.Context()) })}
 			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object}, bounds.ReservationOf(r.Context())}
 			return resp, nil
 		})

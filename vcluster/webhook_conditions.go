@@ -1,0 +1,168 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/client-go/informers"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+)
+
+// boundConditions has match conditions of webhooks take one of the space's slots for validation, as policies do. Call it before
+// webhooksReachBy, whose decorator must come first.
+func boundConditions(o *kubeoptions.AdmissionOptions, slots *semaphore.Weighted, factory informers.SharedInformerFactory) {
+	g := o.GenericAdmission
+	registration := factory.Admissionregistration().V1()
+	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
+		switch p := plugin.(type) {
+		case *mutatingwebhook.Plugin:
+			lister := registration.MutatingWebhookConfigurations().Lister()
+			return &boundedMutatingWebhooks{p, webhookSlots{slots, func() bool {
+				all, err := lister.List(labels.Everything())
+				return err != nil || slices.ContainsFunc(all, func(c *admissionv1.MutatingWebhookConfiguration) bool {
+					return slices.ContainsFunc(c.Webhooks, func(w admissionv1.MutatingWebhook) bool { return len(w.MatchConditions) > 0 })
+				})
+			}}}
+		case *validatingwebhook.Plugin:
+			lister := registration.ValidatingWebhookConfigurations().Lister()
+			return &boundedValidatingWebhooks{p, webhookSlots{slots, func() bool {
+				all, err := lister.List(labels.Everything())
+				return err != nil || slices.ContainsFunc(all, func(c *admissionv1.ValidatingWebhookConfiguration) bool {
+					return slices.ContainsFunc(c.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return len(w.MatchConditions) > 0 })
+				})
+			}}}
+		}
+		return plugin
+	})}, g.Decorators...)
+}
+
+type boundedMutatingWebhooks struct {
+	admission.MutationInterface
+	webhookSlots
+}
+
+func (b *boundedMutatingWebhooks) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return b.evaluate(ctx, func(ctx context.Context) error { return b.MutationInterface.Admit(ctx, a, o) })
+}
+
+type boundedValidatingWebhooks struct {
+	admission.ValidationInterface
+	webhookSlots
+}
+
+func (b *boundedValidatingWebhooks) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return b.evaluate(ctx, func(ctx context.Context) error { return b.ValidationInterface.Validate(ctx, a, o) })
+}
+
+// webhookSlots are those that a plugin for webhooks takes.
+type webhookSlots struct {
+	slots      *semaphore.Weighted
+	conditions func() bool // whether any webhook has some
+}
+
+// evaluate calls f while it holds a slot, but not while a webhook is called: that may write to the space.
+func (w webhookSlots) evaluate(ctx context.Context, f func(context.Context) error) error {
+	if !w.conditions() {
+		return f(ctx)
+	}
+	if err := acquireValidation(ctx, w.slots); err != nil {
+		return err
+	}
+	s := &webhookSlot{slots: w.slots, held: true}
+	defer s.end()
+	return f(context.WithValue(ctx, webhookSlotKey{}, s))
+}
+
+type webhookSlotKey struct{}
+
+// webhookSlot is the slot of a request in a plugin for webhooks. Its methods do nothing without one.
+type webhookSlot struct {
+	slots *semaphore.Weighted
+
+	mu    sync.Mutex
+	held  bool
+	calls int
+	ended bool
+}
+
+func webhookSlotOf(ctx context.Context) *webhookSlot {
+	s, _ := ctx.Value(webhookSlotKey{}).(*webhookSlot)
+	return s
+}
+
+func (s *webhookSlot) release() {
+	if s.held {
+		s.held = false
+		s.slots.Release(1)
+	}
+}
+
+func (s *webhookSlot) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.release()
+}
+
+// beginCall gives the slot back until all calls have ended.
+func (s *webhookSlot) beginCall() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	s.release()
+}
+
+// endCall waits for the slot again, if no other webhook is called. Without one, what is left to do of a request that nobody waits
+// for is done nevertheless.
+func (s *webhookSlot) endCall(ctx context.Context) {
+	if s == nil || !s.lastCall() || s.slots.Acquire(ctx, 1) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.held || s.calls > 0 {
+		s.slots.Release(1)
+		return
+	}
+	s.held = true
+}
+
+func (s *webhookSlot) lastCall() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls--
+	return s.calls == 0 && !s.ended
+}
+
+// callBody ends the call of a webhook when its answer has been read, or is closed.
+type callBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *callBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *callBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
