@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"runtime"
 	"time"
@@ -18,20 +19,35 @@ const handshakeLease = 2 * time.Millisecond
 
 // handshakes has clients take turns with TLS handshakes. A client that opens many connections at once would otherwise have as
 // many goroutines wait for a processor, and all requests behind them.
-type handshakes struct{ turns *turns }
-
-// newHandshakes lets half of the processors work for one client at once.
-func newHandshakes() handshakes {
-	processors := runtime.GOMAXPROCS(0)
-	return handshakes{newTurns(processors, max(1, processors/2))}
+type handshakes struct {
+	turns *turns
+	// client is whose turn it is.
+	client func(hello *tls.ClientHelloInfo) string
 }
 
-// begin waits for a client's turn. It is for [tls.Config.GetConfigForClient].
+// newHandshakes lets half of the processors work for one client at once.
+func newHandshakes(client func(*tls.ClientHelloInfo) string) handshakes {
+	processors := runtime.GOMAXPROCS(0)
+	return handshakes{newTurns(processors, max(1, processors/2)), client}
+}
+
+// addressOf is the client that a connection comes from, as [Connections] tells clients apart.
+func addressOf(hello *tls.ClientHelloInfo) string {
+	return clientaddr.Of(hello.Conn.RemoteAddr()).String()
+}
+
+// begin waits for a client's turn, which ends with the handshake. It is for [tls.Config.GetConfigForClient].
 func (h handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	release, err := h.turns.take(hello.Context(), clientaddr.Of(hello.Conn.RemoteAddr()).String(), 1)
+	ctx, cancel := context.WithTimeout(hello.Context(), headerTimeout)
+	defer cancel()
+	release, err := h.turns.take(ctx, h.client(hello), 1)
 	if err != nil {
 		return nil, err
 	}
-	safego.AfterFunc(handshakeLease, "end a handshake's turn", release)
+	lease := safego.AfterFunc(handshakeLease, "end a handshake's turn", release)
+	context.AfterFunc(hello.Context(), func() {
+		lease.Stop()
+		release()
+	})
 	return nil, nil
 }

@@ -18,7 +18,7 @@ import (
 // L3: who opens connections at once has them shaken hands with one after the other, half of the processors at most at a time.
 // A turn ends by itself, so that a client that says hello and no more holds up nobody.
 func TestHostileHandshakesTakeTurns(t *testing.T) {
-	h := newHandshakes()
+	h := newHandshakes(addressOf)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.TLS = &tls.Config{GetConfigForClient: h.begin}
 	server.StartTLS()

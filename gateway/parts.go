@@ -6,11 +6,11 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/internal/yield"
 )
 
 const (
@@ -26,12 +26,13 @@ const (
 type partsWriter struct {
 	http.ResponseWriter
 
-	ctx  context.Context
-	long bool        // whether the request's own turn is over once the answer begins
-	end  func()      // ends the request's own turn; it may be called more than once
-	over atomic.Bool // that turn
-	turn func(ctx context.Context) (release func(), err error)
-	busy func() bool // whether the space has less than its share, so that streams take turns, too
+	ctx   context.Context
+	long  bool        // whether the request's own turn is over once the answer begins
+	end   func()      // ends the request's own turn; it may be called more than once
+	over  atomic.Bool // that turn
+	turn  func(ctx context.Context) (release func(), err error)
+	busy  func() bool // whether the space has less than its share, so that streams take turns, too
+	point yield.Point
 }
 
 // Unwrap is for [http.ResponseController].
@@ -47,7 +48,7 @@ func (w *partsWriter) WriteHeader(code int) {
 
 // Write implements [http.ResponseWriter].
 func (w *partsWriter) Write(part []byte) (int, error) {
-	runtime.Gosched() // others wait for up to 10 ms if this goroutine does not stop by itself
+	w.point.Pass()
 	if !w.over.Load() {
 		return w.ResponseWriter.Write(part)
 	}

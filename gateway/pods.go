@@ -48,6 +48,10 @@ func ServePods(listener net.Listener, p Pods, logger logr.Logger) *Server {
 		}
 		return p.Certificate(space)
 	}, http.HandlerFunc(p.serve), logger)
+	s.http.TLSConfig.GetConfigForClient = newHandshakes(func(hello *tls.ClientHelloInfo) string {
+		space, _ := podconn.SpaceOf(hello.Conn)
+		return space
+	}).begin
 	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		space, _ := podconn.SpaceOf(c)
 		return context.WithValue(ctx, podSpace{}, space)

@@ -62,7 +62,7 @@ func Serve(listener net.Listener, certificate Certificate, handler http.Handler,
 func ServeBounded(listener net.Listener, bounds Connections, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	s := newServer(certificate, handler, logger)
 	s.http.ReadHeaderTimeout = bounds.HeaderTimeout
-	s.http.TLSConfig.GetConfigForClient = newHandshakes().begin
+	s.http.TLSConfig.GetConfigForClient = newHandshakes(addressOf).begin
 	return s.serve(bounds.bound(listener))
 }
 

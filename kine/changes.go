@@ -7,11 +7,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"runtime"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/berth-dev/berth/internal/yield"
 )
 
 // kine keeps how far it has compacted under the key that the API server uses for the same, and the API server's elsewhere.
@@ -101,11 +102,12 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) 
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	fail := func(err error) (int64, int64, kineserver.Events, bool, error) { return 0, 0, nil, false, err }
 	var rev, old sql.NullInt64
+	var point yield.Point
 	for size := int64(0); rows.Next(); {
 		if err := ctx.Err(); err != nil {
 			return fail(err)
 		}
-		runtime.Gosched() // others wait for up to 10 ms if this goroutine does not stop by itself
+		point.Pass()
 		if limit.page > 0 && size >= limit.page {
 			cut = true
 			break

@@ -27,14 +27,16 @@ func countPatch(r *http.Request) *http.Request {
 	if p == nil {
 		return r
 	}
-	r = r.WithContext(context.WithValue(r.Context(), patchKey{}, p))
-	r.Body = &countedPatch{r.Body, p}
+	counted := &countedPatch{ReadCloser: r.Body, patch: p}
+	r = r.WithContext(context.WithValue(r.Context(), patchKey{}, counted))
+	r.Body = counted
 	return r
 }
 
 type countedPatch struct {
 	io.ReadCloser
 	patch *patches.Patch
+	held  int64 // bytes of the request's reservation
 }
 
 func (b *countedPatch) Read(p []byte) (int, error) {
@@ -46,15 +48,20 @@ func (b *countedPatch) Read(p []byte) (int, error) {
 // admitPatch refuses to apply the request's patch, if it has one, to an object for which that takes too much work, and takes
 // the memory for it from the request's reservation.
 func admitPatch(ctx context.Context, object runtime.Object) error {
-	p, ok := ctx.Value(patchKey{}).(*patches.Patch)
+	p, ok := ctx.Value(patchKey{}).(*countedPatch)
 	if !ok || object == nil {
 		return nil
 	}
 	shape := patches.ShapeOf(object)
-	if err := p.Check(shape); err != nil {
+	if err := p.patch.Check(shape); err != nil {
 		return err
 	}
-	return bounds.ReservationOf(ctx).Grow(p.Memory(shape))
+	more := p.patch.Memory(shape) - p.held
+	if more <= 0 { // it is tried again, as the object has changed meanwhile
+		return nil
+	}
+	p.held += more
+	return bounds.ReservationOf(ctx).Grow(more)
 }
 
 func (b *boundedStorage) boundPatch(ctx context.Context, update storage.UpdateFunc) storage.UpdateFunc {

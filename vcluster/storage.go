@@ -99,7 +99,7 @@ func (g sharedGetter) GetRESTOptions(resource schema.GroupResource, example runt
 func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 	versioner := storage.APIObjectVersioner{}
 	store, err := etcd3.New(s.client, s.store, r.Config.Codec, r.New, r.NewList, r.Config.Prefix, r.Prefix,
-		r.Config.GroupResource, yielding{identity.NewEncryptCheckTransformer()}, r.Config.LeaseManagerConfig,
+		r.Config.GroupResource, &yielding{Transformer: identity.NewEncryptCheckTransformer()}, r.Config.LeaseManagerConfig,
 		accountedDecoder{etcd3.NewDefaultDecoder(r.Config.Codec, versioner)}, versioner)
 	if err != nil {
 		return nil, fmt.Errorf("set up storage of %s: %w", r.Config.GroupResource, err)

@@ -36,11 +36,11 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 			slot.beginCall()
 			resp, err := next.RoundTrip(r)
 			if err != nil {
-				slot.endCall(r.Context())
+				slot.endCall()
 				return nil, err
 			}
-			resp.Body = &callBody{resp.Body, sync.OnceFunc(func() { slot.endCall(r.Context()) })}
-			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object}, bounds.ReservationOf(r.Context())}
+			resp.Body = &callBody{resp.Body, sync.OnceFunc(slot.endCall)}
+			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object, admission: limit == maxAdmitted}, bounds.ReservationOf(r.Context())}
 			return resp, nil
 		})
 	}
@@ -92,12 +92,13 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // answerSize counts the elements of a JSON document, and those of JSON documents that its strings hold in base64, as an
 // admission webhook's answer holds a patch.
 type answerSize struct {
-	object patches.Shape // that a patch is for
-	json   jsonSize
-	begun  bool
-	base64 base64Text     // of the string that is being read
-	patch  jsonSize       // in it
-	steps  *patches.Patch // the same
+	admission bool          // whether it may have a patch
+	object    patches.Shape // that the patch is for
+	json      jsonSize
+	begun     bool
+	base64    base64Text     // of the string that is being read
+	patch     jsonSize       // in it
+	steps     *patches.Patch // the same
 }
 
 var errAnswer = errors.New("the webhook's answer is not JSON")
@@ -135,10 +136,12 @@ func (d *answerSize) inPatch(decoded []byte) int64 {
 	if len(decoded) == 0 {
 		return 0
 	}
-	if d.steps == nil {
+	if d.steps == nil && d.admission {
 		d.steps = patches.New(string(types.JSONPatchType))
 	}
-	d.steps.Add(decoded)
+	if d.steps != nil {
+		d.steps.Add(decoded)
+	}
 	n, _ := d.patch.add(decoded)
 	return n
 }

@@ -126,10 +126,10 @@ func (s *webhookSlot) beginCall() {
 	s.release()
 }
 
-// endCall waits for the slot again, if no other webhook is called. Without one, what is left to do of a request that nobody waits
-// for is done nevertheless.
-func (s *webhookSlot) endCall(ctx context.Context) {
-	if s == nil || !s.lastCall() || s.slots.Acquire(ctx, 1) != nil {
+// endCall waits for the slot again, if no other webhook is called, and however long it takes: a request's conditions are evaluated
+// after a call that took too long, and even after the request has ended.
+func (s *webhookSlot) endCall() {
+	if s == nil || !s.lastCall() || s.slots.Acquire(context.Background(), 1) != nil {
 		return
 	}
 	s.mu.Lock()

@@ -5,11 +5,13 @@ package patches
 
 // operations counts what is in a JSON patch: an array of objects, each an operation.
 type operations struct {
-	number  int64
+	changes int64 // that may add elements to lists, or remove them
 	moves   int64 // that have a member besides op, path and value, which may be from
+	tests   bool  // whether a value may be compared, which descends as deep as the value is
 	deepest int64 // levels of a path
 
 	member []byte // the name of the operation's member that is being read, as it is written
+	op     []byte // the member's value, if its name is op
 	value  bool   // the string that is being read is the member's value
 	levels int64  // of that value, as a path
 }
@@ -17,8 +19,8 @@ type operations struct {
 const (
 	// inOperation is how many arrays and objects are open in an operation.
 	inOperation = 2
-	// maxMember is longer than the names of members that are known.
-	maxMember = 8
+	// maxName is longer than the names of members and operations that are known.
+	maxName = 8
 )
 
 // add counts a byte that was added to the patch's text. The last token before it was before.
@@ -27,37 +29,57 @@ func (o *operations) add(t *text, inString bool, before, c byte) {
 		return
 	}
 	switch {
-	case !inString && c == '{':
-		o.number++
 	case !inString && t.inString:
-		o.value, o.levels = before == ':', 0
+		o.value, o.levels, o.op = before == ':', 0, o.op[:0]
 		if !o.value {
 			o.member = o.member[:0]
 		}
 	case inString && !t.inString:
 		o.end()
 	case inString && !o.value:
-		if len(o.member) < maxMember {
-			o.member = append(o.member, c)
+		o.member = name(o.member, c)
+	case inString:
+		o.op = name(o.op, c)
+		if c == '/' || c == '\\' { // an escape may stand for a slash
+			o.levels++
 		}
-	case inString && (c == '/' || c == '\\'): // an escape may stand for a slash
-		o.levels++
 	}
+}
+
+func name(n []byte, c byte) []byte {
+	if len(n) < maxName {
+		n = append(n, c)
+	}
+	return n
 }
 
 // end ends a string.
 func (o *operations) end() {
-	switch string(o.member) {
-	case "op", "value":
-	case "path":
-		if o.value {
-			o.deepest = max(o.deepest, o.levels)
-		}
-	default:
-		if o.value {
-			o.deepest = max(o.deepest, o.levels)
-		} else {
-			o.moves++
-		}
+	switch member := string(o.member); {
+	case member == "value":
+	case member == "op" && o.value:
+		o.endOp()
+	case o.value:
+		o.deepest = max(o.deepest, o.levels)
+	case member == "from":
+		o.moves++
+	case member != "op" && member != "path": // it may be written with escapes, and be any
+		o.moves++
+		o.changes++
+		o.tests = true
+	}
+}
+
+// endOp ends the name of an operation.
+func (o *operations) endOp() {
+	switch string(o.op) {
+	case "replace":
+	case "test":
+		o.tests = true
+	case "add", "remove", "move", "copy":
+		o.changes++
+	default: // it may be written with escapes
+		o.changes++
+		o.tests = true
 	}
 }

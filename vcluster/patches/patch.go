@@ -56,11 +56,14 @@ const (
 // others.
 func (p *Patch) Steps(object Shape) int64 {
 	if p.kind == types.StrategicMergePatchType {
+		if p.text.squares == 0 { // it merges no list
+			return 0
+		}
 		return comparisons * (p.text.squares + object.Squares)
 	}
 	steps := p.scanned(object)
 	if p.kind == types.JSONPatchType {
-		n := p.operations.number
+		n := p.operations.changes
 		steps += n * (object.Longest + p.text.longest + n)
 	}
 	return steps
@@ -83,7 +86,11 @@ func (p *Patch) scanned(object Shape) int64 {
 	values := object.Bytes + p.text.bytes
 	values += min(copyBytes, o.moves*values)
 	// An operation that moves a value can put it deeper by as many levels as its path has.
-	levels := o.deepest * (1 + o.moves)
+	levels := o.deepest
+	if o.tests {
+		levels += p.text.deepest
+	}
+	levels *= 1 + o.moves
 	return p.text.nested + levels*values
 }
 

@@ -78,6 +78,8 @@ func TestHostilePatchesAreRefusedForWhatTheyTake(t *testing.T) {
 		"a path by a name that is escaped":      {types.JSONPatchType, repeat(1, `{"op":"test","p\u0061th":"`+strings.Repeat("/a", 1000)+`","value":1}`), text},
 		"a value of many levels":                {types.JSONPatchType, repeat(1, `{"op":"add","path":"/spec","value":`+nested(1000, 1_000_000)+`}`), custom(nil)},
 		"a value that is moved deeper":          {types.JSONPatchType, repeat(1000, move), text},
+		"a test of many levels":                 {types.JSONPatchType, repeat(1, `{"op":"test","path":"/spec","value":`+nested(4000, 1)+`}`), custom(nil)},
+		"a test that is written with an escape": {types.JSONPatchType, repeat(1, `{"op":"t\u0065st","path":"/spec","value":`+nested(4000, 1)+`}`), custom(nil)},
 		"a merge of many levels":                {types.MergePatchType, `{"spec":` + nested(1000, 1_000_000) + `}`, custom(nil)},
 		"a merge into many levels":              {types.MergePatchType, `{"spec":` + nested(1000, 1) + `}`, text},
 		"a merge of many levels in arrays":      {types.MergePatchType, `{"spec":` + strings.Repeat("[", 1000) + `"` + strings.Repeat("x", 1_000_000) + `"` + strings.Repeat("]", 1000) + `}`, custom(nil)},
@@ -99,11 +101,13 @@ func TestUsualPatchesAreFarFromTheLimit(t *testing.T) {
 		patch  string
 		object any
 	}{
-		"a label":                 {types.JSONPatchType, repeat(1, `{"op":"add","path":"/metadata/labels/a","value":"b"}`), large},
-		"a text with slashes":     {types.JSONPatchType, repeat(1, `{"op":"replace","path":"/data/a","value":"`+text+`"}`), large},
-		"many operations":         {types.JSONPatchType, repeat(1000, `{"op":"replace","path":"/spec/template/spec/containers/0/env/7/value","value":"b"}`), deployment(1000)},
-		"a merge of a large text": {types.MergePatchType, `{"data":{"a":"` + text + `"}}`, large},
-		"a long environment":      {types.StrategicMergePatchType, `{"spec":{"template":{"spec":{"containers":[{"name":"app","env":` + environment(1000) + `}]}}}}`, deployment(1000)},
+		"a label":                              {types.JSONPatchType, repeat(1, `{"op":"add","path":"/metadata/labels/a","value":"b"}`), large},
+		"a text with slashes":                  {types.JSONPatchType, repeat(1, `{"op":"replace","path":"/data/a","value":"`+text+`"}`), large},
+		"many operations":                      {types.JSONPatchType, repeat(1000, `{"op":"replace","path":"/spec/template/spec/containers/0/env/7/value","value":"b"}`), deployment(1000)},
+		"as many operations as there may be":   {types.JSONPatchType, repeat(10_000, `{"op":"replace","path":"/data/a","value":"b"}`), large},
+		"a label of an object with long lists": {types.StrategicMergePatchType, `{"metadata":{"labels":{"a":"b"}}}`, deployment(10_000)},
+		"a merge of a large text":              {types.MergePatchType, `{"data":{"a":"` + text + `"}}`, large},
+		"a long environment":                   {types.StrategicMergePatchType, `{"spec":{"template":{"spec":{"containers":[{"name":"app","env":` + environment(1000) + `}]}}}}`, deployment(1000)},
 	} {
 		p, shape := read(c.kind, c.patch), patches.ShapeOf(c.object)
 		if steps, limit := p.Steps(shape), bounds.PatchSteps.Bound().Default; steps > limit/2 {

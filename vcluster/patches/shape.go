@@ -5,6 +5,7 @@ package patches
 
 import (
 	"reflect"
+	"time"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -39,6 +40,8 @@ func (s Shape) PolicyMemory() int64 { return copies * s.Nested }
 const (
 	// nameBytes is about what a field, a number, or the punctuation of an element takes in JSON.
 	nameBytes = 12
+	// timeBytes is what a time takes in JSON.
+	timeBytes = 32
 	// escapeBytes is what the longest escape takes besides the character that it stands for.
 	escapeBytes = 5
 	// Bytes are written in base64, if they are not JSON.
@@ -66,6 +69,10 @@ func (s *Shape) add(v reflect.Value) {
 			s.add(i.Value())
 		}
 	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() { // which holds a time zone
+			s.Bytes += timeBytes
+			return
+		}
 		for i := range v.NumField() {
 			if field := v.Field(i); !field.IsZero() {
 				s.Bytes += nameBytes

@@ -11,6 +11,7 @@ type text struct {
 	bytes   int64
 	outer   int64 // levels of objects that are in no array
 	nested  int64 // each byte, as often as it is in a value
+	deepest int64 // levels
 	longest int64 // elements of an array
 	squares int64 // of the lengths of all arrays
 
@@ -57,6 +58,7 @@ func (t *text) open(length int64) {
 		return
 	}
 	t.lengths = append(t.lengths, length)
+	t.deepest = max(t.deepest, int64(len(t.lengths)))
 	if length > 0 {
 		t.arrays++
 	} else if t.arrays == 0 {
