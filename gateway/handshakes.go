@@ -36,7 +36,7 @@ func addressOf(hello *tls.ClientHelloInfo) string {
 	return clientaddr.Of(hello.Conn.RemoteAddr()).String()
 }
 
-// begin waits for a client's turn, which ends with the handshake. It is for [tls.Config.GetConfigForClient].
+// begin waits for a client's turn. It is for [tls.Config.GetConfigForClient].
 func (h handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	ctx, cancel := context.WithTimeout(hello.Context(), headerTimeout)
 	defer cancel()
@@ -44,10 +44,6 @@ func (h handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease := safego.AfterFunc(handshakeLease, "end a handshake's turn", release)
-	context.AfterFunc(hello.Context(), func() {
-		lease.Stop()
-		release()
-	})
+	safego.AfterFunc(handshakeLease, "end a handshake's turn", release)
 	return nil, nil
 }

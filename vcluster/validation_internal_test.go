@@ -143,3 +143,33 @@ func TestWebhooksAreCalledWithoutASlot(t *testing.T) {
 		t.Error("a slot is held after the end")
 	}
 }
+
+// L3: a webhook that takes too long does not have what comes after it evaluated without a slot.
+func TestHostileWebhooksThatTimeOutGiveTheSlotBack(t *testing.T) {
+	slots := semaphore.NewWeighted(1)
+	webhook := boundAnswers(maxAdmitted)(roundTripper(func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}))
+	err := (webhookSlots{slots, func() bool { return true }}).evaluate(t.Context(), func(ctx context.Context) error {
+		call, cancel := context.WithTimeout(ctx, time.Nanosecond)
+		defer cancel()
+		r, err := http.NewRequestWithContext(call, http.MethodPost, "https://webhook.example", strings.NewReader("{}"))
+		if err != nil {
+			return err
+		}
+		resp, err := webhook.RoundTrip(r)
+		if err == nil {
+			_ = resp.Body.Close()
+			t.Error("it has answered")
+		}
+		if slots.TryAcquire(1) {
+			slots.Release(1)
+			t.Error("after a call that timed out, conditions are evaluated without a slot")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -116,3 +116,23 @@ func TestHostileAWebhookAnswersNoMoreThanAllowed(t *testing.T) {
 		reservation.End()
 	}
 }
+
+// What a conversion webhook answers holds no patch, though its strings may look like one.
+func TestConvertedObjectsAreNoPatches(t *testing.T) {
+	data := base64.StdEncoding.EncodeToString([]byte("[" + strings.Repeat(`{"a":1},`, 7200) + "{}]"))
+	webhook := boundAnswers(maxConverted)(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{Body: io.NopCloser(strings.NewReader(`{"response":{"convertedObjects":[{"spec":{"data":"` + data + `"}}]}}`))}, nil
+	}))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://webhook.example", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := webhook.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Error(err)
+	}
+}
