@@ -127,8 +127,14 @@ func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error
 	}
 	own := s.ownPriorities()
 	class, exists := inStore[*schedulingv1.PriorityClass](own.virtual, types.NamespacedName{Name: name})
-	if !exists || !s.host.sync.On(ownPriorityClasses) {
+	if name == "" || !s.host.sync.On(ownPriorityClasses) {
 		return "", nil
+	}
+	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
+		class = &schedulingv1.PriorityClass{}
+		if err := s.virtualAPI.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+			return "", client.IgnoreNotFound(err)
+		}
 	}
 	host, made, err := own.ensure(ctx, class)
 	if err == nil && made { // the host's admission learns of it from a watch, and has refused pods until then
