@@ -12,7 +12,7 @@ import (
 
 const (
 	// paceEvery is how often at most the pace is adjusted.
-	paceEvery = 50 * time.Millisecond
+	paceEvery = 20 * time.Millisecond
 	// paceDelay is how long at most one goroutine in a hundred waits for a processor in a process that is not too busy.
 	paceDelay = time.Millisecond
 	// paceActive is how long a space counts as one that uses the process after its last request.
@@ -26,7 +26,7 @@ const (
 	// paceEvents is how many goroutines have to have waited for a processor before one that waited for long says anything.
 	paceEvents = 100
 	// paceSlower and paceFaster are by what the pace changes in paceEvery.
-	paceSlower, paceFaster = 0.6, 1.02
+	paceSlower, paceFaster = 0.4, 1.008
 )
 
 // pace is how much one space may have executed at once while others use the process, too. While goroutines wait for a processor
