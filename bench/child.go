@@ -34,8 +34,8 @@ type child struct {
 	ended     chan struct{} // closed when the process has ended
 }
 
-// startChild starts a side. env is more environment.
-func startChild(ctx context.Context, side string, args OpenArgs, env ...string) (_ *child, err error) {
+// startChild starts a side. env is more environment. With apart, the host has a processor of its own.
+func startChild(ctx context.Context, side string, args OpenArgs, apart bool, env ...string) (_ *child, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -45,12 +45,15 @@ func startChild(ctx context.Context, side string, args OpenArgs, env ...string) 
 	if err != nil {
 		return nil, fmt.Errorf("make a place for data: %w", err)
 	}
-	command := exec.CommandContext(ctx, self)
-	if side == floodSide {
+	command := []string{self}
+	switch {
+	case side == floodSide:
 		// Tenants have machines of their own: their clients must not take the processors of this one from who is measured.
-		command = exec.CommandContext(ctx, "nice", "-n", "19", self)
+		command = []string{"nice", "-n", "19", self}
+	case side == hostSide && apart:
+		command = []string{"taskset", "-c", hostProcessor, self}
 	}
-	c := &child{side: side, dir: dir, complaint: &tail{}, ended: make(chan struct{}), cmd: command}
+	c := &child{side: side, dir: dir, complaint: &tail{}, ended: make(chan struct{}), cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
 	c.cmd.Dir = dir
 	c.cmd.Env = append(append(os.Environ(), childVariable+"="+side), env...)
 	c.cmd.Stderr = c.complaint

@@ -44,6 +44,11 @@ func run(ctx context.Context) error {
 	if err := b.check(); err != nil {
 		return err
 	}
+	if b.apart {
+		if err := b.leaveToHost(ctx); err != nil {
+			return err
+		}
+	}
 	if b.soak {
 		return b.runSoak(ctx)
 	}

@@ -138,7 +138,7 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, name, OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}, s.env...)
+	c, err := startChild(ctx, name, OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}, s.bench.apart, s.env...)
 	if err != nil {
 		return nil, err
 	}

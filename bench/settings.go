@@ -20,6 +20,7 @@ type settings struct {
 	podImage string
 	grace    int64 // seconds
 
+	apart   bool
 	repeats int
 
 	spaces      int
@@ -59,6 +60,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.spaceAt, "space-kubeconfig", "", "kubeconfig `FILE` of -space")
 	f.StringVar(&s.podImage, "pod-image", "", "`IMAGE` of the pods, which must run until it is stopped; the simulated nodes take any")
 	f.Int64Var(&s.grace, "grace", 0, "how many seconds pods have to stop")
+	f.BoolVar(&s.apart, "apart", false, "give the host a processor of its own, as if it ran on other machines than Berth; for pods, burst, and many")
 	f.IntVar(&s.repeats, "repeats", 5, "how often to measure rates, in turn with the peer; the median counts")
 	f.IntVar(&s.spaces, "spaces", 50, "how many awake spaces the slope is taken over")
 	f.IntVar(&s.idleSpaces, "idle-spaces", 100, "how many awake spaces are idle when CPU is measured, at least -spaces")
