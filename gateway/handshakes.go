@@ -6,44 +6,98 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"net"
+	"net/http"
 	"runtime"
-	"time"
 
 	"github.com/berth-dev/berth/internal/clientaddr"
-	"github.com/berth-dev/berth/internal/safego"
 )
 
-// handshakeLease is how long at most a TLS handshake counts as one that is worked on, which takes half of it. After that it
-// waits for its client.
-const handshakeLease = 2 * time.Millisecond
-
 // handshakes has clients take turns with TLS handshakes. A client that opens many connections at once would otherwise have as
-// many goroutines wait for a processor, and all requests behind them.
+// many goroutines wait for a processor, and all requests behind them. A turn lasts as long as the server works: it ends when the
+// server reads more of the client or sends what it has to say, and a new one begins when the client has sent more.
 type handshakes struct {
+	net.Listener
+
 	turns *turns
 	// client is whose turn it is.
-	client func(hello *tls.ClientHelloInfo) string
+	client func(net.Conn) string
 }
 
-// newHandshakes lets half of the processors work for one client at once.
-func newHandshakes(client func(*tls.ClientHelloInfo) string) handshakes {
-	processors := runtime.GOMAXPROCS(0)
-	return handshakes{newTurns(processors, max(1, processors/2)), client}
+// newHandshakes lets half of the processors work at once, for all clients: nobody knows yet who they are, and one may have many
+// addresses. [endHandshake] must be the server's ConnState.
+func newHandshakes(listener net.Listener, client func(net.Conn) string) *handshakes {
+	half := max(1, runtime.GOMAXPROCS(0)/2)
+	return &handshakes{listener, newTurns(half, half), client}
 }
 
 // addressOf is the client that a connection comes from, as [Connections] tells clients apart.
-func addressOf(hello *tls.ClientHelloInfo) string {
-	return clientaddr.Of(hello.Conn.RemoteAddr()).String()
-}
+func addressOf(conn net.Conn) string { return clientaddr.Of(conn.RemoteAddr()).String() }
 
-// begin waits for a client's turn. It is for [tls.Config.GetConfigForClient].
-func (h handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	ctx, cancel := context.WithTimeout(hello.Context(), headerTimeout)
-	defer cancel()
-	release, err := h.turns.take(ctx, h.client(hello), 1)
+// Accept implements [net.Listener].
+func (h *handshakes) Accept() (net.Conn, error) {
+	conn, err := h.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	safego.AfterFunc(handshakeLease, "end a handshake's turn", release)
-	return nil, nil
+	c := &handshakeConn{Conn: conn, turns: h.turns, client: h.client(conn)}
+	c.handshake, c.end = context.WithCancel(context.Background())
+	c.received = received{Reader: conn, begin: c.begin}
+	return c, nil
+}
+
+// endHandshake is for [http.Server.ConnState]. A connection is active once the server has read something after the handshake.
+func endHandshake(conn net.Conn, state http.ConnState) {
+	secure, ok := conn.(*tls.Conn)
+	if !ok || state == http.StateNew {
+		return
+	}
+	if c, ok := secure.NetConn().(*handshakeConn); ok {
+		c.end()
+		c.received.end()
+	}
+}
+
+type handshakeConn struct {
+	net.Conn
+
+	turns     *turns
+	client    string
+	handshake context.Context // ends with it
+	end       context.CancelFunc
+	received  received
+}
+
+// NetConn is the connection below.
+func (c *handshakeConn) NetConn() net.Conn { return c.Conn }
+
+func (c *handshakeConn) begin() (end func(), err error) {
+	if c.handshake.Err() != nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(c.handshake, headerTimeout)
+	defer cancel()
+	return c.turns.take(ctx, c.client, 1)
+}
+
+// Read implements [net.Conn].
+func (c *handshakeConn) Read(p []byte) (int, error) {
+	n, err := c.received.Read(p)
+	if c.handshake.Err() != nil { // it was closed meanwhile
+		c.received.end()
+	}
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *handshakeConn) Write(p []byte) (int, error) {
+	c.received.end()
+	return c.Conn.Write(p)
+}
+
+// Close implements [net.Conn].
+func (c *handshakeConn) Close() error {
+	c.end()
+	c.received.end()
+	return c.Conn.Close()
 }

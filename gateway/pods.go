@@ -48,15 +48,14 @@ func ServePods(listener net.Listener, p Pods, logger logr.Logger) *Server {
 		}
 		return p.Certificate(space)
 	}, http.HandlerFunc(p.serve), logger)
-	s.http.TLSConfig.GetConfigForClient = newHandshakes(func(hello *tls.ClientHelloInfo) string {
-		space, _ := podconn.SpaceOf(hello.Conn)
-		return space
-	}).begin
 	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		space, _ := podconn.SpaceOf(c)
 		return context.WithValue(ctx, podSpace{}, space)
 	}
-	return s.serve(listener)
+	return s.serve(newHandshakes(listener, func(c net.Conn) string {
+		space, _ := podconn.SpaceOf(c)
+		return space
+	}))
 }
 
 // spaceAt leaves out the host's own API: what runs on the host as of a space of

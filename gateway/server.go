@@ -62,8 +62,7 @@ func Serve(listener net.Listener, certificate Certificate, handler http.Handler,
 func ServeBounded(listener net.Listener, bounds Connections, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	s := newServer(certificate, handler, logger)
 	s.http.ReadHeaderTimeout = bounds.HeaderTimeout
-	s.http.TLSConfig.GetConfigForClient = newHandshakes(addressOf).begin
-	return s.serve(bounds.bound(listener))
+	return s.serve(newHandshakes(bounds.bound(listener), addressOf))
 }
 
 func newServer(certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
@@ -73,6 +72,7 @@ func newServer(certificate Certificate, handler http.Handler, logger logr.Logger
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
+			ConnState:         endHandshake,
 			HTTP2: &http.HTTP2Config{
 				MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
 				MaxReceiveBufferPerConnection: maxAheadConn, MaxReceiveBufferPerStream: maxAheadStream,
@@ -89,7 +89,7 @@ func newServer(certificate Certificate, handler http.Handler, logger logr.Logger
 	}
 }
 
-func (s *Server) serve(listener net.Listener) *Server {
+func (s *Server) serve(listener *handshakes) *Server {
 	go func() {
 		defer close(s.done)
 		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {

@@ -5,7 +5,6 @@ package podconn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -148,16 +147,18 @@ func (c *conn) Close() error {
 }
 
 // SpaceOf is the space whose pod made a connection that was taken here, also
-// below TLS.
+// below TLS and whatever else says what is below it.
 func SpaceOf(c net.Conn) (space string, ok bool) {
-	if secure, is := c.(*tls.Conn); is {
-		c = secure.NetConn()
+	for {
+		switch at := c.(type) {
+		case *conn:
+			return at.space, true
+		case interface{ NetConn() net.Conn }:
+			c = at.NetConn()
+		default:
+			return "", false
+		}
 	}
-	ours, ok := c.(*conn)
-	if !ok {
-		return "", false
-	}
-	return ours.space, true
 }
 
 // Address is the IP of a network address; ok is false if it has none.
