@@ -106,10 +106,7 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		defer release()
 		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
 			return l.others.take(ctx, space, partCost)
-		}, busy: func() bool {
-			share, _, _ := l.others.shareOf(&line{space: space})
-			return share < l.others.share
-		}}
+		}, busy: l.busy(space)}
 		parts.end = func() {
 			parts.over.Store(true)
 			release()
@@ -118,7 +115,11 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		if !k.long && r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what has none sends no body
 		}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(parts), r.WithContext(bounds.WithWork(r.Context(), work)))
+		served := r.WithContext(bounds.WithWork(r.Context(), work))
+		if r.ContentLength != 0 {
+			served.Body = pacedBody(r, parts)
+		}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(parts), served)
 	})
 }
 
@@ -193,6 +194,14 @@ func (l *Limiter) turn(ctx context.Context, space string, k class) (release func
 		return l.lists.take(ctx, space, 1)
 	}
 	return l.others.take(ctx, space, k.cost)
+}
+
+// busy returns a function that reports whether a space may have less at once than in a process that is not busy.
+func (l *Limiter) busy(space string) func() bool {
+	return func() bool {
+		share, _, _ := l.others.shareOf(&line{space: space})
+		return share < l.others.share
+	}
 }
 
 // reject answers a request beyond a limit. Clients of Kubernetes try again by

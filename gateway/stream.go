@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -25,18 +24,18 @@ const streamLease = time.Millisecond
 type stream struct {
 	net.Conn
 
-	ctx    context.Context // of the connection: it outlives its request
-	cancel context.CancelFunc
-	busy   func() bool
-	turn   func(ctx context.Context) (release func(), err error)
-	// received ends the turn of what was received last. It lasts until the handler, which works on it, receives or sends
-	// more.
-	received atomic.Pointer[func()]
+	ctx      context.Context // of the connection: it outlives its request
+	cancel   context.CancelFunc
+	busy     func() bool
+	turn     func(ctx context.Context) (release func(), err error)
+	received received
 }
 
 func newStream(ctx context.Context, conn net.Conn, busy func() bool, turn func(context.Context) (func(), error)) *stream {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return &stream{Conn: conn, ctx: ctx, cancel: cancel, busy: busy, turn: turn}
+	s := &stream{Conn: conn, ctx: ctx, cancel: cancel, busy: busy, turn: turn}
+	s.received = received{Reader: conn, begin: func() (func(), error) { return beginReceived(ctx, busy, turn) }}
+	return s
 }
 
 // Hijack implements [http.Hijacker].
@@ -55,21 +54,11 @@ func (w *partsWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // Read implements [net.Conn].
-func (s *stream) Read(p []byte) (int, error) {
-	s.endReceived(nil)
-	n, err := s.Conn.Read(p)
-	if n == 0 || !s.busy() {
-		return n, err
-	}
-	if end, err := beginPart(s.ctx, s.turn, streamLease); err == nil {
-		s.endReceived(&end)
-	}
-	return n, err
-}
+func (s *stream) Read(p []byte) (int, error) { return s.received.Read(p) }
 
 // Write implements [net.Conn].
 func (s *stream) Write(p []byte) (int, error) {
-	s.endReceived(nil)
+	s.received.end()
 	if !s.busy() {
 		return s.Conn.Write(p)
 	}
@@ -79,13 +68,6 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 	defer end()
 	return s.Conn.Write(p)
-}
-
-// endReceived ends the turn of what was received before next.
-func (s *stream) endReceived(next *func()) {
-	if end := s.received.Swap(next); end != nil {
-		(*end)()
-	}
 }
 
 // CloseWrite ends what is sent, if the connection can.
@@ -99,6 +81,6 @@ func (s *stream) CloseWrite() error {
 // Close implements [net.Conn]. Parts that wait for their turn fail.
 func (s *stream) Close() error {
 	s.cancel()
-	s.endReceived(nil)
+	s.received.end()
 	return s.Conn.Close()
 }

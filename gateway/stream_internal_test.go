@@ -221,3 +221,75 @@ func TestAPartOfAStreamWaitsASecondAtMost(t *testing.T) {
 		}
 	})
 }
+
+// L1, L3: what is uploaded through a proxy takes turns in a busy process once the request's own turn is over, and arrives as it
+// was sent. So does the body of any other request that is longer than an API server reads.
+func TestHostileUploadsTakeTurns(t *testing.T) {
+	for name, c := range map[string]struct {
+		path  string
+		first int // as much is sent without another turn
+	}{
+		"service proxy":  {"/api/v1/namespaces/x/services/y/proxy/upload", 5},
+		"pod proxy":      {"/api/v1/namespaces/x/pods/y/proxy/upload", 5},
+		"aggregated API": {"/apis/example.com/v1/namespaces/x/uploads", maxObject},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := busyLimiter(t)
+			received, ended := make(chan string), make(chan struct{})
+			handler := l.limit("a", nil, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				defer r.Body.Close()
+				part := make([]byte, maxObject)
+				for {
+					n, err := r.Body.Read(part)
+					if n > 0 {
+						received <- string(part[:n])
+					}
+					if err != nil {
+						return
+					}
+				}
+			}))
+			body, client := io.Pipe()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, body)
+			go handler.ServeHTTP(flushRecorder{httptest.NewRecorder()}, r)
+			send := func(text string) {
+				if _, err := io.WriteString(client, text); err != nil {
+					t.Error(err)
+				}
+			}
+			first := strings.Repeat("f", c.first)
+			go send(first)
+			if got := <-received; got != first {
+				t.Errorf("received %d bytes, want %d", len(got), len(first))
+			}
+			await(t, l.others, "the request's own turn does not end", func() bool { return l.others.used == 0 })
+			release, err := l.others.take(t.Context(), "a", l.others.share)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go send("second")
+			waitsForTurn(t, l)
+			release()
+			if got := <-received; got != "second" {
+				t.Errorf("received %q", got)
+			}
+			_ = client.Close()
+			<-ended
+			await(t, l.others, "the upload keeps its turn", func() bool { return l.others.used == 0 })
+		})
+	}
+}
+
+// BenchmarkBusy measures what a part of a stream costs to find out whether the process is busy, while another goroutine
+// does so, too.
+func BenchmarkBusy(b *testing.B) {
+	l := NewLimiter(nil)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		busy := l.busy("a")
+		for pb.Next() {
+			busy()
+		}
+	})
+}
