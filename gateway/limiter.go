@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -196,11 +197,23 @@ func (l *Limiter) turn(ctx context.Context, space string, k class) (release func
 	return l.others.take(ctx, space, k.cost)
 }
 
-// busy returns a function that reports whether a space may have less at once than in a process that is not busy.
+// busy returns a function that reports whether a space may have less at once than in a process that is not busy. It asks the
+// pace, whose lock all spaces share, only as often as that changes.
 func (l *Limiter) busy(space string) func() bool {
+	var last struct {
+		asked atomic.Int64 // in nanoseconds of the clock
+		busy  atomic.Bool
+	}
 	return func() bool {
+		now := time.Now().UnixNano()
+		if since := now - last.asked.Load(); since >= 0 && since < int64(paceEvery) { // or the clock was set back
+			return last.busy.Load()
+		}
 		share, _, _ := l.others.shareOf(&line{space: space})
-		return share < l.others.share
+		busy := share < l.others.share
+		last.busy.Store(busy)
+		last.asked.Store(now)
+		return busy
 	}
 }
 

@@ -281,6 +281,30 @@ func TestHostileUploadsTakeTurns(t *testing.T) {
 	}
 }
 
+// A stream that carries much notices that the process has become busy, and is so no more.
+func TestAStreamNoticesThatTheProcessIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(nil)
+		wait := time.Duration(0)
+		l.others = pacedTurns(&wait)
+		busy, other := l.busy("a"), l.busy("b")
+		for _, c := range []struct {
+			wait time.Duration
+			want bool
+		}{{0, false}, {10 * time.Millisecond, true}, {0, false}} {
+			wait = c.wait
+			for range 20_000 { // of the pace's steps up, which are small, some 150 are needed
+				<-time.After(time.Millisecond)
+				busy()
+				other()
+			}
+			if got := busy(); got != c.want {
+				t.Errorf("while goroutines wait for %v: %v", wait, got)
+			}
+		}
+	})
+}
+
 // BenchmarkBusy measures what a part of a stream costs to find out whether the process is busy, while another goroutine
 // does so, too.
 func BenchmarkBusy(b *testing.B) {
