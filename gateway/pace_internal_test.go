@@ -15,12 +15,16 @@ import (
 
 // pacedTurns are turns of a process with two processors, whose goroutines wait as long as they are told.
 func pacedTurns(wait *time.Duration) *turns {
+	return pacedTurnsBy(func() time.Duration { return *wait })
+}
+
+func pacedTurnsBy(wait func() time.Duration) *turns {
 	t := newTurns(64, 32)
 	t.pace = newPace(32, 2)
 	looks := uint64(0)
 	t.pace.delays = func() delays {
 		looks += 100
-		return delays{counts: []uint64{0, looks}, seconds: []float64{0, wait.Seconds()}}
+		return delays{counts: []uint64{0, looks}, seconds: []float64{0, wait().Seconds()}}
 	}
 	return t
 }
@@ -97,6 +101,33 @@ func TestHostileAFloodIsSlowedWhileOthersWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// L1: a space that has goroutines wait for a moment of each second takes from others no more than what is beyond their share.
+func TestHostilePulsesLeaveOthersTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := pacedTurnsBy(func() time.Duration {
+			if time.Duration(time.Now().Nanosecond()) < paceEvery {
+				return 10 * time.Millisecond
+			}
+			return 0
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 9 {
+			go func() {
+				for ctx.Err() == nil {
+					_ = use(t, turns, fmt.Sprint("pulse-", i), 1, paceEvery)
+					<-time.After(time.Second - paceEvery)
+				}
+			}()
+		}
+		use(t, turns, "worker", 8, 30*time.Second)                      // until the pace has found its place
+		if n := use(t, turns, "worker", 8, 2*time.Second) / 2; n < 80 { // 0.2 processors, 2 ms each
+			t.Errorf("the others leave it %d requests a second", n)
+		}
+		cancel()
+		<-time.After(2 * time.Second)
+	})
 }
 
 // What people do now and then is never slowed.
