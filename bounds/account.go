@@ -119,6 +119,9 @@ func strains(q Quantity) bool { return q == MemoryBytes || q == Watches }
 // Memory is how many bytes are in use of all quantities that lie in the process's memory.
 func (a *Account) Memory() int64 { return a.Used(MemoryBytes) + a.Used(WatchBytes) }
 
+// IdleWatch is about how many of [MemoryBytes] a watch takes, with its request, of which nothing waits.
+const IdleWatch = 48 << 10
+
 // Give notes that n less are in use.
 func (a *Account) Give(q Quantity, n int64) {
 	if a != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/shard/crashlog"
 )
 
@@ -137,12 +138,13 @@ func (s *Shard) noteUse() {
 }
 
 // noteMemory notes how much memory is accounted to the requests of each space. What its store holds is not counted: that does
-// no harm for as long as nobody reads it.
+// no harm for as long as nobody reads it. Nor are watches of which nothing waits: they hold the same for days, and would make
+// a space that has a hundred of them more suspicious, at each crash, than all that are busy.
 func (s *Shard) noteMemory() {
 	accounts, _ := s.weights()
 	bytes := make(map[string]int64, len(accounts))
 	for name, account := range accounts {
-		bytes[name] = account.Memory()
+		bytes[name] = account.Memory() - bounds.IdleWatch*account.Used(bounds.Watches)
 	}
 	s.logged(s.log.Weigh(bytes))
 }

@@ -157,11 +157,17 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 }
 
 // T8: how much memory the requests of a space hold is on disk before the process ends, so that a quiet space is suspected, too.
+// Watches of which nothing waits, such as a GitOps controller has by the hundred, make no space a suspect.
 func TestHostileTheMemoryOfASpaceIsNoted(t *testing.T) {
 	active := filepath.Join(t.TempDir(), "active")
 	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir, c.IdleAfter = active, 0 })
 	space := startSpace(t, s.Shard, "heavy")
-	startSpace(t, s.Shard, "light")
+	light := startSpace(t, s.Shard, "light").Account()
+	for quantity, n := range map[bounds.Quantity]int64{bounds.Watches: 1000, bounds.MemoryBytes: 1000 * bounds.IdleWatch} {
+		if err := light.Take(quantity, n); err != nil {
+			t.Fatal(err)
+		}
+	}
 	noted := func(want string) {
 		t.Helper()
 		testhost.Eventually(t, "note "+want, func(context.Context) error {

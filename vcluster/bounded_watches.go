@@ -33,8 +33,6 @@ type clientWatches struct {
 }
 
 const (
-	// watchBytes is about what a watch takes, with its request, of which nothing waits.
-	watchBytes = 48 << 10
 	// watchEnds is how long at least a client has to take something of what waits for it, and how long at least others have
 	// to use what one watch held, before the next is ended.
 	watchEnds = time.Second
@@ -72,7 +70,7 @@ func (b *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	if err := account.Take(bounds.Watches, 1); err != nil {
 		return nil, b.tell(err)
 	}
-	if err := account.Take(bounds.MemoryBytes, watchBytes); err != nil {
+	if err := account.Take(bounds.MemoryBytes, bounds.IdleWatch); err != nil {
 		account.Give(bounds.Watches, 1)
 		return nil, b.tell(err)
 	}
@@ -134,7 +132,7 @@ func (w *clientWatch) end() {
 	w.cancel()
 	w.flow.End()
 	w.watches.account.Give(bounds.Watches, 1)
-	w.watches.account.Give(bounds.MemoryBytes, watchBytes)
+	w.watches.account.Give(bounds.MemoryBytes, bounds.IdleWatch)
 }
 
 func (w *clientWatch) ResultChan() <-chan watch.Event { return w.result }

@@ -30,9 +30,9 @@
 //     ends the process again. All others are cleared.
 //
 // The most suspicious spaces are those that held most memory, then those that were
-// busy, then those that started last. How much memory is accounted to spaces that
-// hold much is in one file for all, written when it changes, not more often than
-// [Log.Weigh] is called.
+// busy, then those that started last. Watches of which nothing waits count for
+// nothing. How much memory is accounted to spaces that hold much is in one file
+// for all, written when it changes, not more often than [Log.Weigh] is called.
 //
 // All others start as usual. A space that survives its trial runs as usual, too,
 // and is cleared after ten minutes.
