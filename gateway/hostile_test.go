@@ -178,27 +178,52 @@ func TestHostileStrangersHoldNothing(t *testing.T) {
 	})
 	t.Run("answers that are never read", func(t *testing.T) {
 		t.Parallel()
-		c := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-		if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-			t.Fatal(err)
-		}
-		framer := http2.NewFramer(c, c)
 		// No byte of an answer may be sent.
-		if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
-			t.Fatal(err)
-		}
-		var block bytes.Buffer
-		encoder := hpack.NewEncoder(&block)
-		for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/spaces/a/api"}} {
-			if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
-			t.Fatal(err)
-		}
+		c := getHTTP2(t, address, "/spaces/a/api", http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		closed(t, "with an answer that is not read", c)
 	})
+}
+
+// getHTTP2 asks, without more than that, by a connection of its own.
+func getHTTP2(t *testing.T, address, path string, settings ...http2.Setting) net.Conn {
+	t.Helper()
+	c := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(c, c)
+	if err := framer.WriteSettings(settings...); err != nil {
+		t.Fatal(err)
+	}
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", path}} {
+		if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// L3: nobody needs a credential for an answer that is no space's, and no limit holds for it. A flood of such requests needs as
+// many connections, which take turns with their handshakes.
+func TestHostileRequestsToNoSpaceEndTheConnection(t *testing.T) {
+	t.Parallel()
+	address := strangers(t)
+	for _, path := range []string{"/livez", "/readyz", "/", "/api", "/spaces/", "/spaces/nobody/api"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			c := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+			if _, err := io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			closed(t, "HTTP/1.1, without a body", c)
+			closed(t, "HTTP/2", getHTTP2(t, address, path))
+		})
+	}
 }
 
 // S19: without a credential, a space that exists is told from none by nothing.

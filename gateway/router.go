@@ -47,6 +47,7 @@ type Router struct {
 // ServeHTTP implements [http.Handler].
 func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
+		closeAfter(w)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok"))
 		return
@@ -125,14 +126,19 @@ func rooted(r *http.Request, name string) *http.Request {
 // of its request, and to read the answer.
 const strangerTimeout = 5 * time.Second
 
-// refuseStranger answers a client that bears no credential of the space it names.
-// The answer is the same whether the space exists, sleeps, or fails. The connection
-// ends with it: one that is of use to nobody must not take the place of others.
-func refuseStranger(w http.ResponseWriter, err error) {
+// closeAfter has the connection end with an answer that needs no credential. A connection that is of use to nobody must not take
+// the place of others; and no limit holds for such requests, but clients take turns with handshakes.
+func closeAfter(w http.ResponseWriter) {
 	deadline := time.Now().Add(strangerTimeout)
 	answer := http.NewResponseController(w)
 	_, _ = answer.SetReadDeadline(deadline), answer.SetWriteDeadline(deadline) // in tests it may be no connection
 	w.Header().Set("Connection", "close")
+}
+
+// refuseStranger answers a client that bears no credential of the space it names.
+// The answer is the same whether the space exists, sleeps, or fails.
+func refuseStranger(w http.ResponseWriter, err error) {
+	closeAfter(w)
 	if err != nil {
 		httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error()+"; try again later", time.Second)
 		return
@@ -142,6 +148,7 @@ func refuseStranger(w http.ResponseWriter, err error) {
 
 // notFound answers in a form that kubectl shows.
 func notFound(w http.ResponseWriter, space string) {
+	closeAfter(w)
 	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints; " +
 		"with a token, use `kubectl proxy --append-server-path`"
 	if space != "" {
