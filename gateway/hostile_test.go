@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/gateway"
 )
 
-const patience = 30 * time.Second
+const testTimeout = 30 * time.Second
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
@@ -36,7 +36,7 @@ func dialFrom(t *testing.T, from, to string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -67,7 +67,7 @@ func closed(t *testing.T, what string, c net.Conn) {
 
 // S7, L3: a client that takes all the connections it can leaves others theirs.
 func TestHostileConnectionsOfOneClientLeaveOthersTheirs(t *testing.T) {
-	bounds := gateway.Connections{Total: 100, PerClient: 5, HeaderTimeout: patience}
+	bounds := gateway.Connections{Total: 100, PerClient: 5, HeaderTimeout: testTimeout}
 	s, address, _ := serveBounded(t, bounds, http.HandlerFunc(ok))
 	defer s.Stop(t.Context())
 	for range bounds.PerClient {
@@ -83,7 +83,7 @@ func TestHostileConnectionsOfOneClientLeaveOthersTheirs(t *testing.T) {
 
 // S7, L3: all clients together have no more connections than the process can hold; others wait until one ends.
 func TestHostileConnectionsOfAllClientsAreBounded(t *testing.T) {
-	bounds := gateway.Connections{Total: 4, PerClient: 4, HeaderTimeout: patience}
+	bounds := gateway.Connections{Total: 4, PerClient: 4, HeaderTimeout: testTimeout}
 	s, address, _ := serveBounded(t, bounds, http.HandlerFunc(ok))
 	defer s.Stop(t.Context())
 	var last net.Conn

@@ -217,8 +217,8 @@ func (l *Limiter) busy(space string) func() bool {
 	}
 }
 
-// reject answers a request beyond a limit. Clients of Kubernetes try again by
-// themselves when they are told when.
+// reject answers a request beyond a limit. Kubernetes clients try again by
+// themselves after what Retry-After says.
 func reject(w http.ResponseWriter, space string, err error, meter Meter) {
 	limit, message := "turns", err.Error()
 	if exceeded := (*bounds.ExceededError)(nil); errors.As(err, &exceeded) {

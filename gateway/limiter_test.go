@@ -69,7 +69,7 @@ func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
 
 func (s *limitedServer) ask(t *testing.T, method, path string) (int, http.Header, metav1.Status) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *limitedServer) ask(t *testing.T, method, path string) (int, http.Header
 	return resp.StatusCode, resp.Header, status
 }
 
-// L1: requests of a space in flight are bounded, by what they do; one beyond is told so in words that name the limit, and
+// L1: requests of a space in flight are bounded, by what they do; one beyond gets an error that names the limit, and
 // the other spaces, and the space's other requests, are served.
 func TestHostileFloodsAreRejectedAndOthersServed(t *testing.T) {
 	const (
@@ -144,7 +144,7 @@ func TestHostileFloodsAreRejectedAndOthersServed(t *testing.T) {
 	}
 }
 
-// L1: beyond a rate a space is told to slow down, and another is not.
+// L1: requests of a space beyond its rate are refused, and another's are not.
 func TestHostileRatesAreRejected(t *testing.T) {
 	s := serveLimited(t, bounds.Limits{bounds.RequestRate: 1})
 	var rejected int

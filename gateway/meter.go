@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// Meter is told of each request to a space that there is.
+// Meter counts the requests to spaces that exist.
 type Meter interface {
 	// Begin is called when a request has come. What it returns is called once
 	// when its handler has ended, with the status code of the answer, 0 if
@@ -22,7 +22,7 @@ type Meter interface {
 	Rejected(space, limit string)
 }
 
-// metered serves a request and tells the meter.
+// metered serves a request, and has the meter count it.
 func metered(meter Meter, space string, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	end := meter.Begin(space, r)
 	watched := &statusWriter{ResponseWriter: w}
@@ -66,7 +66,7 @@ func (s *statusWriter) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// Hijack lets the connection go; who takes it answers by itself.
+// Hijack gives the connection to the handler, which answers by itself.
 func (s *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, stream, err := http.NewResponseController(s.ResponseWriter).Hijack()
 	if err == nil && s.code == 0 {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// pacedTurns are turns of a process with two processors, whose goroutines wait as long as they are told.
+// pacedTurns are turns of a process with two processors, whose goroutines wait as long as the test says.
 func pacedTurns(wait *time.Duration) *turns {
 	return pacedTurnsBy(func() time.Duration { return *wait })
 }

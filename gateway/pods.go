@@ -30,7 +30,7 @@ type Pods struct {
 	SpaceAt func(netip.Addr) (space string, ok bool)
 	// Certificate is the one that a space's pods know its API by.
 	Certificate func(space string) (*tls.Certificate, error)
-	// Router finds the spaces, and tells of the requests.
+	// Router finds the spaces, and counts and traces the requests.
 	Router *Router
 }
 
@@ -38,7 +38,7 @@ var errNoPod = errors.New("the connection is from no space's pod")
 
 type podSpace struct{}
 
-// ServePods begins to serve pods on listener. Who is none gets no connection.
+// ServePods begins to serve pods on listener. Other clients get no connection.
 func ServePods(listener net.Listener, p Pods, logger logr.Logger) *Server {
 	listener = podconn.Listen(listener, podconn.Config{SpaceAt: p.spaceAt, PerSpace: maxPodConns, Total: maxPodConnsTotal})
 	s := newServer(func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -79,5 +79,5 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 		notFound(w, space)
 		return
 	}
-	p.Router.lead(space, p.Router.limited(space, handler), w, r)
+	p.Router.serveSpace(space, p.Router.limited(space, handler), w, r)
 }

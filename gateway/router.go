@@ -38,7 +38,7 @@ type Router struct {
 	Verify func(space string, r *http.Request) (verified *http.Request, ok bool, err error)
 	// Limiter, if set, bounds the requests of each space.
 	Limiter *Limiter
-	// Meter, if set, is told of each request that a space is found for.
+	// Meter, if set, counts each request that a space is found for.
 	Meter Meter
 	// Traces, if set, gets a span of each such request.
 	Traces trace.TracerProvider
@@ -79,11 +79,11 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	handler = g.limited(name, handler)
 	here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { redirecting(handler, w, r) })
-	g.lead(name, http.StripPrefix(prefix, here), w, r)
+	g.serveSpace(name, http.StripPrefix(prefix, here), w, r)
 }
 
-// lead has a space's handler serve a request, and tells those who want to know.
-func (g *Router) lead(name string, handler http.Handler, w http.ResponseWriter, r *http.Request) {
+// serveSpace has a space's handler serve a request, which is counted and traced.
+func (g *Router) serveSpace(name string, handler http.Handler, w http.ResponseWriter, r *http.Request) {
 	if g.Traces != nil {
 		handler = traced(g.Traces, name, handler)
 	}

@@ -21,7 +21,7 @@ const (
 	headerTimeout = 10 * time.Second // see [Connections]
 	// idleTimeout is client-go's, so that it is the client that closes.
 	idleTimeout = 90 * time.Second
-	// maxHeaderBytes is room for the longest token (16 KiB) and for a long command in the query of an exec.
+	// maxHeaderBytes fits the longest token (16 KiB), or a long command in the query of an exec.
 	maxHeaderBytes = 64 << 10
 	maxStreams     = 100 // requests under way at once on one HTTP/2 connection
 
@@ -35,9 +35,9 @@ const (
 	pingTimeout  = 15 * time.Second
 	writeTimeout = 60 * time.Second
 
-	// drainPatience is how long a stop waits for requests under way. Watches
-	// would go on for ever.
-	drainPatience = 3 * time.Second
+	// drainTimeout is how long a stop waits for requests under way. Watches
+	// don't end by themselves.
+	drainTimeout = 3 * time.Second
 )
 
 // Server serves a handler by TLS until it is stopped.
@@ -108,7 +108,7 @@ func (s *Server) Err() error { return s.err }
 // Stop takes no new requests, gives those under way a few seconds, at most until
 // ctx ends, and closes the connections. Upgraded ones are their handlers'.
 func (s *Server) Stop(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close()

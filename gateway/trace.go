@@ -12,8 +12,8 @@ import (
 )
 
 // traced serves a request within a span. It always begins a trace of its own: a
-// stranger must not have what it likes recorded, nor in whose trace. The space's
-// API server is told of the span as of a client's.
+// client must not choose what is recorded, nor in which trace. The space's API server
+// gets the span as that of its client.
 func traced(provider trace.TracerProvider, space string, next http.Handler) http.Handler {
 	tracer := provider.Tracer("github.com/berth-dev/berth/gateway")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
