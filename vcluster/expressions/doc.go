@@ -5,5 +5,6 @@
 // CustomResourceDefinitions, admission policies, match conditions of webhooks, and selectors of devices. It is for vcluster.
 //
 // Upstream bounds neither how many expressions there are, of which each takes some 50 KiB once it is compiled, nor the size of
-// the regular expressions in them: a call costs as if a regular expression were no larger compiled than it is written.
+// the regular expressions in them: a call costs as if a regular expression were no larger compiled than it is written. Nor does
+// it bound what a call makes, such as replace, or count what a value holds that holds another one several times.
 package expressions

@@ -17,6 +17,7 @@ import (
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	"github.com/google/cel-go/parser"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -73,8 +74,9 @@ func options() environment.VersionedOptions {
 				checker.OverloadCostEstimate(boundedPatternOverload, estimateCheck),
 				checker.OverloadCostEstimate(boundedTextOverload, estimateCheck),
 			),
+			boundCalls,
 		},
-		ProgramOptions: []cel.ProgramOption{cel.CostTrackerOptions(
+		ProgramOptions: append(countValues(), cel.CostTrackerOptions(
 			interpreter.OverloadCostTracker(boundedPatternOverload, p.costOfCheck),
 			interpreter.OverloadCostTracker(boundedTextOverload, func([]ref.Val, ref.Val) *uint64 { return new(uint64) }),
 			interpreter.OverloadCostTracker(overloads.Matches, p.costOfMatch),
@@ -82,7 +84,7 @@ func options() environment.VersionedOptions {
 			interpreter.OverloadCostTracker(findString, p.costOfMatch),
 			interpreter.OverloadCostTracker(findAllString, p.costOfFindAll),
 			interpreter.OverloadCostTracker(findAllStringIn, p.costOfFindAll),
-		)},
+		)),
 	}
 }
 
@@ -211,8 +213,8 @@ func (p *patterns) costOfCheck(args []ref.Val, _ ref.Val) *uint64 {
 	return &cost
 }
 
-// size of a string in characters, as CEL counts it.
-func size(s types.String) int64 {
+// size of a string in characters, or of a list in elements, as CEL counts it.
+func size(s traits.Sizer) int64 {
 	n, ok := s.Size().(types.Int)
 	if !ok {
 		return 0
