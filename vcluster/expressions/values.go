@@ -29,6 +29,10 @@ const (
 	charactersPerElement = 16
 	// elementsPerCost is how many elements cost one.
 	elementsPerCost = 4
+	// smallValue is how many elements cost nothing more.
+	smallValue = 32
+	// elementsCopied is how many elements cost one if they are copied to another list.
+	elementsCopied = 10
 	// maxElements is more than what an expression may cost.
 	maxElements = 8_000_000
 )
@@ -40,6 +44,9 @@ func Elements(v ref.Val) int64 {
 	e.add(v)
 	return maxElements - e.left
 }
+
+// Bytes is about how long a value is as JSON.
+func Bytes(v ref.Val) int64 { return Elements(v) * charactersPerElement }
 
 type elements struct{ left int64 }
 
@@ -101,6 +108,8 @@ const (
 
 // countValues are options that have constructions of lists, maps and objects, and additions, cost what they hold.
 func countValues() []cel.ProgramOption {
+	one := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{types.True})
+	concatenated := reflect.TypeOf(one.Add(one))
 	return []cel.ProgramOption{
 		cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 			switch node := i.(type) {
@@ -110,7 +119,7 @@ func countValues() []cel.ProgramOption {
 				}
 			case interpreter.InterpretableCall:
 				if node.Function() == operators.Add && len(node.Args()) == 2 {
-					return addition{node}, nil
+					return addition{node, concatenated}, nil
 				}
 			}
 			return i, nil
@@ -157,22 +166,49 @@ func costOfConstruction(_ []ref.Val, result ref.Val) *uint64 {
 	return &cost
 }
 
-func costOfElements(n int64) uint64 { return uint64(n / elementsPerCost) } //nolint:gosec // It is not negative.
+// costOfElements is nothing for small values, which cost enough upstream.
+func costOfElements(n int64) uint64 {
+	if n < smallValue {
+		return 0
+	}
+	return uint64(n / elementsPerCost)
+}
 
-// addition is one whose cost is counted by the types that its operands have, and not by those that are known before.
-type addition struct{ interpreter.InterpretableCall }
+// addition is one whose cost is counted by the types that its operands have, and not by those that are known before. Upstream
+// concatenates lists as a tree, and reads most of that for each element of it.
+type addition struct {
+	interpreter.InterpretableCall
+	concatenated reflect.Type
+}
 
 func (a addition) OverloadID() string { return countedAddition }
 
-// costOfAddition is upstream's for operands of known types, and for a list what the shorter operand holds: a list of many elements
-// is otherwise made by few additions.
+func (a addition) Eval(vars interpreter.Activation) ref.Val {
+	sum := a.InterpretableCall.Eval(vars)
+	if reflect.TypeOf(sum) != a.concatenated {
+		return sum
+	}
+	list, ok := sum.(traits.Lister)
+	if !ok {
+		return sum
+	}
+	flat := make([]ref.Val, 0, size(list))
+	for i := list.Iterator(); i.HasNext() == types.True; {
+		flat = append(flat, i.Next())
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, flat)
+}
+
+// costOfAddition is upstream's for operands of known types, and for lists as if they were texts. A macro such as map adds to the end
+// of a list, which is not copied.
 func costOfAddition(args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
 	switch args[0].(type) {
 	case types.String, types.Bytes:
 		cost = characters(sizeOf(args[0]) + sizeOf(args[1]))
+	case traits.MutableLister:
 	case traits.Lister:
-		cost += min(sizeOf(args[0]), sizeOf(args[1]))
+		cost += (sizeOf(args[0]) + sizeOf(args[1])) / elementsCopied
 	}
 	return &cost
 }
