@@ -85,6 +85,7 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 // commonOptions are those that are the same for all API servers.
 func commonOptions() *options.ServerRunOptions {
 	o := options.NewServerRunOptions()
+	o.Admission.GenericAdmission.Plugins = admissionPlugins()
 	// Left alone, upstream looks at this machine's interfaces and name (N1).
 	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	o.GenericServerRunOptions.ExternalHost = "space.invalid"

@@ -7,17 +7,21 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
-	lister "k8s.io/client-go/listers/admissionregistration/v1"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/client-go/informers"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -70,7 +74,7 @@ func TestAWriteThatIsAdmittedAgainHoldsNoSlot(t *testing.T) {
 	if err := beginValidation(ctx, g.validations, attributes(admission.Update)); err != nil {
 		t.Fatal(err)
 	}
-	g.next = &boundedMutation{admitAll{}, noPolicies{}, policySlots{g.validations, func() bool { return true }}}
+	g.next = &boundedMutation{admitAll{}, policySlots{g.validations, func() bool { return true }}}
 	short, leave := context.WithTimeout(ctx, time.Minute)
 	defer leave()
 	if err := g.Admit(short, attributes(admission.Update), nil); err != nil {
@@ -84,12 +88,40 @@ func (admitAll) Admit(context.Context, admission.Attributes, admission.ObjectInt
 	return nil
 }
 
-type noPolicies struct {
-	lister.MutatingAdmissionPolicyLister
+// L3: before the informers of policies and webhooks have synced, nobody knows that there are none.
+func TestHostilePoliciesAreBoundedBeforeTheyAreKnown(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(nil, 0) // it is never started
+	o := kubeoptions.NewAdmissionOptions()
+	o.GenericAdmission.Decorators = nil
+	slots := semaphore.NewWeighted(1)
+	boundConditions(o, slots, factory)
+	boundPolicies(o, slots, factory)
+	for name, plugin := range map[string]admission.Interface{
+		mutatingpolicy.PluginName: &mutatingpolicy.Plugin{}, validatingpolicy.PluginName: &validatingpolicy.Plugin{},
+		mutatingwebhook.PluginName: &mutatingwebhook.Plugin{}, validatingwebhook.PluginName: &validatingwebhook.Plugin{},
+	} {
+		takes := false
+		switch p := o.GenericAdmission.Decorators.Decorate(plugin, name).(type) {
+		case *boundedMutation:
+			takes = p.bound()
+		case *boundedValidation:
+			takes = p.bound()
+		case *boundedMutatingWebhooks:
+			takes = p.conditions()
+		case *boundedValidatingWebhooks:
+			takes = p.conditions()
+		}
+		if !takes {
+			t.Errorf("%s takes no slot", name)
+		}
+	}
 }
 
-func (noPolicies) List(labels.Selector) ([]*admissionv1.MutatingAdmissionPolicy, error) {
-	return nil, nil
+// Upstream's list of plugins is Berth's, with one of them in another form.
+func TestAllOfUpstreamsAdmissionPluginsAreRegistered(t *testing.T) {
+	if got, want := admissionPlugins().Registered(), kubeoptions.NewAdmissionOptions().GenericAdmission.Plugins.Registered(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 // A webhook may write to the space: while one is called, its request holds no slot, and it has one before and after.

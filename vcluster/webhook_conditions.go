@@ -27,18 +27,18 @@ func boundConditions(o *kubeoptions.AdmissionOptions, slots *semaphore.Weighted,
 	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
 		switch p := plugin.(type) {
 		case *mutatingwebhook.Plugin:
-			lister := registration.MutatingWebhookConfigurations().Lister()
+			configurations := registration.MutatingWebhookConfigurations()
 			return &boundedMutatingWebhooks{p, webhookSlots{slots, func() bool {
-				all, err := lister.List(labels.Everything())
-				return err != nil || slices.ContainsFunc(all, func(c *admissionv1.MutatingWebhookConfiguration) bool {
+				all, err := configurations.Lister().List(labels.Everything())
+				return !configurations.Informer().HasSynced() || err != nil || slices.ContainsFunc(all, func(c *admissionv1.MutatingWebhookConfiguration) bool {
 					return slices.ContainsFunc(c.Webhooks, func(w admissionv1.MutatingWebhook) bool { return len(w.MatchConditions) > 0 })
 				})
 			}}}
 		case *validatingwebhook.Plugin:
-			lister := registration.ValidatingWebhookConfigurations().Lister()
+			configurations := registration.ValidatingWebhookConfigurations()
 			return &boundedValidatingWebhooks{p, webhookSlots{slots, func() bool {
-				all, err := lister.List(labels.Everything())
-				return err != nil || slices.ContainsFunc(all, func(c *admissionv1.ValidatingWebhookConfiguration) bool {
+				all, err := configurations.Lister().List(labels.Everything())
+				return !configurations.Informer().HasSynced() || err != nil || slices.ContainsFunc(all, func(c *admissionv1.ValidatingWebhookConfiguration) bool {
 					return slices.ContainsFunc(c.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return len(w.MatchConditions) > 0 })
 				})
 			}}}
@@ -68,7 +68,7 @@ func (b *boundedValidatingWebhooks) Validate(ctx context.Context, a admission.At
 // webhookSlots are those that a plugin for webhooks takes.
 type webhookSlots struct {
 	slots      *semaphore.Weighted
-	conditions func() bool // whether any webhook has some
+	conditions func() bool // whether any webhook has some, or may
 }
 
 // evaluate calls f while it holds a slot, but not while a webhook is called: that may write to the space.

@@ -132,20 +132,3 @@ func TestTextThatIsNoPatchIsCounted(t *testing.T) {
 		t.Error("server-side apply is counted")
 	}
 }
-
-// L3: a policy's patch is not known before it is applied, so the object is checked for the worst.
-func TestHostileObjectsForThePatchesOfPoliciesAreRefused(t *testing.T) {
-	var deep any = strings.Repeat("x", 100_000)
-	for range 1000 {
-		deep = map[string]any{"a": deep}
-	}
-	for name, object := range map[string]any{"deep": custom(deep), "a long list": custom(make([]any, 2001))} {
-		if err := patches.ShapeOf(object).CheckPolicy(); !errors.Is(err, bounds.ErrExceeded) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	usual := patches.ShapeOf(deployment(1000))
-	if err := usual.CheckPolicy(); err != nil || usual.PolicyMemory() > 1<<20 {
-		t.Errorf("a usual object takes %d bytes, %v", usual.PolicyMemory(), err)
-	}
-}

@@ -6,8 +6,6 @@ package patches
 import (
 	"reflect"
 	"time"
-
-	"github.com/berth-dev/berth/bounds"
 )
 
 // Shape is what counts of an object that a patch is applied to.
@@ -24,18 +22,6 @@ func ShapeOf(object any) Shape {
 	s.add(reflect.ValueOf(object))
 	return s
 }
-
-// policyOperations is how many operations of a JSON patch an expression of an admission policy can make: each costs 40, and an
-// expression may cost a million.
-const policyOperations = 25_000
-
-// CheckPolicy returns an error if a JSON patch that an admission policy makes may take too many steps for the object.
-func (s Shape) CheckPolicy() error {
-	return bounds.PatchSteps.Check(s.Nested + policyOperations*s.Longest)
-}
-
-// PolicyMemory is about how many bytes such a patch may hold while it is applied.
-func (s Shape) PolicyMemory() int64 { return copies * s.Nested }
 
 const (
 	// nameBytes is about what a field, a number, or the punctuation of an element takes in JSON.

@@ -1,0 +1,93 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"io"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+)
+
+// admissionPlugins are upstream's, with the one for MutatingAdmissionPolicies in the form that bounds their patches. Upstream ends the
+// process when a name is registered twice.
+func admissionPlugins() *admission.Plugins {
+	plugins := admission.NewPlugins()
+	kubeoptions.RegisterAllAdmissionPlugins(plugins)
+	lifecycle.Register(plugins)
+	validatingwebhook.Register(plugins)
+	mutatingwebhook.Register(plugins)
+	validatingpolicy.Register(plugins)
+	plugins.Register(mutatingpolicy.PluginName, newMutatingPolicies)
+	return plugins
+}
+
+// newMutatingPolicies returns upstream's plugin with another way to compile policies.
+func newMutatingPolicies(io.Reader) (admission.Interface, error) {
+	return &mutatingpolicy.Plugin{Plugin: generic.NewPlugin(
+		admission.NewHandler(admission.Create, admission.Update, admission.Connect),
+		func(f informers.SharedInformerFactory, _ kubernetes.Interface, client dynamic.Interface, mapper meta.RESTMapper) generic.Source[mutatingpolicy.PolicyHook] {
+			registration := f.Admissionregistration().V1()
+			return generic.NewPolicySource(
+				registration.MutatingAdmissionPolicies().Informer(), registration.MutatingAdmissionPolicyBindings().Informer(),
+				mutatingpolicy.NewMutatingAdmissionPolicyAccessor, mutatingpolicy.NewMutatingAdmissionPolicyBindingAccessor,
+				compileMutations, f, client, mapper)
+		},
+		func(a authorizer.Authorizer, m *matching.Matcher, client kubernetes.Interface) generic.Dispatcher[mutatingpolicy.PolicyHook] {
+			return mutatingpolicy.NewDispatcher(a, m, patch.NewTypeConverterManager(nil, client.Discovery().OpenAPIV3()))
+		},
+	)}, nil
+}
+
+// compileMutations compiles a policy's expressions. Errors are kept until they are evaluated.
+func compileMutations(p *admissionv1.MutatingAdmissionPolicy) mutatingpolicy.PolicyEvaluator {
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return mutatingpolicy.PolicyEvaluator{Error: err}
+	}
+	known := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
+	for _, v := range p.Spec.Variables {
+		compiler.CompileAndStoreVariable(&mutatingpolicy.Variable{Name: v.Name, Expression: v.Expression}, known, environment.StoredExpressions)
+	}
+	evaluator := mutatingpolicy.PolicyEvaluator{CompositedCompiler: compiler}
+	if len(p.Spec.MatchConditions) > 0 {
+		var conditions []plugincel.ExpressionAccessor
+		for _, c := range p.Spec.MatchConditions {
+			conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
+		}
+		evaluator.Matcher = matchconditions.NewMatcher(
+			compiler.CompileCondition(conditions, known, environment.StoredExpressions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	}
+	known.HasPatchTypes = true
+	compile := func(e plugincel.ExpressionAccessor) plugincel.MutatingEvaluator {
+		return boundedPatch{compiler.CompileMutatingEvaluator(e, known, environment.StoredExpressions)}
+	}
+	for _, m := range p.Spec.Mutations {
+		switch {
+		case m.PatchType == admissionv1.PatchTypeJSONPatch && m.JSONPatch != nil:
+			evaluator.Mutators = append(evaluator.Mutators, patch.NewJSONPatcher(compile(&patch.JSONPatchCondition{Expression: m.JSONPatch.Expression})))
+		case m.PatchType == admissionv1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil:
+			evaluator.Mutators = append(evaluator.Mutators,
+				patch.NewApplyConfigurationPatcher(compile(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression})))
+		}
+	}
+	return evaluator
+}
