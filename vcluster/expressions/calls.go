@@ -21,6 +21,8 @@ import (
 // another. CEL counts what a call costs after it, and nothing interrupts it: these check their arguments first.
 func boundedCalls() map[string]func([]ref.Val) error {
 	return map[string]func([]ref.Val) error{
+		"find":            checkFind,
+		findAll:           checkFindAll,
 		"replace":         checkReplace,
 		"join":            checkJoin,
 		"format":          checkFormat,

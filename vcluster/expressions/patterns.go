@@ -55,13 +55,13 @@ const (
 // options bound patterns that are literals as they are parsed, before anything compiles them, and others as they are
 // evaluated. A macro that stands in for each function puts the check around its pattern.
 func options() environment.VersionedOptions {
-	p := &patterns{known: lru.New(knownPatterns)}
+	p, anything := &patterns{known: lru.New(knownPatterns)}, cel.TypeParamType("T")
 	return environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions: []cel.EnvOption{
-			cel.Function(boundedPattern, cel.Overload(boundedPatternOverload, []*cel.Type{cel.StringType}, cel.StringType,
-				cel.UnaryBinding(checkValue))),
-			cel.Function(boundedText, cel.Overload(boundedTextOverload, []*cel.Type{cel.StringType, cel.IntType, cel.IntType}, cel.StringType,
+			// They take any value, and the call that is made with it refuses what it does not take.
+			cel.Function(boundedPattern, cel.Overload(boundedPatternOverload, []*cel.Type{anything}, anything, cel.UnaryBinding(checkValue))),
+			cel.Function(boundedText, cel.Overload(boundedTextOverload, []*cel.Type{anything, cel.IntType, cel.IntType}, anything,
 				cel.FunctionBinding(checkText))),
 			cel.Macros(
 				cel.GlobalMacro(overloads.Matches, 2, checkArguments(overloads.Matches)),
@@ -76,7 +76,7 @@ func options() environment.VersionedOptions {
 			),
 			boundCalls,
 		},
-		ProgramOptions: append(countValues(), cel.CostTrackerOptions(
+		ProgramOptions: append(countValues(), boundMatches(), cel.CostTrackerOptions(
 			interpreter.OverloadCostTracker(boundedPatternOverload, p.costOfCheck),
 			interpreter.OverloadCostTracker(boundedTextOverload, func([]ref.Val, ref.Val) *uint64 { return new(uint64) }),
 			interpreter.OverloadCostTracker(overloads.Matches, p.costOfMatch),
@@ -97,7 +97,7 @@ func check(pattern string) error {
 }
 
 // checkArguments expands calls of a function that matches a text, its receiver or first argument, with a pattern, the next one:
-// it checks a pattern that is a literal, and has others, and texts, checked as they are evaluated.
+// it checks a pattern that is a literal, and has the text checked as it is evaluated; or it has the pattern checked then.
 func checkArguments(function string) parser.MacroExpander {
 	return func(help parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 		args = slices.Clone(args)
@@ -105,7 +105,6 @@ func checkArguments(function string) parser.MacroExpander {
 		if target == nil {
 			text, pattern = &args[0], &args[1]
 		}
-		instructions := bounds.PatternInstructions.Max()
 		if (*pattern).Kind() != ast.LiteralKind {
 			*pattern = help.NewCall(boundedPattern, *pattern)
 		} else {
@@ -116,9 +115,9 @@ func checkArguments(function string) parser.MacroExpander {
 			if err := check(string(literal)); err != nil {
 				return nil, help.NewError((*pattern).ID(), "regular expression: "+err.Error())
 			}
-			instructions = schemas.Instructions(string(literal))
+			*text = help.NewCall(boundedText, *text,
+				help.NewLiteral(types.Int(schemas.Instructions(string(literal)))), help.NewLiteral(matches(function, args)))
 		}
-		*text = help.NewCall(boundedText, *text, help.NewLiteral(types.Int(instructions)), help.NewLiteral(types.Int(scans(function))))
 		if target == nil {
 			return help.NewCall(function, args...), nil
 		}
@@ -126,10 +125,23 @@ func checkArguments(function string) parser.MacroExpander {
 	}
 }
 
+// matches is how many matches a call asks for, as far as it is a literal.
+func matches(function string, args []ast.Expr) types.Int {
+	if function != findAll {
+		return 1
+	}
+	if len(args) == 2 && args[1].Kind() == ast.LiteralKind {
+		if n, ok := args[1].AsLiteral().(types.Int); ok {
+			return n
+		}
+	}
+	return allMatches
+}
+
 func checkValue(v ref.Val) ref.Val {
 	pattern, ok := v.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(v)
+	if !ok { // the call refuses it
+		return v
 	}
 	if err := check(string(pattern)); err != nil {
 		return types.WrapErr(fmt.Errorf("regular expression: %w", err))
@@ -179,16 +191,22 @@ func (p *patterns) weight(pattern string) uint64 {
 
 // costOfMatch is upstream's cost of a call, of which the second argument is a pattern, with the length of the pattern's
 // program if that is more than upstream guesses.
-func (p *patterns) costOfMatch(args []ref.Val, _ ref.Val) *uint64 { return p.cost(args, 0) }
-
-// costOfFindAll is that of as many matches as there may be.
-func (p *patterns) costOfFindAll(args []ref.Val, _ ref.Val) *uint64 {
-	return p.cost(args, scans(findAll))
+func (p *patterns) costOfMatch(args []ref.Val, result ref.Val) *uint64 {
+	return p.cost(args, result, 1)
 }
 
-func (p *patterns) cost(args []ref.Val, scans int64) *uint64 {
+// costOfFindAll is that of as many matches as there may be.
+func (p *patterns) costOfFindAll(args []ref.Val, result ref.Val) *uint64 {
+	return p.cost(args, result, matchesOf(args))
+}
+
+func (p *patterns) cost(args []ref.Val, result ref.Val, matches int64) *uint64 {
 	if len(args) < 2 {
 		return nil
+	}
+	if types.IsError(result) { // nothing was matched; the cost must not hide why
+		cost := uint64(1)
+		return &cost
 	}
 	text, isText := args[0].(types.String)
 	pattern, isPattern := args[1].(types.String)
@@ -198,7 +216,7 @@ func (p *patterns) cost(args []ref.Val, scans int64) *uint64 {
 	n := size(text)
 	characters := uint64(math.Ceil((1 + float64(n)) * common.StringTraversalCostFactor))
 	instructions := uint64(math.Ceil(float64(size(pattern)) * common.RegexStringLengthCostFactor))
-	cost := characters * max(instructions, p.weight(string(pattern))) * uint64(times(n, scans)) //nolint:gosec // It is not negative.
+	cost := characters * max(instructions, p.weight(string(pattern))) * uint64(times(n, matches)) //nolint:gosec // It is not negative.
 	return &cost
 }
 
