@@ -55,8 +55,8 @@ func (b boundedPatch) ForInput(
 	return result, left, nil
 }
 
-// patchCopies is how often a patch is in memory: as values of Go, and as JSON or as a typed object.
-const patchCopies = 4
+// patchCopies is how many times its size a patch takes in memory: as protobuf values, and as JSON or as a typed object.
+const patchCopies = 12
 
 // admitPolicyPatch refuses a patch that is too large, or takes too long to apply, and takes the memory for it from the request's
 // reservation.
