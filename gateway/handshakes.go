@@ -25,10 +25,14 @@ type handshakes struct {
 }
 
 // newHandshakes lets half of the processors work at once, for all clients: nobody knows yet who they are, and one may have many
-// addresses. [endHandshake] must be the server's ConnState.
+// addresses. In a busy process, a client has less. [endHandshake] must be the server's ConnState.
 func newHandshakes(listener net.Listener, client func(net.Conn) string) *handshakes {
-	half := max(1, runtime.GOMAXPROCS(0)/2)
-	return &handshakes{listener, newTurns(half, half), client}
+	processors := runtime.GOMAXPROCS(0)
+	half := max(1, processors/2)
+	turns := newTurns(half, half)
+	turns.pace = newPace(half, processors)
+	turns.pace.handshakes = true
+	return &handshakes{listener, turns, client}
 }
 
 // addressOf is the client that a connection comes from, as [Connections] tells clients apart.

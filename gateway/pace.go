@@ -21,6 +21,8 @@ const (
 	paceCredit = 100 * time.Millisecond
 	// paceLeast is the least part of the time in which a space may have something executed, however many there are.
 	paceLeast = 0.1
+	// handshakeLeast is the same for the handshakes of one client.
+	handshakeLeast = 0.25
 	// paceWait is how long at most a space waits between two requests.
 	paceWait = 5 * time.Second
 	// paceEvents is how many goroutines have to have waited for a processor before one that waited for long says anything.
@@ -32,7 +34,7 @@ const (
 // pace is how much one space may have executed at once while others use the process, too. While goroutines wait for a processor
 // it becomes less, down to an equal share for each space; afterwards it slowly becomes more. A space that is alone may have all.
 //
-// Shares are those of spaces: a tenant with many spaces has as many. Because the pace falls by 40 % in 50 ms and rises by 2 %,
+// Shares are those of spaces: a tenant with many spaces has as many. Because the pace falls to 40 % in 20 ms and rises by 0.8 %,
 // whoever has goroutines wait for 50 ms of each second keeps it low, though not below an equal share.
 //
 // It is safe for concurrent use.
@@ -40,6 +42,9 @@ type pace struct {
 	most       float64 // units
 	processors float64
 	delays     func() delays
+	// handshakes are those of clients, of whom nobody knows yet what they use. Each has handshakeLeast while goroutines wait, also
+	// the only one: what it disturbs are the spaces.
+	handshakes bool
 
 	mu sync.Mutex
 	// units are how many a space may have at once. Below 1, they are the part of the time in which it may have one.
@@ -115,13 +120,17 @@ func (p *pace) adjust(now time.Time) {
 	}
 	before := p.last
 	p.last = p.delays()
+	least := max(paceLeast, p.processors/float64(len(p.spaces)))
+	if p.handshakes {
+		least = handshakeLeast
+	}
 	switch {
-	case len(p.spaces) < 2:
+	case len(p.spaces) < 2 && !p.handshakes:
 		p.units, p.alone = p.most, true
 	case p.alone || since > paceActive: // what others can take is to be found out
 		p.units, p.alone = min(p.most, 2*p.processors), false
 	case p.last.since(before) > paceDelay:
-		p.units = max(p.units*paceSlower, min(p.most, max(paceLeast, p.processors/float64(len(p.spaces)))))
+		p.units = max(p.units*paceSlower, min(p.most, least))
 	default:
 		p.units = min(p.most, p.units*math.Pow(paceFaster, float64(since)/float64(paceEvery)))
 	}

@@ -323,3 +323,24 @@ func TestAWatchHasItsTurnUntilItsAnswerBegins(t *testing.T) {
 type flushRecorder struct{ *httptest.ResponseRecorder }
 
 func (flushRecorder) CloseNotify() <-chan bool { return nil }
+
+// L3: in a busy process, a client that connects again and again has a quarter of a processor, although no other connects.
+func TestHostileHandshakesAreSlowedWhileOthersWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait        time.Duration
+		least, most int // turns of 2 ms in a second
+	}{
+		"nobody waits": {0, 490, 500},
+		"others wait":  {10 * time.Millisecond, 125, 200}, // and 100 ms at once
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := pacedTurns(&c.wait)
+				turns.total, turns.share, turns.pace.most, turns.pace.handshakes = 1, 1, 1, true
+				if n := use(t, turns, "192.0.2.1", 8, time.Second); n < c.least || n > c.most {
+					t.Errorf("%d handshakes, want %d to %d", n, c.least, c.most)
+				}
+			})
+		})
+	}
+}
