@@ -30,8 +30,7 @@ func newHandshakes(listener net.Listener, client func(net.Conn) string) *handsha
 	processors := runtime.GOMAXPROCS(0)
 	half := max(1, processors/2)
 	turns := newTurns(half, half)
-	turns.pace = newPace(half, processors)
-	turns.pace.handshakes = true
+	turns.pace = newHandshakePace(half, processors)
 	return &handshakes{listener, turns, client}
 }
 

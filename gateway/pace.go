@@ -21,8 +21,8 @@ const (
 	paceCredit = 100 * time.Millisecond
 	// paceLeast is the least part of the time in which a space may have something executed, however many there are.
 	paceLeast = 0.1
-	// handshakeLeast is the same for the handshakes of one client.
-	handshakeLeast = 0.25
+	// handshakeCredit and handshakeLeast are the same for the handshakes of one client.
+	handshakeCredit, handshakeLeast = 10 * time.Millisecond, 0.25
 	// paceWait is how long at most a space waits between two requests.
 	paceWait = 5 * time.Second
 	// paceEvents is how many goroutines have to have waited for a processor before one that waited for long says anything.
@@ -42,6 +42,7 @@ type pace struct {
 	most       float64 // units
 	processors float64
 	delays     func() delays
+	credit     time.Duration
 	// handshakes are those of clients, of whom nobody knows yet what they use. Each has handshakeLeast while goroutines wait, also
 	// the only one: what it disturbs are the spaces.
 	handshakes bool
@@ -64,8 +65,16 @@ type paced struct {
 
 func newPace(most, processors int) *pace {
 	return &pace{
-		most: float64(most), units: float64(most), alone: true, processors: float64(processors), delays: schedulerDelays, spaces: map[string]*paced{},
+		most: float64(most), units: float64(most), alone: true, processors: float64(processors), delays: schedulerDelays,
+		credit: paceCredit, spaces: map[string]*paced{},
 	}
+}
+
+// newHandshakePace is for clients instead of spaces.
+func newHandshakePace(most, processors int) *pace {
+	p := newPace(most, processors)
+	p.handshakes, p.credit = true, handshakeCredit
+	return p
 }
 
 // share is how many units a space may have at once, how long it has to wait until it may have any, and whether what it gets is
@@ -80,7 +89,7 @@ func (p *pace) share(space string) (units int, wait time.Duration, charged bool)
 	if p.units >= 1 {
 		return int(p.units), 0, false
 	}
-	if debt := s.work - paceCredit; debt > 0 {
+	if debt := s.work - p.credit; debt > 0 {
 		wait = min(paceWait, max(time.Millisecond, time.Duration(float64(debt)/p.units)))
 	}
 	return 1, wait, true
@@ -91,7 +100,7 @@ func (p *pace) charge(space string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.of(space, time.Now())
-	s.work = min(s.work+d, paceCredit+time.Duration(float64(paceWait)*min(1, p.units)))
+	s.work = min(s.work+d, p.credit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 
 // of returns a space as it is now. The pace is locked.

@@ -21,12 +21,17 @@ func pacedTurns(wait *time.Duration) *turns {
 func pacedTurnsBy(wait func() time.Duration) *turns {
 	t := newTurns(64, 32)
 	t.pace = newPace(32, 2)
+	delayedBy(t.pace, wait)
+	return t
+}
+
+// delayedBy has goroutines wait as long as the test says.
+func delayedBy(p *pace, wait func() time.Duration) {
 	looks := uint64(0)
-	t.pace.delays = func() delays {
+	p.delays = func() delays {
 		looks += 100
 		return delays{counts: []uint64{0, looks}, seconds: []float64{0, wait().Seconds()}}
 	}
-	return t
 }
 
 // use has a space use what it gets, by requests that take 2 ms each, from clients that always want more, and returns how many
@@ -330,13 +335,14 @@ func TestHostileHandshakesAreSlowedWhileOthersWait(t *testing.T) {
 		wait        time.Duration
 		least, most int // turns of 2 ms in a second
 	}{
-		"nobody waits": {0, 490, 500},
-		"others wait":  {10 * time.Millisecond, 125, 200}, // and 100 ms at once
+		"nobody waits": {0, 490, 510},
+		"others wait":  {10 * time.Millisecond, 100, 160}, // and some until it is noticed
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				turns := pacedTurns(&c.wait)
-				turns.total, turns.share, turns.pace.most, turns.pace.handshakes = 1, 1, 1, true
+				turns := newTurns(1, 1)
+				turns.pace = newHandshakePace(1, 2)
+				delayedBy(turns.pace, func() time.Duration { return c.wait })
 				if n := use(t, turns, "192.0.2.1", 8, time.Second); n < c.least || n > c.most {
 					t.Errorf("%d handshakes, want %d to %d", n, c.least, c.most)
 				}
