@@ -20,7 +20,7 @@ const hostProcessor = "0"
 func (b *bench) leaveToHost(ctx context.Context) error {
 	last := runtime.NumCPU() - 1
 	if last < 1 {
-		return errors.New("-apart wants at least two processors")
+		return errors.New("-apart needs at least two processors")
 	}
 	others := fmt.Sprintf("1-%d", last)
 	out, err := exec.CommandContext(ctx, "taskset", "-acp", others, strconv.Itoa(os.Getpid())).CombinedOutput()

@@ -15,7 +15,7 @@ import (
 
 // handshakes has clients take turns with TLS handshakes. A client that opens many connections at once would otherwise have as
 // many goroutines wait for a processor, and all requests behind them. A turn lasts as long as the server works: it ends when the
-// server reads more of the client or sends what it has to say, and a new one begins when the client has sent more.
+// server reads more of the client or sends its part of the handshake, and a new one begins when the client has sent more.
 type handshakes struct {
 	net.Listener
 
@@ -24,7 +24,7 @@ type handshakes struct {
 	client func(net.Conn) string
 }
 
-// newHandshakes lets half of the processors work at once, for all clients: nobody knows yet who they are, and one may have many
+// newHandshakes lets half of the processors work at once, for all clients: before they have authenticated, one may be many
 // addresses. In a busy process, a client has less. [endHandshake] must be the server's ConnState.
 func newHandshakes(listener net.Listener, client func(net.Conn) string) *handshakes {
 	processors := runtime.GOMAXPROCS(0)

@@ -20,6 +20,7 @@ func handshakeServer(tb testing.TB) (server *httptest.Server, turns *turns, clie
 	tb.Helper()
 	server = httptest.NewUnstartedServer(http.NotFoundHandler())
 	h := newHandshakes(server.Listener, addressOf)
+	h.turns.pace = nil // what else the machine does is not tested
 	server.Listener, server.Config.ConnState = h, endHandshake
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}

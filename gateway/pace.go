@@ -23,6 +23,9 @@ const (
 	paceLeast = 0.1
 	// handshakeCredit and handshakeLeast are the same for the handshakes of one client.
 	handshakeCredit, handshakeLeast = 10 * time.Millisecond, 0.25
+	// handshakeMost is how much a turn of a handshake is charged at most: it takes less, and waits for a processor the longer the
+	// busier the process is. Clients that connect all at once would not get through before they give up.
+	handshakeMost = 2 * time.Millisecond
 	// paceWait is how long at most a space waits between two requests.
 	paceWait = 5 * time.Second
 	// paceEvents is how many goroutines have to have waited for a processor before one that waited for long says anything.
@@ -43,7 +46,7 @@ type pace struct {
 	processors float64
 	delays     func() delays
 	credit     time.Duration
-	// handshakes are those of clients, of whom nobody knows yet what they use. Each has handshakeLeast while goroutines wait, also
+	// handshakes are those of clients that have not authenticated yet. Each has handshakeLeast while goroutines wait, also
 	// the only one: what it disturbs are the spaces.
 	handshakes bool
 
@@ -100,6 +103,9 @@ func (p *pace) charge(space string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.of(space, time.Now())
+	if p.handshakes {
+		d = min(d, handshakeMost)
+	}
 	s.work = min(s.work+d, p.credit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 

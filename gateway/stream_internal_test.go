@@ -281,7 +281,7 @@ func TestHostileUploadsTakeTurns(t *testing.T) {
 	}
 }
 
-// A stream that carries much notices that the process has become busy, and is so no more.
+// A stream that carries much notices that the process has become busy, and when it no longer is.
 func TestAStreamNoticesThatTheProcessIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(nil)

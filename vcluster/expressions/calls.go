@@ -4,7 +4,9 @@
 package expressions
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -13,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -27,6 +30,9 @@ func boundedCalls() map[string]func([]ref.Val) error {
 		"join":            checkJoin,
 		"format":          checkFormat,
 		"lists.range":     checkRange,
+		"flatten":         checkFlatten,
+		"quantity":        checkQuantity,
+		"isQuantity":      checkQuantity,
 		"indexOf":         checkIndexOf,
 		"lastIndexOf":     checkIndexOf,
 		"distinct":        checkDistinct,
@@ -105,6 +111,47 @@ func binding(o *functions.Overload, check func([]ref.Val) error) cel.OverloadOpt
 	})
 }
 
+// charactersPerCost is how many characters of a result cost one.
+const charactersPerCost = 10
+
+// costOfReplace is upstream's, and what the result costs to read: variables of a policy keep their values until its evaluation ends.
+func costOfReplace(args []ref.Val, result ref.Val) *uint64 {
+	cost := characters(2*sizeOf(args[0])) + sizeOf(result)/charactersPerCost
+	return &cost
+}
+
+// costOfSplit is upstream's, and one for each element that it makes.
+func costOfSplit(args []ref.Val, result ref.Val) *uint64 {
+	cost := characters(2*sizeOf(args[0])) + uint64(Elements(result)) //nolint:gosec // It is not negative.
+	return &cost
+}
+
+// costOfFormat is upstream's, and what the result costs to read.
+func costOfFormat(_ []ref.Val, result ref.Val) *uint64 {
+	cost := 1 + characters(sizeOf(result))
+	return &cost
+}
+
+// Overloads of functions that make texts and lists.
+const (
+	replaceAll   = "string_replace_string_string"
+	replaceSome  = "string_replace_string_string_int"
+	splitAll     = "string_split_string"
+	splitSome    = "string_split_string_int"
+	formatString = "string_format"
+)
+
+// countResults are options that have functions cost what they make.
+func countResults() cel.ProgramOption {
+	return cel.CostTrackerOptions(
+		interpreter.OverloadCostTracker(replaceAll, costOfReplace),
+		interpreter.OverloadCostTracker(replaceSome, costOfReplace),
+		interpreter.OverloadCostTracker(splitAll, costOfSplit),
+		interpreter.OverloadCostTracker(splitSome, costOfSplit),
+		interpreter.OverloadCostTracker(formatString, costOfFormat),
+	)
+}
+
 // tooLarge returns an error if a call makes more than so many bytes.
 func tooLarge(what string, n int64) error {
 	if err := bounds.ExpressionBytes.Check(n); err != nil {
@@ -154,11 +201,14 @@ func checkJoin(args []ref.Val) error {
 	return tooLarge("result of join", n)
 }
 
-// checkFormat counts the format, the arguments, and the digits that are asked for: that is by a number after a dot.
+// clauseBytes is how much a clause of a format may make, however short the value is: a large number has 309 digits.
+const clauseBytes = 512
+
+// checkFormat counts the format, the arguments, and the digits that are asked for, as in %.3f.
 func checkFormat(args []ref.Val) error {
 	format, _ := args[0].(types.String)
-	n := int64(len(format)) + Elements(args[1])*charactersPerElement
-	for _, after := range strings.Split(string(format), ".")[1:] {
+	n := int64(len(format)) + Elements(args[1])*charactersPerElement + int64(strings.Count(string(format), "%"))*clauseBytes
+	for _, after := range strings.Split(string(format), "%.")[1:] {
 		digits := int64(0)
 		for i := 0; i < len(after) && '0' <= after[i] && after[i] <= '9' && digits < bounds.ExpressionBytes.Bound().Default; i++ {
 			digits = 10*digits + int64(after[i]-'0')
@@ -176,8 +226,35 @@ func checkRange(args []ref.Val) error {
 	return tooLarge("result of lists.range", min(int64(n), maxElements)*valueBytes)
 }
 
-// checkIndexOf is for those of texts: that of a list reads it once.
+// checkFlatten counts what lists in lists hold, however deep.
+func checkFlatten(args []ref.Val) error {
+	return tooLarge("result of flatten", Elements(args[0])*valueBytes)
+}
+
+// maxExponent is of a quantity. Larger ones are computed digit by digit: 1e100000000 takes minutes.
+const maxExponent = 1000
+
+func checkQuantity(args []ref.Val) error {
+	text, _ := args[0].(types.String)
+	_, exponent, ok := strings.Cut(strings.ToLower(string(text)), "e")
+	if !ok || len(exponent) < 2 {
+		return nil
+	}
+	n, err := strconv.ParseInt(exponent, 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // it is no quantity, or one of exbibytes
+		return nil
+	}
+	if n > maxExponent || n < -maxExponent {
+		return fmt.Errorf("quantity with the exponent %s: use one from -%d to %d", exponent, maxExponent, maxExponent)
+	}
+	return nil
+}
+
+// checkIndexOf is for texts and lists.
 func checkIndexOf(args []ref.Val) error {
+	if list, ok := args[0].(traits.Lister); ok {
+		return tooSlow("list to search", comparisonSteps*min(Elements(list), size(list)*Elements(args[1])))
+	}
 	text, isText := args[0].(types.String)
 	part, isPart := args[1].(types.String)
 	if !isText || !isPart {
@@ -201,7 +278,7 @@ func checkDistinct(args []ref.Val) error {
 func checkSets(args []ref.Val) error {
 	a, isList := args[0].(traits.Lister)
 	b, isSet := args[1].(traits.Lister)
-	if !isList || !isSet {
+	if !isList || !isSet || size(a) == 0 || size(b) == 0 {
 		return nil
 	}
 	return tooSlow("sets to compare", comparisonSteps*min(Elements(a)*size(b), Elements(b)*size(a)))

@@ -75,8 +75,9 @@ func options() environment.VersionedOptions {
 				checker.OverloadCostEstimate(boundedTextOverload, estimateCheck),
 			),
 			boundCalls,
+			boundChains,
 		},
-		ProgramOptions: append(countValues(), boundMatches(), cel.CostTrackerOptions(
+		ProgramOptions: append(countValues(), boundMatches(), countResults(), cel.CostTrackerOptions(
 			interpreter.OverloadCostTracker(boundedPatternOverload, p.costOfCheck),
 			interpreter.OverloadCostTracker(boundedTextOverload, func([]ref.Val, ref.Val) *uint64 { return new(uint64) }),
 			interpreter.OverloadCostTracker(overloads.Matches, p.costOfMatch),

@@ -45,6 +45,19 @@ func Elements(v ref.Val) int64 {
 	return maxElements - e.left
 }
 
+// fewerElements is the smaller number of elements of two values. It looks at little more than so many of each.
+func fewerElements(a, b ref.Val) int64 {
+	for limit := int64(smallValue); ; limit *= 8 {
+		limit = min(limit, maxElements)
+		of := [2]elements{{left: limit}, {left: limit}}
+		of[0].add(a)
+		of[1].add(b)
+		if left := max(of[0].left, of[1].left); left > 0 || limit == maxElements {
+			return limit - left
+		}
+	}
+}
+
 // Bytes is about how long a value is as JSON.
 func Bytes(v ref.Val) int64 { return Elements(v) * charactersPerElement }
 
@@ -94,6 +107,9 @@ func (e *elements) take(characters int) {
 // what they hold.
 func fieldsOf(o *dynamic.ObjectVal) map[string]ref.Val {
 	fields := reflect.ValueOf(o).Elem().FieldByName("fields")
+	if !fields.IsValid() {
+		return nil
+	}
 	values, _ := reflect.NewAt(fields.Type(), unsafe.Pointer(fields.UnsafeAddr())).Elem().Interface().(map[string]ref.Val) //nolint:gosec // Nothing else reads them.
 	return values
 }
@@ -208,7 +224,7 @@ func costOfAddition(args []ref.Val, _ ref.Val) *uint64 {
 		cost = characters(sizeOf(args[0]) + sizeOf(args[1]))
 	case traits.MutableLister:
 	case traits.Lister:
-		cost += (sizeOf(args[0]) + sizeOf(args[1])) / elementsCopied
+		cost += (sizeOf(args[0])+sizeOf(args[1]))/elementsCopied + costOfElements(Elements(args[0])+Elements(args[1]))
 	}
 	return &cost
 }
@@ -232,7 +248,7 @@ func costOfComparison(args []ref.Val, _ ref.Val) *uint64 {
 	if !holds(args[0]) || !holds(args[1]) {
 		return nil
 	}
-	cost := characters(min(sizeOf(args[0]), sizeOf(args[1]))) + costOfElements(min(Elements(args[0]), Elements(args[1])))
+	cost := characters(min(sizeOf(args[0]), sizeOf(args[1]))) + costOfElements(fewerElements(args[0], args[1]))
 	return &cost
 }
 

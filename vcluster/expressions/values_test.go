@@ -19,6 +19,8 @@ func TestHostileCallsThatMakeLargeValuesAreRefused(t *testing.T) {
 		"[1, 2, 3].map(i, s).map(t, t.replace('a', t)) == []",
 		"lists.range(5000).map(i, '').join(s) == ''",
 		"lists.range(5000000) == []",
+		"[lists.range(300000), lists.range(300000)].flatten() == []",
+		"lists.range(50000).map(i, '%f').join().format(lists.range(50000).map(i, 1.7e308)) == ''",
 		"'" + strings.Repeat("%.999999f", 50) + "'.format([" + strings.Repeat("1.0,", 49) + "1.0]) == ''",
 	} {
 		if _, _, err := evaluate(t, expression, text, text); err == nil || !strings.Contains(err.Error(), "limit expression-bytes") {
@@ -49,6 +51,35 @@ func TestHostileCallsThatCompareEachWithEachAreRefused(t *testing.T) {
 	}
 }
 
+// L3: a quantity of 60 characters takes minutes to compare, in which nothing interrupts it.
+func TestHostileQuantitiesAreRefused(t *testing.T) {
+	for _, expression := range []string{
+		"quantity('1e100000000').compareTo(quantity('1500m')) > 0", "quantity('1E-300000000').isInteger()", "isQuantity('1e-' + s)",
+	} {
+		if _, _, err := evaluate(t, expression, "99999999999999999999", "a"); err == nil || !strings.Contains(err.Error(), "exponent") {
+			t.Errorf("%s: %v", expression, err)
+		}
+	}
+	for _, expression := range []string{"isQuantity('1e3')", "quantity('1E').isInteger()", "quantity('1500m').isInteger() || isQuantity('2Ei')", "!isQuantity('hello')"} {
+		if _, _, err := evaluate(t, expression, "a", "a"); err != nil {
+			t.Errorf("%s: %v", expression, err)
+		}
+	}
+}
+
+// L3: optMap copies what it is called on, so that twenty of them in a chain took minutes and gigabytes to compile.
+func TestHostileChainsAreRefused(t *testing.T) {
+	const most = 3
+	for _, call := range []string{".optMap(a, a + a)", ".optFlatMap(a, optional.of(a + a))"} {
+		for n, refused := range map[int]bool{most: false, most + 1: true, 20: true} {
+			_, issues := environmentOf(t).Compile("optional.of(s)" + strings.Repeat(call, n) + ".hasValue()")
+			if err := issues.Err(); refused && (err == nil || !strings.Contains(err.Error(), "follows more than")) || !refused && err != nil {
+				t.Errorf("%d times %s: %v", n, call, err)
+			}
+		}
+	}
+}
+
 // L3: calls that are usual are not refused.
 func TestUsualCallsAreFarFromTheLimits(t *testing.T) {
 	text := strings.Repeat("a line\n", 10_000)
@@ -60,6 +91,7 @@ func TestUsualCallsAreFarFromTheLimits(t *testing.T) {
 		"s.replace('line', 'longer line').size() > 0", "p.join(', ').size() > 0", "lists.range(10000).size() > 0", "s.indexOf('end') == -1",
 		"s.lastIndexOf('end of the text, which is not in it') == -1", "p.distinct().size() == 1", "sets.contains(p, p)", "sets.equivalent(p, p)",
 		"'%s, %.3f'.format([s, 1.0]).size() > 0", "s.split('\\n').map(l, l + '!').size() > 0", "p.map(x, {'name': [x], 'all': [x, x]}).size() > 0", "p + p == p + p", "p == p && [p] != [s]",
+		"'release 1.20261122 of %s'.format([s]).size() > 0",
 		// Upstream takes minutes for this one.
 		"[[s.size()]]" + strings.Repeat(".map(a, a + a)", 16) + "[0].size() == 65536",
 		"[['a']]" + strings.Repeat(".map(a, a + a)", 13) + "[0].all(x, x == 'a')",
@@ -86,6 +118,23 @@ func TestHostileValuesThatGrowExponentiallyCostWhatTheyHold(t *testing.T) {
 	} {
 		if _, cost, err := evaluate(t, expression, strings.Repeat("s", 1_000_000), "a"); err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
 			t.Errorf("%s costs %d, %v", name, cost, err)
+		}
+	}
+}
+
+// L3: a policy keeps the values of its variables until its evaluation ends. For upstream, what a call makes cost nothing.
+func TestHostileCallsCostWhatTheyMake(t *testing.T) {
+	text := strings.Repeat("a", 2_800)
+	for name, c := range map[string]struct {
+		expression string
+		least      uint64
+	}{
+		"replace": {"s.replace('a', s).size() > 0", 784_000},
+		"split":   {"s.split('').size() > 0", 2_800},
+		"format":  {"'%s%s%s%s'.format([s, s, s, s]).size() > 0", 1_120},
+	} {
+		if _, cost, err := evaluate(t, c.expression, text, text); err != nil || cost < c.least {
+			t.Errorf("%s costs %d, %v, want at least %d", name, cost, err, c.least)
 		}
 	}
 }
