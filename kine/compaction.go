@@ -93,11 +93,11 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	return errors.Join(vacuum(ctx, w.db, w.room), checkpoint(ctx, w.db))
 }
 
-// makeRoom forgets all history of a store that has just refused a write, and says whether there was any. Deletions keep
-// what they deleted until then, so that they fill a store first.
+// makeRoom forgets all history of a store that has just refused a write, and says whether there may be room now. Deletions
+// keep what they deleted until then, so that they fill a store first. A compaction that is under way is waited for, and one
+// that has ended since has made room, too.
 func (l *eventLog) makeRoom() bool {
-	last := l.last()
-	return last-1 > l.compacted.Load() && l.compactTo(l.run, last-1) == nil
+	return !l.d.committer.room.refused.Load() || l.compactTo(l.run, l.last()-1) == nil
 }
 
 func (l *eventLog) compactBatch(ctx context.Context, revision int64) error {

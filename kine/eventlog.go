@@ -121,7 +121,7 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 
 func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, error) {
 	rev, err := l.SQLLog.Append(ctx, event)
-	if errors.Is(err, errNoSpace) && l.d.committer.room.refused.Load() && l.makeRoom() { // by the limit; a disk's error has another form here
+	if errors.Is(err, errNoSpace) && l.makeRoom() { // by the limit; a disk's error has another form here
 		rev, err = l.SQLLog.Append(ctx, event)
 	}
 	switch {

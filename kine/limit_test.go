@@ -109,6 +109,28 @@ func TestAFullStoreTakesAWriteAsSoonAsSomethingIsDeleted(t *testing.T) {
 	}
 }
 
+// D3: what has been overwritten is no reason to refuse, also if the store is compacted by itself at that moment.
+func TestAStoreOfAFewObjectsIsNeverFull(t *testing.T) {
+	s := openLimited(t, filepath.Join(t.TempDir(), "state.db"), 4<<20)
+	large := []byte(strings.Repeat("x", 100<<10))
+	var writing sync.WaitGroup
+	for w := range 4 {
+		key := fmt.Sprintf("/registry/%d", w)
+		rev := create(t, s, key, "1")
+		writing.Go(func() {
+			for i := range 300 {
+				resp, err := s.Client().Kubernetes.OptimisticPut(t.Context(), key, large, rev, kubernetes.PutOptions{GetOnFailure: true})
+				if err != nil || !resp.Succeeded {
+					t.Errorf("write %d of %s: %+v, %v", i, key, resp, err)
+					return
+				}
+				rev = resp.Revision
+			}
+		})
+	}
+	writing.Wait()
+}
+
 // D3: the disk gets back what was deleted.
 func TestACompactionGivesSpaceBack(t *testing.T) {
 	s := openNew(t)
