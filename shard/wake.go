@@ -121,7 +121,7 @@ func (s *Shard) begin(p *place) {
 		p.suspect = nil // one group at a time
 	}
 	p.hurried = false
-	prepared, suspect := p.prepared, p.suspect
+	prepared, suspect, since := p.prepared, p.suspect, p.since
 	if suspect != nil {
 		s.trials = append(s.trials, p)
 	}
@@ -130,7 +130,7 @@ func (s *Shard) begin(p *place) {
 	}
 	s.work.Go(func() {
 		defer abort()
-		s.logged(s.log.Started(p.name, suspect))
+		s.logged(s.log.Started(p.name, since, suspect))
 		space, err := s.startSpace(ctx, p.name, prepared)
 		if err != nil {
 			s.logged(s.log.Stopped(p.name))

@@ -37,7 +37,7 @@ func TestACleanStopLeavesNoSuspect(t *testing.T) {
 	dir, clock := t.TempDir(), clocktesting.NewFakeClock(time.Now())
 	l := open(t, dir, clock)
 	for _, name := range []string{"a", "b"} {
-		check(t, l.Started(name, nil))
+		check(t, l.Started(name, clock.Now(), nil))
 		l.Used(name)
 	}
 	for _, name := range []string{"a", "b"} {
@@ -63,10 +63,10 @@ func TestASpaceThatEndsTheProcessAgainAndAgainIsTheCulprit(t *testing.T) {
 	names := []string{"bad", "busy", "idle", "late"}
 	l := open(t, dir, clock)
 	for _, name := range []string{"busy", "idle", "bad"} {
-		check(t, l.Started(name, nil))
+		check(t, l.Started(name, clock.Now(), nil))
 		clock.Step(time.Second)
 	}
-	check(t, l.Started("late", nil))
+	check(t, l.Started("late", clock.Now(), nil))
 	clock.Step(time.Minute)
 	l.Used("busy")
 	clock.Step(time.Second)
@@ -80,7 +80,7 @@ func TestASpaceThatEndsTheProcessAgainAndAgainIsTheCulprit(t *testing.T) {
 				t.Fatalf("after %d ends %s is held back: %v", end, name, held)
 			}
 			if name != "bad" {
-				check(t, l.Started(name, nil))
+				check(t, l.Started(name, clock.Now(), nil))
 			}
 		}
 		h, _ := l.Held("bad")
@@ -89,7 +89,7 @@ func TestASpaceThatEndsTheProcessAgainAndAgainIsTheCulprit(t *testing.T) {
 		}
 		waits = append(waits, h.Wait)
 		clock.Step(h.Wait + time.Second)
-		check(t, l.Started("bad", &h))
+		check(t, l.Started("bad", clock.Now(), &h))
 		l.Used("busy")
 	}
 	want := []time.Duration{0, 10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 600 * time.Second}
@@ -100,7 +100,7 @@ func TestASpaceThatEndsTheProcessAgainAndAgainIsTheCulprit(t *testing.T) {
 	// It survives, and so do all others.
 	l = open(t, dir, clock)
 	h, _ := l.Held("bad")
-	check(t, l.Started("bad", &h))
+	check(t, l.Started("bad", clock.Now(), &h))
 	clock.Step(h.Trial)
 	check(t, l.Survived("bad"))
 	if _, held := l.Held("bad"); held {
@@ -282,12 +282,12 @@ func TestHostileASpaceThatIsQuietButHoldsMemoryIsFoundAtOnce(t *testing.T) {
 			if h, held := l.Held(name); held != (end > 0 && name == "quiet") || h.Culprit > 0 {
 				t.Fatalf("after %d ends %s is held back: %v, %+v", end, name, held, h)
 			} else if !held {
-				check(t, l.Started(name, nil))
+				check(t, l.Started(name, clock.Now(), nil))
 			}
 		}
 		if h, held := l.Held("quiet"); held {
 			clock.Step(h.Wait + time.Second)
-			check(t, l.Started("quiet", &h))
+			check(t, l.Started("quiet", clock.Now(), &h))
 		}
 		clock.Step(20 * time.Second)
 		for _, name := range names[1:] {
@@ -386,7 +386,7 @@ func TestHostileALogThatIsOddIsOpenedAllTheSame(t *testing.T) {
 	if _, held := l.Held("ran"); !held {
 		t.Error("the space that ran is not suspected")
 	}
-	check(t, l.Started("other", nil))
+	check(t, l.Started("other", clock.Now(), nil))
 	file := filepath.Join(dir, "ran.json", "below")
 	if l, err = Open(file, clock); err == nil || l == nil {
 		t.Fatalf("below a file: %v, %v", l, err)
@@ -394,7 +394,7 @@ func TestHostileALogThatIsOddIsOpenedAllTheSame(t *testing.T) {
 	if _, held := l.Held("ran"); held {
 		t.Error("without a directory something is suspected")
 	}
-	if l.Started("other", nil) == nil {
+	if l.Started("other", clock.Now(), nil) == nil {
 		t.Error("it is said that it was noted")
 	}
 }

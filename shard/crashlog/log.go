@@ -105,9 +105,10 @@ func (l *Log) Held(space string) (h Held, held bool) {
 	return h, held
 }
 
-// Started notes durably that a space is active from now on. trial is set if it is
-// held back.
-func (l *Log) Started(space string, trial *Held) error {
+// Started notes durably that a space is active from since on. trial is set if it is
+// held back. Several may be called at once: since says in which order the spaces were
+// started.
+func (l *Log) Started(space string, since time.Time, trial *Held) error {
 	if l == nil {
 		return nil
 	}
@@ -120,7 +121,7 @@ func (l *Log) Started(space string, trial *Held) error {
 	l.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.record.Running, e.record.Since = true, l.clock.Now()
+	e.record.Running, e.record.Since = true, since
 	e.record.Trial, e.record.Sure = trial != nil, trial != nil && trial.Sure
 	if err := l.save(space, e.record, true); err != nil {
 		return fmt.Errorf("note that space %s is active: %w", space, err)
