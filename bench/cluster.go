@@ -65,8 +65,8 @@ func (s *settings) checkCluster() error {
 		return nil
 	case s.host == "" || s.spaceAt == "" || s.podImage == "":
 		return errors.New("-space wants -space-kubeconfig, -host-kubeconfig and -pod-image as well")
-	case s.profiles != "" || s.soak:
-		return errors.New("-space is of another process: -profiles and -soak are not for it")
+	case s.profiles != "" || s.soak || s.apart:
+		return errors.New("-space is of another process: -profiles, -soak and -apart are not for it")
 	}
 	return nil
 }

@@ -235,13 +235,13 @@ func Table() [quantities]Bound {
 			"CEL expressions in a CustomResourceDefinition, an admission policy, a webhook configuration, or selectors of devices",
 			"use fewer expressions, or spread them over several objects"},
 		MatchSteps: {"match-steps", PerObject, "steps", 80_000_000,
-			"the length of a text that a CEL expression matches with a regular expression, times the instructions of that; for findAll, times a tenth of the text's length, or the number of matches that is asked for, as well; for indexOf and lastIndexOf, the lengths of both texts, multiplied; for distinct and functions of sets, the lengths of both lists, multiplied, times four",
+			"the length of a text that a CEL expression matches with a regular expression, times the instructions of that; for findAll, times a tenth of the text's length, or the number of matches that is asked for, as well; for indexOf and lastIndexOf, the lengths of both texts, multiplied, or four times the elements of what is compared; for distinct and functions of sets, the lengths of both lists, multiplied, times four",
 			"use shorter texts and lists, or a shorter regular expression"},
 		ExpressionBytes: {"expression-bytes", PerObject, "bytes", 8 * miB,
 			"the text or list that replace, join, format, flatten, or lists.range makes in a CEL expression, and the patch that a mutation of a MutatingAdmissionPolicy makes, at 16 bytes an element",
 			"use shorter texts and lists, a smaller precision, or several mutations"},
 		PatchSteps: {"patch-steps", PerObject, "steps", 50_000_000,
-			"the estimated work to apply a patch to an object, or all JSON patches of MutatingAdmissionPolicies to the object of a request, each time they are called. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",
+			"the estimated work to apply a patch to an object, or all JSON patches of MutatingAdmissionPolicies to the object of a request. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",
 			"use server-side apply, or several smaller patches, or replace the object; in a MutatingAdmissionPolicy, use applyConfiguration"},
 	}
 }

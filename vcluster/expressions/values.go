@@ -110,7 +110,7 @@ func fieldsOf(o *dynamic.ObjectVal) map[string]ref.Val {
 	if !fields.IsValid() {
 		return nil
 	}
-	values, _ := reflect.NewAt(fields.Type(), unsafe.Pointer(fields.UnsafeAddr())).Elem().Interface().(map[string]ref.Val) //nolint:gosec // Nothing else reads them.
+	values, _ := reflect.NewAt(fields.Type(), unsafe.Pointer(fields.UnsafeAddr())).Elem().Interface().(map[string]ref.Val) //nolint:gosec // Reflection does not read a private field otherwise; nothing writes to it any more.
 	return values
 }
 
@@ -215,8 +215,8 @@ func (a addition) Eval(vars interpreter.Activation) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, flat)
 }
 
-// costOfAddition is upstream's for operands of known types, and for lists as if they were texts. A macro such as map adds to the end
-// of a list, which is not copied.
+// costOfAddition is upstream's for operands of known types, and for lists as if they were texts, with what they hold. A macro such
+// as map adds to the end of a list, which is not copied.
 func costOfAddition(args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
 	switch args[0].(type) {
