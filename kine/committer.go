@@ -124,7 +124,12 @@ func (c *committer) gather(group []*row) []*row {
 // error fails the group, of which nothing is written then.
 func (c *committer) commit(group []*row) error {
 	// Not a caller's context: the group is everybody's.
-	tx, err := c.db.BeginTx(context.Background(), nil)
+	conn, err := c.db.Conn(context.Background())
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // when the room is set: the next measurement is a later one
+	tx, err := conn.BeginTx(context.Background(), nil)
 	if err != nil {
 		return err
 	}

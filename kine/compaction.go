@@ -90,14 +90,20 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 		}
 	}
 	w := l.d.committer
-	return errors.Join(vacuum(ctx, w.db, w.room), checkpoint(ctx, w.db))
+	err = vacuum(ctx, w.db, w.room)
+	l.compactions.Add(1)
+	return errors.Join(err, checkpoint(ctx, w.db))
 }
 
-// makeRoom forgets all history of a store that has just refused a write, and says whether there may be room now. Deletions
-// keep what they deleted until then, so that they fill a store first. A compaction that is under way is waited for, and one
-// that has ended since has made room, too.
-func (l *eventLog) makeRoom() bool {
-	return !l.d.committer.room.refused.Load() || l.compactTo(l.run, l.last()-1) == nil
+// makeRoom forgets all history of a store that has just refused a write, and says whether the store may have room since:
+// whether any compaction has ended after that many. Deletions keep what they deleted until then, so that they fill a store
+// first. A compaction that is under way is waited for.
+func (l *eventLog) makeRoom(after int64) bool {
+	revision := int64(0)
+	if l.d.committer.room.refused.Load() {
+		revision = l.last() - 1
+	}
+	return l.compactTo(l.run, revision) == nil && l.compactions.Load() > after
 }
 
 func (l *eventLog) compactBatch(ctx context.Context, revision int64) error {

@@ -70,10 +70,6 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	e.stop = stop
 	e.tidier = &tidier{ctx: runCtx, room: e.room, history: o.History}
 	e.room.pressed = e.tidier.wake
-	used, free, err := pages(ctx, e.writer)
-	if err != nil {
-		return err
-	}
 	counted, err := countObjects(ctx, e.writer, o.Account)
 	if err != nil {
 		return err
@@ -100,7 +96,9 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	if err := e.run(runCtx); err != nil {
 		return err
 	}
-	e.room.set(used, free)
+	if _, _, err := e.room.measure(ctx, e.writer); err != nil {
+		return err
+	}
 	e.room.volume.add(e.room)
 	e.ready = true
 	return ctx.Err()

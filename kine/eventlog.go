@@ -32,6 +32,8 @@ type eventLog struct {
 
 	compacting sync.Mutex
 	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
+	// compactions is how many have made room.
+	compactions atomic.Int64
 }
 
 var _ logstructured.Log = (*eventLog)(nil)
@@ -119,9 +121,14 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 	return rev, n, l.health.see(err)
 }
 
+// maxAppends is how often a write is tried in a full store: others may take the room that was made for it.
+const maxAppends = 10
+
 func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, error) {
+	seen := l.compactions.Load()
 	rev, err := l.SQLLog.Append(ctx, event)
-	if errors.Is(err, errNoSpace) && l.makeRoom() { // by the limit; a disk's error has another form here
+	for tries := 1; tries < maxAppends && errors.Is(err, errNoSpace) && l.makeRoom(seen); tries++ { // by the limit; a disk's error has another form here
+		seen = l.compactions.Load()
 		rev, err = l.SQLLog.Append(ctx, event)
 	}
 	switch {

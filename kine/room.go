@@ -47,7 +47,21 @@ func pages(ctx context.Context, q querier) (used, free int64, err error) {
 	return used, free, err
 }
 
-// set takes note of a measurement.
+// measure takes note of how much is in use, before anybody else has the database's only connection: a commit that ends
+// beside a compaction would set what it had measured before.
+func (m *room) measure(ctx context.Context, db *sql.DB) (used, free int64, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close()
+	if used, free, err = pages(ctx, conn); err == nil {
+		m.set(used, free)
+	}
+	return used, free, err
+}
+
+// set takes note of a measurement. The caller has the database's only connection.
 func (m *room) set(used, free int64) {
 	m.used.Store(used)
 	m.account.Set(bounds.StoreBytes, used)

@@ -155,11 +155,10 @@ func (t *tidier) leave() {
 // vacuum gives free pages back to the disk, a few at a time.
 func vacuum(ctx context.Context, db *sql.DB, room *room) error {
 	for {
-		used, free, err := pages(ctx, db)
+		used, free, err := room.measure(ctx, db)
 		if err != nil {
 			return err
 		}
-		room.set(used, free)
 		if free <= keptFree+used/8 {
 			return nil
 		}
