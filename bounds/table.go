@@ -54,6 +54,7 @@ const (
 	GracePeriodSeconds
 	PodContainers
 	ReadinessGates
+	QuantityDigits
 	PodBytes
 	DefinitionVersions
 	DefinitionNames
@@ -210,6 +211,9 @@ func Table() [quantities]Bound {
 		ReadinessGates: {"readiness-gates", PerObject, "gates", 100,
 			"readiness gates of a pod",
 			"use fewer gates"},
+		QuantityDigits: {"quantity-digits", PerObject, "digits", 1000,
+			"the digits of a quantity, such as a request of memory or the size of a volume, or its exponent if that is more",
+			"use a shorter number, with a suffix such as Gi"},
 		PodBytes: {"pod-bytes", PerObject, "bytes", 1 * miB,
 			"the encoded size of a pod on the host, with the variables that Berth adds",
 			"set enableServiceLinks: false, or use fewer containers"},
