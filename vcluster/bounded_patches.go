@@ -7,12 +7,19 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/patches"
+	"github.com/berth-dev/berth/vcluster/quantities"
 )
 
 type patchKey struct{}
@@ -23,11 +30,10 @@ func countPatch(r *http.Request) *http.Request {
 	if r.Method != http.MethodPatch {
 		return r
 	}
-	p := patches.New(r.Header.Get("Content-Type"))
-	if p == nil {
-		return r
-	}
-	counted := &countedPatch{ReadCloser: r.Body, patch: p}
+	t := patches.Type(r.Header.Get("Content-Type"))
+	counted := &countedPatch{ReadCloser: r.Body, patch: patches.New(t)}
+	// The result of another patch is decoded, and checked then.
+	counted.keeps = t == types.StrategicMergePatchType || t == types.ApplyYAMLPatchType
 	r = r.WithContext(context.WithValue(r.Context(), patchKey{}, counted))
 	r.Body = counted
 	return r
@@ -37,11 +43,16 @@ type countedPatch struct {
 	io.ReadCloser
 	patch *patches.Patch
 	held  int64 // bytes of the request's reservation
+	keeps bool  // the text, which looks like the object that it changes
+	text  []byte
 }
 
 func (b *countedPatch) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.patch.Add(p[:n])
+	if b.keeps {
+		b.text = append(b.text, p[:n]...)
+	}
 	return n, err
 }
 
@@ -56,12 +67,25 @@ func admitPatch(ctx context.Context, object runtime.Object) error {
 	if err := p.patch.Check(shape); err != nil {
 		return err
 	}
+	if err := quantities.CheckDocument(p.text, requestedType(ctx, object)); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
 	more := p.patch.Memory(shape) - p.held
 	if more <= 0 { // it is tried again, as the object has changed meanwhile
 		return nil
 	}
 	p.held += more
 	return bounds.ReservationOf(ctx).Grow(more)
+}
+
+// requestedType is an object's type in the version that its request is for, or nil for a custom resource.
+func requestedType(ctx context.Context, object runtime.Object) reflect.Type {
+	kinds, _, err := legacyscheme.Scheme.ObjectKinds(object)
+	info, ok := request.RequestInfoFrom(ctx)
+	if err != nil || !ok {
+		return nil
+	}
+	return legacyscheme.Scheme.AllKnownTypes()[schema.GroupVersionKind{Group: info.APIGroup, Version: info.APIVersion, Kind: kinds[0].Kind}]
 }
 
 func (b *boundedStorage) boundPatch(ctx context.Context, update storage.UpdateFunc) storage.UpdateFunc {

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/expressions"
 	"github.com/berth-dev/berth/vcluster/patches"
+	"github.com/berth-dev/berth/vcluster/quantities"
 )
 
 // policyPatches counts the steps that patches of policies take for one request. A policy can have many mutations, and a space many
@@ -70,12 +71,24 @@ func admitPolicyPatch(ctx context.Context, a *admission.VersionedAttributes, mad
 	if err := reservation.Grow(patchCopies * size); err != nil {
 		return asStatus(err, resource, a.GetName())
 	}
-	operations, ok := made.(traits.Lister)
-	if !ok || a.VersionedObject == nil { // an apply configuration is merged once
+	if a.VersionedObject == nil {
 		return nil
 	}
-	patch, shape := patches.New(string(patchtypes.JSONPatchType)), patches.ShapeOf(a.VersionedObject)
-	patch.Add(jsonPatch(operations))
+	object := reflect.TypeOf(a.VersionedObject)
+	operations, ok := made.(traits.Lister)
+	if !ok { // an apply configuration, which is merged once
+		text, err := json.Marshal(made.Value())
+		if err != nil {
+			return fmt.Errorf("apply configuration that the policy makes: %w", err)
+		}
+		return quantities.CheckDocument(text, object)
+	}
+	text := jsonPatch(operations)
+	if err := quantities.TypeOf(object).CheckPatch(text); err != nil {
+		return fmt.Errorf("JSON patch that the policy makes: %w", err)
+	}
+	patch, shape := patches.New(patchtypes.JSONPatchType), patches.ShapeOf(a.VersionedObject)
+	patch.Add(text)
 	all, _ := ctx.Value(policyPatchesKey{}).(*policyPatches)
 	if all == nil {
 		all = &policyPatches{}

@@ -4,16 +4,21 @@
 package vcluster
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/patches"
+	"github.com/berth-dev/berth/vcluster/quantities"
 )
 
 // How many bytes a webhook may answer: as its client reads all of it into the memory that spaces share.
@@ -46,20 +51,45 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 	}
 }
 
-// askedFor returns what counts of the object that an admission webhook is asked for, which its patch is for. The webhook may
-// answer before it has read the request.
-func askedFor(r *http.Request, limit int) (patches.Shape, error) {
+// asked is the object that an admission webhook is asked for, which its patch is for.
+type asked struct {
+	shape patches.Shape
+	// quantities is called for a patch.
+	quantities func() (*quantities.Type, error)
+}
+
+// askedFor returns what counts of a request's object. The webhook may answer before it has read the request.
+func askedFor(r *http.Request, limit int) (asked, error) {
+	none := func() (*quantities.Type, error) { return nil, nil }
 	if limit != maxAdmitted || r.GetBody == nil {
-		return patches.Shape{}, nil
+		return asked{quantities: none}, nil
 	}
 	body, err := r.GetBody()
 	if err != nil {
-		return patches.Shape{}, fmt.Errorf("read the request to the webhook: %w", err)
+		return asked{}, fmt.Errorf("read the request to the webhook: %w", err)
 	}
 	defer body.Close()
 	var document patches.Document
 	_, err = io.Copy(&document, body)
-	return document.Shape(), err
+	return asked{document.Shape(), sync.OnceValues(func() (*quantities.Type, error) { return quantitiesOf(r.GetBody) })}, err
+}
+
+// quantitiesOf is where the object of a review can have quantities.
+func quantitiesOf(body func() (io.ReadCloser, error)) (*quantities.Type, error) {
+	var review struct {
+		Request struct {
+			Kind schema.GroupVersionKind `json:"kind"`
+		} `json:"request"`
+	}
+	read, err := body()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	if err := json.NewDecoder(read).Decode(&review); err != nil {
+		return nil, fmt.Errorf("read the request to the webhook: %w", err)
+	}
+	return quantities.TypeOf(legacyscheme.Scheme.AllKnownTypes()[review.Request.Kind]), nil
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -92,13 +122,14 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // answerSize counts the elements of a JSON document, and those of JSON documents that its strings hold in base64, as an
 // admission webhook's answer holds a patch.
 type answerSize struct {
-	admission bool          // whether it may have a patch
-	object    patches.Shape // that the patch is for
+	admission bool  // whether it may have a patch
+	object    asked // that the patch is for
 	json      jsonSize
 	begun     bool
 	base64    base64Text     // of the string that is being read
 	patch     jsonSize       // in it
 	steps     *patches.Patch // the same
+	text      []byte         // the same
 }
 
 var errAnswer = errors.New("the webhook's answer is not JSON")
@@ -117,7 +148,7 @@ func (d *answerSize) add(p []byte) (int64, error) {
 		size += n
 		switch {
 		case !inString && d.json.inString:
-			d.base64, d.patch, d.steps = base64Text{}, jsonSize{}, nil
+			d.base64, d.patch, d.steps, d.text = base64Text{}, jsonSize{}, nil, d.text[:0]
 		case inString && !d.json.inString:
 			n, err := d.end()
 			if err != nil {
@@ -137,10 +168,11 @@ func (d *answerSize) inPatch(decoded []byte) int64 {
 		return 0
 	}
 	if d.steps == nil && d.admission {
-		d.steps = patches.New(string(types.JSONPatchType))
+		d.steps = patches.New(types.JSONPatchType)
 	}
 	if d.steps != nil {
 		d.steps.Add(decoded)
+		d.text = append(d.text, decoded...)
 	}
 	n, _ := d.patch.add(decoded)
 	return n
@@ -151,8 +183,18 @@ func (d *answerSize) end() (int64, error) {
 	if d.steps == nil {
 		return 0, nil
 	}
-	if err := d.steps.Check(d.object); err != nil {
+	if err := d.steps.Check(d.object.shape); err != nil {
 		return 0, err
 	}
-	return d.steps.Memory(d.object), nil
+	text := bytes.Trim(d.text, " \t\r\n\x00") // the padding is decoded to zeros
+	if bytes.HasPrefix(text, []byte("[")) {
+		t, err := d.object.quantities()
+		if err != nil {
+			return 0, err
+		}
+		if err := t.CheckPatch(text); err != nil {
+			return 0, fmt.Errorf("the webhook's patch: %w", err)
+		}
+	}
+	return d.steps.Memory(d.object.shape), nil
 }

@@ -124,3 +124,47 @@ func TestConvertedObjectsAreNoPatches(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// L3: a webhook's patch puts no quantity into an object that takes minutes to parse.
+func TestHostileAWebhooksPatchHasNoLargeQuantities(t *testing.T) {
+	review := func(kind string) string {
+		return `{"request":{"kind":` + kind + `,"object":{"metadata":{"annotations":{"a":"1e-5000000"}}}}}`
+	}
+	pod, boat := review(`{"group":"","version":"v1","kind":"Pod"}`), review(`{"group":"example.com","version":"v1","kind":"Boat"}`)
+	const add, move = `[{"op":"add","path":"/spec/overhead","value":{"cpu":"1e-5000000"}}]`, ` [{"op":"move","from":"/metadata/annotations","path":"/spec/overhead"}]`
+	for name, c := range map[string]struct{ object, patch, says string }{
+		"a quantity": {pod, add, "limit quantity-digits"}, "a move": {pod, move, "use add, with the value"}, "a custom resource": {boat, add, ""},
+		"an annotation": {pod, `[{"op":"add","path":"/metadata/annotations/b","value":"1e-5000000"}]`, ""},
+	} {
+		answer := `{"response":{"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(c.patch)) + `"}}`
+		if err := answering(t, maxAdmitted, c.object, answer); (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// L3: the autoscaler, which runs with the space's API server, decodes what a tenant's server of metrics answers.
+func TestHostileMetricsAreNotDecoded(t *testing.T) {
+	read := func(path, document string) error {
+		resp := &http.Response{Body: io.NopCloser(strings.NewReader(document))}
+		checkMetrics(path, resp)
+		_, err := io.ReadAll(resp.Body)
+		return err
+	}
+	for path, document := range map[string]string{
+		"/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue":          `{"items":[{"value":"1e-5000000"}]}`,
+		"/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/queue":     `{"items":[{"value":"1e-5000000"}]}`,
+		"/apis/metrics.k8s.io/v1beta1/namespaces/default/pods":                    `{"items":[{"containers":[{"usage":{"cpu":"1e-5000000"}}]}]}`,
+		"/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/services/a/queue": `"` + strings.Repeat(" ", maxMetrics) + `"`,
+	} {
+		if err := read(path, document); err == nil {
+			t.Errorf("%s is read", path)
+		}
+		if err := read(path, strings.ReplaceAll(document[:min(len(document), 1000)], "1e-5000000", "12m")); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := read("/api/v1/namespaces/default/pods", `{"items":[{"value":"1e-5000000"}]}`); err != nil {
+		t.Error(err)
+	}
+}

@@ -28,6 +28,8 @@ import (
 	services "k8s.io/kubernetes/pkg/registry/core/service/storage"
 	kuberoutes "k8s.io/kubernetes/pkg/routes"
 	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/berth-dev/berth/vcluster/quantities"
 )
 
 // errShared means that something which is each space's own was used of the
@@ -152,7 +154,7 @@ func (a *allocators) destroy() {
 	}
 }
 
-// ownProvider replaces registries that keep state: see own.
+// ownProvider replaces registries that keep state: see own. Its handlers refuse quantities that take too long to parse.
 type ownProvider struct {
 	controlplaneapiserver.RESTStorageProvider
 	allocators *allocators
@@ -165,6 +167,7 @@ func (p ownProvider) NewRESTStorage(
 	if err != nil {
 		return info, err
 	}
+	info.NegotiatedSerializer = quantities.Serializer{NegotiatedSerializer: info.NegotiatedSerializer, Scheme: info.Scheme}
 	for version, storages := range info.VersionedResourcesStorageMap {
 		for resource, s := range storages {
 			if _, ok := s.(*services.REST); ok {

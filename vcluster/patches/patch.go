@@ -18,19 +18,25 @@ type Patch struct {
 	operations operations // of a JSON patch
 }
 
-// New returns an empty patch of a content type, or nil for a type of which the cost is bounded by its length.
-func New(contentType string) *Patch {
+// Type is the type of patch that a content type says.
+func Type(contentType string) types.PatchType {
 	media, _, _ := strings.Cut(contentType, ";")
-	kind := types.PatchType(strings.ToLower(strings.TrimSpace(media)))
-	switch kind {
-	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
-		return &Patch{kind: kind}
-	}
-	return nil
+	return types.PatchType(strings.ToLower(strings.TrimSpace(media)))
+}
+
+// New returns an empty patch. Of a type that is none of JSON patch, merge patch, and strategic merge patch nothing is counted: its
+// cost is bounded by its length.
+func New(t types.PatchType) *Patch { return &Patch{kind: t} }
+
+func (p *Patch) counts() bool {
+	return p.kind == types.JSONPatchType || p.kind == types.MergePatchType || p.kind == types.StrategicMergePatchType
 }
 
 // Add counts more of the patch's text.
 func (p *Patch) Add(more []byte) {
+	if !p.counts() {
+		return
+	}
 	for _, c := range more {
 		inString, before := p.text.inString, p.text.token
 		p.text.add(c)
@@ -55,6 +61,9 @@ const (
 // each level that they descend into it. A strategic merge patch sorts lists by comparing each of their elements with all
 // others.
 func (p *Patch) Steps(object Shape) int64 {
+	if !p.counts() {
+		return 0
+	}
 	if p.kind == types.StrategicMergePatchType {
 		if p.text.squares == 0 { // it merges no list
 			return 0
@@ -71,7 +80,7 @@ func (p *Patch) Steps(object Shape) int64 {
 
 // Memory is about how many bytes a patch holds while it is applied to an object: copies of a value for each level.
 func (p *Patch) Memory(object Shape) int64 {
-	if p.kind == types.StrategicMergePatchType {
+	if !p.counts() || p.kind == types.StrategicMergePatchType {
 		return 0 // it was accounted as its text was read
 	}
 	return copies * p.scanned(object)

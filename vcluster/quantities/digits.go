@@ -49,7 +49,7 @@ func Suspect(document []byte) bool {
 				return true
 			}
 			continue
-		case c|0x20 == 'e' && run > 0:
+		case c|0x20 == 'e':
 			if n := exponent(document[i+1:]); n > 0 && (protobuf || stands(document[:i-run], document[i+1+n:])) {
 				return true
 			}

@@ -25,7 +25,7 @@ func CheckDocument(document []byte, object reflect.Type) error {
 	if !Suspect(document) {
 		return nil
 	}
-	of := shapes{}.of(object)
+	of := TypeOf(object)
 	switch {
 	case of == nil:
 		return nil
@@ -44,7 +44,7 @@ func CheckDocument(document []byte, object reflect.Type) error {
 }
 
 // checkJSON reads tokens rather than values: what decodes a document looks at each of several members of one name.
-func checkJSON(document []byte, of *shape, path string) error {
+func checkJSON(document []byte, of *Type, path string) error {
 	w := walk{json.NewDecoder(bytes.NewReader(document))}
 	w.tokens.UseNumber()
 	if err := w.value(of, path); err != nil {
@@ -59,7 +59,7 @@ func checkJSON(document []byte, of *shape, path string) error {
 type walk struct{ tokens *json.Decoder }
 
 // value checks the next value. One that can have no quantities is left out, however deep it is.
-func (w *walk) value(of *shape, path string) error {
+func (w *walk) value(of *Type, path string) error {
 	if of == nil {
 		var unread json.RawMessage
 		if err := w.tokens.Decode(&unread); err != nil {
@@ -83,7 +83,7 @@ func (w *walk) value(of *shape, path string) error {
 }
 
 // values checks those of an object or a list, of which the first bracket has been read.
-func (w *walk) values(object bool, of *shape, path string) error {
+func (w *walk) values(object bool, of *Type, path string) error {
 	for i := 0; w.tokens.More(); i++ {
 		next, at := of.item(), path+"["+strconv.Itoa(i)+"]"
 		if object {
@@ -105,7 +105,7 @@ func (w *walk) values(object bool, of *shape, path string) error {
 }
 
 // check a scalar.
-func (s *shape) check(text, path string) error {
+func (s *Type) check(text, path string) error {
 	if !s.quantity {
 		return nil
 	}

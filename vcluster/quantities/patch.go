@@ -6,16 +6,14 @@ package quantities
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 )
 
-// CheckPatch returns an error if a JSON patch puts a quantity that [Check] refuses into an object of a type. It also refuses to copy
-// or move a value of another type to where a quantity can be: what it is like is not known then. A text that is no JSON patch has
-// nothing to check.
-func CheckPatch(patch []byte, object reflect.Type) error {
-	of := shapes{}.of(object)
-	if of == nil {
+// CheckPatch returns an error if a JSON patch puts a quantity that [Check] refuses into an object. It also refuses to copy or move a
+// value of another type to where a quantity can be: what it is like is not known then. A text that is no JSON patch has nothing to
+// check.
+func (s *Type) CheckPatch(patch []byte) error {
+	if s == nil {
 		return nil
 	}
 	var operations []map[string]*json.RawMessage
@@ -24,14 +22,14 @@ func CheckPatch(patch []byte, object reflect.Type) error {
 	}
 	suspect := Suspect(patch)
 	for i, o := range operations {
-		if err := checkOperation(o, of, suspect); err != nil {
+		if err := checkOperation(o, s, suspect); err != nil {
 			return fmt.Errorf("[%d].%w", i, err)
 		}
 	}
 	return nil
 }
 
-func checkOperation(operation map[string]*json.RawMessage, of *shape, suspect bool) error {
+func checkOperation(operation map[string]*json.RawMessage, of *Type, suspect bool) error {
 	path, _ := text(operation["path"])
 	to := of.at(path)
 	if to == nil {
@@ -55,8 +53,8 @@ func text(raw *json.RawMessage) (string, bool) {
 	return s, ok
 }
 
-// at is the shape of what a path of a JSON patch leads to.
-func (s *shape) at(path string) *shape {
+// at is what a path of a JSON patch leads to.
+func (s *Type) at(path string) *Type {
 	path = strings.TrimPrefix(path, "/")
 	if path == "" {
 		return s

@@ -33,7 +33,7 @@ func unwrapped(document []byte) (*runtime.Unknown, error) {
 	return &wrapped, nil
 }
 
-func checkProtobuf(document []byte, of *shape) error {
+func checkProtobuf(document []byte, of *Type) error {
 	wrapped, err := unwrapped(document)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func checkProtobuf(document []byte, of *shape) error {
 }
 
 // checkMessage checks one of an object, or of a quantity.
-func (s *shape) checkMessage(message []byte, path string) error {
+func (s *Type) checkMessage(message []byte, path string) error {
 	return eachField(message, func(n protowire.Number, value []byte) error {
 		if s.quantity && n == quantityText {
 			return s.check(string(value), path)

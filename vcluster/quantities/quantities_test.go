@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,8 +189,32 @@ func TestHostileQuantitiesAreFoundInAPatch(t *testing.T) {
 		"the last of several of a name": {`[{"op":"add","path":"/metadata/name","path":"` + limit + `","value":"1e-5000000"}]`, true},
 		"no patch":                      {`{"1e-5000000"`, false},
 	} {
-		if err := quantities.CheckPatch([]byte(c.patch), pod); (err != nil) != c.refused {
+		if err := quantities.TypeOf(pod).CheckPatch([]byte(c.patch)); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TypeOf takes it that there are no quantities where a type holds itself.
+func TestNoTypeThatHoldsItselfHasQuantities(t *testing.T) {
+	var visit func(t reflect.Type, within []reflect.Type) bool
+	visit = func(of reflect.Type, within []reflect.Type) bool {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct || slices.Contains(within, of) {
+			return slices.Contains(within, of)
+		}
+		recursive := false
+		for i := range of.NumField() {
+			recursive = visit(of.Field(i).Type, append(slices.Clone(within), of)) || recursive
+		}
+		if recursive && quantities.TypeOf(of) != nil {
+			t.Errorf("%s holds itself", of)
+		}
+		return recursive
+	}
+	for _, of := range scheme.Scheme.AllKnownTypes() {
+		visit(of, nil)
 	}
 }

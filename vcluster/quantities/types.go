@@ -16,55 +16,57 @@ import (
 
 var quantity = reflect.TypeFor[resource.Quantity]()
 
-// shape is what of a type can have quantities. A nil shape has none.
-type shape struct {
+// Type is where objects of a type can have quantities. A nil Type has none. It is safe for concurrent use.
+type Type struct {
 	quantity bool
-	members  map[string]*shape               // of an object, by their names in JSON
-	fields   map[protowire.Number]namedShape // the same by their numbers in protobuf
-	element  *shape                          // of a list, or of a map
+	members  map[string]*Type               // of an object, by their names in JSON
+	fields   map[protowire.Number]namedType // the same by their numbers in protobuf
+	element  *Type                          // of a list, or of a map
 	isMap    bool
 }
 
-type namedShape struct {
+type namedType struct {
 	name string
-	*shape
+	*Type
 }
 
-// shapes remembers those of types.
-type shapes map[reflect.Type]*shape
+// TypeOf returns a Type, or nil if no value of a Go type can have a quantity.
+func TypeOf(t reflect.Type) *Type { return known{}.of(t) }
 
-// of returns a type's shape, or nil if no value of it can have a quantity. A type that holds itself has no quantities below.
-func (s shapes) of(t reflect.Type) *shape {
+// known are types that have been looked at. One that holds itself has no quantities below.
+type known map[reflect.Type]*Type
+
+func (k known) of(t reflect.Type) *Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == nil {
 		return nil
 	}
-	if known, ok := s[t]; ok {
-		return known
+	if done, ok := k[t]; ok {
+		return done
 	}
-	s[t] = nil
-	var made *shape
+	k[t] = nil
+	var made *Type
 	switch {
 	case t == quantity:
-		made = &shape{quantity: true}
+		made = &Type{quantity: true}
 	case t.Kind() == reflect.Map, t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
-		if e := s.of(t.Elem()); e != nil {
-			made = &shape{element: e, isMap: t.Kind() == reflect.Map}
+		if e := k.of(t.Elem()); e != nil {
+			made = &Type{element: e, isMap: t.Kind() == reflect.Map}
 		}
 	case t.Kind() == reflect.Struct:
-		made = s.ofStruct(t)
+		made = k.ofStruct(t)
 	}
-	s[t] = made
+	k[t] = made
 	return made
 }
 
-func (s shapes) ofStruct(t reflect.Type) *shape {
-	made := &shape{members: map[string]*shape{}, fields: map[protowire.Number]namedShape{}}
+func (k known) ofStruct(t reflect.Type) *Type {
+	made := &Type{members: map[string]*Type{}, fields: map[protowire.Number]namedType{}}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		inner := s.of(f.Type)
+		inner := k.of(f.Type)
 		if inner == nil {
 			continue
 		}
@@ -76,7 +78,7 @@ func (s shapes) ofStruct(t reflect.Type) *shape {
 		}
 		if tag := strings.Split(f.Tag.Get("protobuf"), ","); len(tag) > 1 {
 			if n, err := strconv.Atoi(tag[1]); err == nil {
-				made.fields[protowire.Number(n)] = namedShape{name, inner} //nolint:gosec // it is a few digits
+				made.fields[protowire.Number(n)] = namedType{name, inner} //nolint:gosec // it is a few digits
 			}
 		}
 	}
@@ -87,7 +89,7 @@ func (s shapes) ofStruct(t reflect.Type) *shape {
 }
 
 // member of an object, or of a map.
-func (s *shape) member(name string) *shape {
+func (s *Type) member(name string) *Type {
 	switch {
 	case s == nil:
 		return nil
@@ -98,7 +100,7 @@ func (s *shape) member(name string) *shape {
 }
 
 // item of a list.
-func (s *shape) item() *shape {
+func (s *Type) item() *Type {
 	if s == nil || s.isMap {
 		return nil
 	}
