@@ -28,7 +28,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/quantities"
 )
 
-var pod = reflect.TypeFor[corev1.Pod]()
+func pod() reflect.Type { return reflect.TypeFor[corev1.Pod]() }
 
 func TestAQuantityHasAsManyDigitsAsTheLimit(t *testing.T) {
 	for number, refused := range map[string]bool{
@@ -73,7 +73,7 @@ func encoded(t *testing.T, limit string) map[string][]byte {
 // L3: 1e-5000000 took 0.3 s to parse, and more than linearly more with a larger exponent.
 func TestHostileQuantitiesAreFoundInADocument(t *testing.T) {
 	for media, document := range encoded(t, hostile) {
-		err := quantities.CheckDocument(document, pod)
+		err := quantities.CheckDocument(document, pod())
 		if !errors.Is(err, bounds.ErrExceeded) || !strings.Contains(err.Error(), "limits.cpu: the quantity") || !strings.Contains(err.Error(), "limit quantity-digits") {
 			t.Errorf("%s: %v", media, err)
 		}
@@ -98,12 +98,12 @@ func TestHostileQuantitiesAreFoundHoweverTheyAreWritten(t *testing.T) {
 		"YAML by another name of binary": "!<tag:yaml.org,2002:binary> " + binary,
 	} {
 		document := []byte(`{"spec":{"containers":[{"resources":{"requests":{"cpu": ` + value + `}}}]}}`)
-		if err := quantities.CheckDocument(document, pod); err == nil {
+		if err := quantities.CheckDocument(document, pod()); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 		if name[:4] == "YAML" {
 			document = []byte("spec:\n  containers:\n  - resources:\n      requests:\n        cpu: " + value + "\n")
-			if err := quantities.CheckDocument(document, pod); err == nil {
+			if err := quantities.CheckDocument(document, pod()); err == nil {
 				t.Errorf("%s in block style is taken", name)
 			}
 		}
@@ -132,18 +132,18 @@ func TestHostileQuantitiesAreFoundInAnyField(t *testing.T) {
 // The short hash of a commit may look like a large number.
 func TestTextThatLooksLikeAQuantityIsTaken(t *testing.T) {
 	for media, document := range encoded(t, "12345678901") {
-		if err := quantities.CheckDocument(document, pod); err != nil {
+		if err := quantities.CheckDocument(document, pod()); err != nil {
 			t.Errorf("%s: %v", media, err)
 		}
 	}
 	document := []byte(`{"metadata":{"labels":{"commit":"12e34567"},"annotations":{"a":"\u0031"}},"spec":{"containers":[{"env":[{"value":"1e-5000000"}],"resources":{"limits":{"cpu":"1"}}}]}}`)
-	if err := quantities.CheckDocument(document, pod); err != nil {
+	if err := quantities.CheckDocument(document, pod()); err != nil {
 		t.Error(err)
 	}
 	if err := quantities.CheckDocument([]byte(`{"data":{"a":"1e5000000"`), reflect.TypeFor[corev1.ConfigMap]()); err != nil {
 		t.Errorf("a type without quantities: %v", err)
 	}
-	if err := quantities.CheckDocument([]byte(`{"data":{"a":"1e5000000"`), pod); err == nil {
+	if err := quantities.CheckDocument([]byte(`{"data":{"a":"1e5000000"`), pod()); err == nil {
 		t.Error("a document that can't be read is taken, though it is suspect")
 	}
 }
@@ -159,11 +159,11 @@ func TestWhatIsRefusedIsSuspect(t *testing.T) {
 		for _, document := range []string{
 			`{"spec":{"overhead":{"cpu":"` + number + `"}}}`, "spec:\n  overhead:\n    cpu: '" + number + "'\n",
 		} {
-			if err := quantities.CheckDocument([]byte(document), pod); (err != nil) != refused {
+			if err := quantities.CheckDocument([]byte(document), pod()); (err != nil) != refused {
 				t.Fatalf("refused: %v, %q: %v", refused, document, err)
 			}
 		}
-		if text, err := yaml.Marshal(map[string]any{"spec": map[string]any{"overhead": map[string]string{"cpu": number}}}); err != nil || (quantities.CheckDocument(text, pod) != nil) != refused {
+		if text, err := yaml.Marshal(map[string]any{"spec": map[string]any{"overhead": map[string]string{"cpu": number}}}); err != nil || (quantities.CheckDocument(text, pod()) != nil) != refused {
 			t.Fatalf("refused: %v, %q, %v", refused, text, err)
 		}
 	})
@@ -189,7 +189,7 @@ func TestHostileQuantitiesAreFoundInAPatch(t *testing.T) {
 		"the last of several of a name": {`[{"op":"add","path":"/metadata/name","path":"` + limit + `","value":"1e-5000000"}]`, true},
 		"no patch":                      {`{"1e-5000000"`, false},
 	} {
-		if err := quantities.TypeOf(pod).CheckPatch([]byte(c.patch)); (err != nil) != c.refused {
+		if err := quantities.TypeOf(pod()).CheckPatch([]byte(c.patch)); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

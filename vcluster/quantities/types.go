@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-var quantity = reflect.TypeFor[resource.Quantity]()
-
 // Type is where objects of a type can have quantities. A nil Type has none. It is safe for concurrent use.
 type Type struct {
 	quantity bool
@@ -49,7 +47,7 @@ func (k known) of(t reflect.Type) *Type {
 	k[t] = nil
 	var made *Type
 	switch {
-	case t == quantity:
+	case t == reflect.TypeFor[resource.Quantity]():
 		made = &Type{quantity: true}
 	case t.Kind() == reflect.Map, t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
 		if e := k.of(t.Elem()); e != nil {
