@@ -113,6 +113,9 @@ func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 	if r.Config.GroupResource == corev1.Resource("services") && s.account != nil {
 		return &boundedServices{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}, count: &s.services}, nil
 	}
+	if isStatefulSets(r.Config.GroupResource) {
+		return &boundedStatefulSets{bounded}, nil
+	}
 	return bounded, nil
 }
 
