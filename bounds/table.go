@@ -215,7 +215,7 @@ func Table() [quantities]Bound {
 		QuantityDigits: {"quantity-digits", PerObject, "digits", 1000,
 			"the digits of a quantity, such as a request of memory or the size of a volume, or its exponent if that is more",
 			"use a shorter number, with a suffix such as Gi"},
-		StatefulSetBytes: {"statefulset-bytes", PerObject, "bytes", 16 * miB,
+		StatefulSetBytes: {"statefulset-bytes", PerObject, "bytes", 4 * miB,
 			"the encoded size of a StatefulSet's spec, times its replicas: its controller holds a pod for each at once",
 			"use fewer replicas, a smaller template, or several StatefulSets"},
 		PodBytes: {"pod-bytes", PerObject, "bytes", 1 * miB,
