@@ -243,7 +243,7 @@ func Table() [quantities]Bound {
 			"CEL expressions in a CustomResourceDefinition, an admission policy, a webhook configuration, or selectors of devices",
 			"use fewer expressions, or spread them over several objects"},
 		MatchSteps: {"match-steps", PerObject, "steps", 80_000_000,
-			"the length of a text that a CEL expression matches with a regular expression, times the instructions of that; for findAll, times a tenth of the text's length, or the number of matches that is asked for, as well; for indexOf and lastIndexOf, the lengths of both texts, multiplied, or four times the elements of what is compared; for distinct and functions of sets, the lengths of both lists, multiplied, times four",
+			"the length of a text that a CEL expression matches with a regular expression, times the instructions of that; for findAll, times a tenth of the text's length, or the number of matches that is asked for, as well; for indexOf and lastIndexOf of a text, the lengths of both texts, multiplied; for the operators in, == and !=, and for functions that compare or sort the elements of lists, four times the elements that are compared, with all that they hold, of which at most 4,200,000 are counted",
 			"use shorter texts and lists, or a shorter regular expression"},
 		ExpressionBytes: {"expression-bytes", PerObject, "bytes", 8 * miB,
 			"the text or list that replace, join, format, flatten, or lists.range makes in a CEL expression, and the patch that a mutation of a MutatingAdmissionPolicy makes, at 16 bytes an element",

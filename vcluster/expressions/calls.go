@@ -9,107 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/decls"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 
 	"github.com/berth-dev/berth/bounds"
 )
-
-// boundedCalls are functions whose result may be much larger than their arguments, or which compare each part of one argument with each of
-// another. CEL counts what a call costs after it, and nothing interrupts it: these check their arguments first.
-func boundedCalls() map[string]func([]ref.Val) error {
-	return map[string]func([]ref.Val) error{
-		"find":            checkFind,
-		findAll:           checkFindAll,
-		"replace":         checkReplace,
-		"join":            checkJoin,
-		"format":          checkFormat,
-		"lists.range":     checkRange,
-		"flatten":         checkFlatten,
-		"quantity":        checkQuantity,
-		"isQuantity":      checkQuantity,
-		"indexOf":         checkIndexOf,
-		"lastIndexOf":     checkIndexOf,
-		"distinct":        checkDistinct,
-		"sets.contains":   checkSets,
-		"sets.intersects": checkSets,
-		"sets.equivalent": checkSets,
-	}
-}
-
-// boundCalls puts the checks before functions of an environment.
-func boundCalls(e *cel.Env) (*cel.Env, error) {
-	for name, check := range boundedCalls() {
-		declared, ok := e.Functions()[name]
-		if !ok {
-			continue
-		}
-		options, err := checked(declared, check)
-		if err != nil {
-			return nil, fmt.Errorf("bound calls of %s: %w", name, err)
-		}
-		if e, err = cel.Function(name, options...)(e); err != nil {
-			return nil, fmt.Errorf("bound calls of %s: %w", name, err)
-		}
-	}
-	return e, nil
-}
-
-// checked declares a function once more, with a check before each of its overloads.
-func checked(f *decls.FunctionDecl, check func([]ref.Val) error) ([]cel.FunctionOpt, error) {
-	bindings, err := f.Bindings()
-	if err != nil {
-		return nil, err
-	}
-	bound := map[string]*functions.Overload{}
-	for _, b := range bindings {
-		bound[b.Operator] = b
-	}
-	var options []cel.FunctionOpt
-	for _, o := range f.OverloadDecls() {
-		b, ok := bound[o.ID()]
-		if !ok {
-			continue
-		}
-		declare := cel.Overload
-		if o.IsMemberFunction() {
-			declare = cel.MemberOverload
-		}
-		options = append(options, declare(o.ID(), o.ArgTypes(), o.ResultType(), binding(b, check)))
-	}
-	return options, nil
-}
-
-// binding is an overload's, with a check before it.
-func binding(o *functions.Overload, check func([]ref.Val) error) cel.OverloadOpt {
-	switch {
-	case o.Unary != nil:
-		return cel.UnaryBinding(func(v ref.Val) ref.Val {
-			if err := check([]ref.Val{v}); err != nil {
-				return types.WrapErr(err)
-			}
-			return o.Unary(v)
-		})
-	case o.Binary != nil:
-		return cel.BinaryBinding(func(a, b ref.Val) ref.Val {
-			if err := check([]ref.Val{a, b}); err != nil {
-				return types.WrapErr(err)
-			}
-			return o.Binary(a, b)
-		})
-	}
-	return cel.FunctionBinding(func(args ...ref.Val) ref.Val {
-		if err := check(args); err != nil {
-			return types.WrapErr(err)
-		}
-		return o.Function(args...)
-	})
-}
 
 // charactersPerCost is how many characters of a result cost one.
 const charactersPerCost = 10
@@ -130,26 +35,6 @@ func costOfSplit(args []ref.Val, result ref.Val) *uint64 {
 func costOfFormat(_ []ref.Val, result ref.Val) *uint64 {
 	cost := 1 + characters(sizeOf(result))
 	return &cost
-}
-
-// Overloads of functions that make texts and lists.
-const (
-	replaceAll   = "string_replace_string_string"
-	replaceSome  = "string_replace_string_string_int"
-	splitAll     = "string_split_string"
-	splitSome    = "string_split_string_int"
-	formatString = "string_format"
-)
-
-// countResults are options that have functions cost what they make.
-func countResults() cel.ProgramOption {
-	return cel.CostTrackerOptions(
-		interpreter.OverloadCostTracker(replaceAll, costOfReplace),
-		interpreter.OverloadCostTracker(replaceSome, costOfReplace),
-		interpreter.OverloadCostTracker(splitAll, costOfSplit),
-		interpreter.OverloadCostTracker(splitSome, costOfSplit),
-		interpreter.OverloadCostTracker(formatString, costOfFormat),
-	)
 }
 
 // tooLarge returns an error if a call makes more than so many bytes.
@@ -231,11 +116,18 @@ func checkFlatten(args []ref.Val) error {
 	return tooLarge("result of flatten", Elements(args[0])*valueBytes)
 }
 
-// maxExponent is of a quantity. Larger ones are computed digit by digit: 1e100000000 takes minutes.
-const maxExponent = 1000
+const (
+	// maxExponent is of a quantity. Larger ones are computed digit by digit: 1e100000000 takes minutes.
+	maxExponent = 1000
+	// maxDigits is of a quantity, as it is written. The work to read digits grows with the square of their number.
+	maxDigits = 1000
+)
 
 func checkQuantity(args []ref.Val) error {
 	text, _ := args[0].(types.String)
+	if digits := len(text) - len(strings.TrimLeft(string(text), "+-.0123456789")); digits > maxDigits {
+		return fmt.Errorf("quantity with %d digits: use one with up to %d", digits, maxDigits)
+	}
 	_, exponent, ok := strings.Cut(strings.ToLower(string(text)), "e")
 	if !ok || len(exponent) < 2 {
 		return nil
@@ -248,38 +140,4 @@ func checkQuantity(args []ref.Val) error {
 		return fmt.Errorf("quantity with the exponent %s: use one from -%d to %d", exponent, maxExponent, maxExponent)
 	}
 	return nil
-}
-
-// checkIndexOf is for texts and lists.
-func checkIndexOf(args []ref.Val) error {
-	if list, ok := args[0].(traits.Lister); ok {
-		return tooSlow("list to search", comparisonSteps*min(Elements(list), size(list)*Elements(args[1])))
-	}
-	text, isText := args[0].(types.String)
-	part, isPart := args[1].(types.String)
-	if !isText || !isPart {
-		return nil
-	}
-	n, m := size(text), size(part)
-	return tooSlow("text to search", max(0, n-m+1)*m)
-}
-
-// comparisonSteps is how many steps it takes to compare two elements.
-const comparisonSteps = 4
-
-func checkDistinct(args []ref.Val) error {
-	list, ok := args[0].(traits.Lister)
-	if !ok {
-		return nil
-	}
-	return tooSlow("list to make distinct", comparisonSteps*Elements(list)*size(list)/2)
-}
-
-func checkSets(args []ref.Val) error {
-	a, isList := args[0].(traits.Lister)
-	b, isSet := args[1].(traits.Lister)
-	if !isList || !isSet || size(a) == 0 || size(b) == 0 {
-		return nil
-	}
-	return tooSlow("sets to compare", comparisonSteps*min(Elements(a)*size(b), Elements(b)*size(a)))
 }

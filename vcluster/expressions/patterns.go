@@ -77,14 +77,14 @@ func options() environment.VersionedOptions {
 			boundCalls,
 			boundChains,
 		},
-		ProgramOptions: append(countValues(), boundMatches(), countResults(), cel.CostTrackerOptions(
+		ProgramOptions: append(countValues(), boundMatches(), cel.CostTrackerOptions(
 			interpreter.OverloadCostTracker(boundedPatternOverload, p.costOfCheck),
 			interpreter.OverloadCostTracker(boundedTextOverload, func([]ref.Val, ref.Val) *uint64 { return new(uint64) }),
-			interpreter.OverloadCostTracker(overloads.Matches, p.costOfMatch),
-			interpreter.OverloadCostTracker(overloads.MatchesString, p.costOfMatch),
-			interpreter.OverloadCostTracker(findString, p.costOfMatch),
-			interpreter.OverloadCostTracker(findAllString, p.costOfFindAll),
-			interpreter.OverloadCostTracker(findAllStringIn, p.costOfFindAll),
+			interpreter.OverloadCostTracker(overloads.Matches, unlessRefused(p.costOfMatch)),
+			interpreter.OverloadCostTracker(overloads.MatchesString, unlessRefused(p.costOfMatch)),
+			interpreter.OverloadCostTracker(findString, unlessRefused(p.costOfMatch)),
+			interpreter.OverloadCostTracker(findAllString, unlessRefused(p.costOfFindAll)),
+			interpreter.OverloadCostTracker(findAllStringIn, unlessRefused(p.costOfFindAll)),
 		)),
 	}
 }
@@ -145,7 +145,7 @@ func checkValue(v ref.Val) ref.Val {
 		return v
 	}
 	if err := check(string(pattern)); err != nil {
-		return types.WrapErr(fmt.Errorf("regular expression: %w", err))
+		return types.WrapErr(refusal{fmt.Errorf("regular expression: %w", err)})
 	}
 	return v
 }

@@ -54,7 +54,7 @@ func checkText(args ...ref.Val) ref.Val {
 		return args[0]
 	}
 	if err := checkSteps(text, int64(instructions), int64(matches)); err != nil {
-		return types.WrapErr(err)
+		return types.WrapErr(refusal{err})
 	}
 	return text
 }
@@ -104,7 +104,7 @@ func (m match) Eval(vars interpreter.Activation) ref.Val {
 		args = append(args, v)
 	}
 	if err := checkMatch(args, 1); err != nil {
-		return types.WrapErr(err)
+		return types.WrapErr(refusal{err})
 	}
 	text, ok := args[0].(traits.Matcher)
 	if !ok {

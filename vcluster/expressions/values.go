@@ -6,7 +6,7 @@ package expressions
 import (
 	"math"
 	"reflect"
-	"unsafe"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 )
@@ -34,85 +35,8 @@ const (
 	// elementsCopied is how many elements cost one if they are copied to another list.
 	elementsCopied = 10
 	// maxElements is more than what an expression may cost.
-	maxElements = 8_000_000
+	maxElements = 4_200_000
 )
-
-// Elements is about how many elements a value has, with those of values that it holds, each as often as it is held. Those beyond
-// a large number are not counted.
-func Elements(v ref.Val) int64 {
-	e := elements{left: maxElements}
-	e.add(v)
-	return maxElements - e.left
-}
-
-// fewerElements is the smaller number of elements of two values. It looks at little more than so many of each.
-func fewerElements(a, b ref.Val) int64 {
-	for limit := int64(smallValue); ; limit *= 8 {
-		limit = min(limit, maxElements)
-		of := [2]elements{{left: limit}, {left: limit}}
-		of[0].add(a)
-		of[1].add(b)
-		if left := max(of[0].left, of[1].left); left > 0 || limit == maxElements {
-			return limit - left
-		}
-	}
-}
-
-// Bytes is about how long a value is as JSON.
-func Bytes(v ref.Val) int64 { return Elements(v) * charactersPerElement }
-
-type elements struct{ left int64 }
-
-func (e *elements) add(v ref.Val) {
-	if e.left--; e.left <= 0 {
-		e.left = 0
-		return
-	}
-	switch v := v.(type) {
-	case types.String:
-		e.take(len(v))
-	case types.Bytes:
-		e.take(len(v))
-	case *types.Optional:
-		if v.HasValue() {
-			e.add(v.GetValue())
-		}
-	case *mutation.JSONPatchVal:
-		e.take(len(v.Op) + len(v.Path) + len(v.From))
-		if v.Val != nil {
-			e.add(v.Val)
-		}
-	case *dynamic.ObjectVal:
-		for _, field := range fieldsOf(v) {
-			e.add(field)
-		}
-	case traits.Mapper:
-		for i := v.Iterator(); e.left > 0 && i.HasNext() == types.True; {
-			key := i.Next()
-			e.add(key)
-			e.add(v.Get(key))
-		}
-	case traits.Lister:
-		for i := v.Iterator(); e.left > 0 && i.HasNext() == types.True; {
-			e.add(i.Next())
-		}
-	}
-}
-
-func (e *elements) take(characters int) {
-	e.left = max(0, e.left-int64(characters/charactersPerElement))
-}
-
-// fieldsOf returns the fields of an object of an apply configuration. Upstream shows them only as Go values, which are as large as
-// what they hold.
-func fieldsOf(o *dynamic.ObjectVal) map[string]ref.Val {
-	fields := reflect.ValueOf(o).Elem().FieldByName("fields")
-	if !fields.IsValid() {
-		return nil
-	}
-	values, _ := reflect.NewAt(fields.Type(), unsafe.Pointer(fields.UnsafeAddr())).Elem().Interface().(map[string]ref.Val) //nolint:gosec // Reflection does not read a private field otherwise; nothing writes to it any more.
-	return values
-}
 
 // Overloads of what the planner makes of an expression.
 const (
@@ -130,7 +54,7 @@ func countValues() []cel.ProgramOption {
 		cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 			switch node := i.(type) {
 			case interpreter.InterpretableConstructor:
-				if !constant(node) {
+				if !isConstant(node) {
 					return construction{node}, nil
 				}
 			case interpreter.InterpretableCall:
@@ -143,16 +67,16 @@ func countValues() []cel.ProgramOption {
 		cel.CostTrackerOptions(
 			interpreter.OverloadCostTracker(countedConstruction, costOfConstruction),
 			interpreter.OverloadCostTracker(countedAddition, costOfAddition),
-			interpreter.OverloadCostTracker(overloads.Equals, costOfComparison),
-			interpreter.OverloadCostTracker(overloads.NotEquals, costOfComparison),
+			interpreter.OverloadCostTracker(overloads.Equals, unlessRefused(costOfComparison)),
+			interpreter.OverloadCostTracker(overloads.NotEquals, unlessRefused(costOfComparison)),
 			interpreter.OverloadCostTracker(mapInsertKeyValue, costOfInsertion),
 			interpreter.OverloadCostTracker(mapInsertMap, costOfInsertion),
 		),
 	}
 }
 
-// constant reports whether all that is constructed is known before: upstream constructs it once.
-func constant(c interpreter.InterpretableConstructor) bool {
+// isConstant reports whether all that is constructed is known before: upstream constructs it once.
+func isConstant(c interpreter.InterpretableConstructor) bool {
 	for _, value := range c.InitVals() {
 		if _, ok := value.(interpreter.InterpretableConst); !ok {
 			return false
@@ -245,16 +169,34 @@ func sizeOf(v ref.Val) uint64 {
 
 // costOfComparison is upstream's for what holds nothing.
 func costOfComparison(args []ref.Val, _ ref.Val) *uint64 {
-	if !holds(args[0]) || !holds(args[1]) {
+	if _, isText := args[0].(types.String); !isText && (!holds(args[0]) || !holds(args[1])) {
 		return nil
 	}
-	cost := characters(min(sizeOf(args[0]), sizeOf(args[1]))) + costOfElements(fewerElements(args[0], args[1]))
+	cost := characters(smallerSize(args[0], args[1]))
+	if holds(args[0]) {
+		cost += costOfElements(fewerElements(args[0], args[1]))
+	}
 	return &cost
+}
+
+// smallerSize is that of two values. If two texts differ much in length, it doesn't count the characters of the longer one.
+func smallerSize(a, b ref.Val) uint64 {
+	text, isText := a.(types.String)
+	other, isOther := b.(types.String)
+	if isText && isOther {
+		if len(text) > len(other) {
+			text, other = other, text
+		}
+		if len(other) > utf8.UTFMax*len(text) {
+			return sizeOf(text)
+		}
+	}
+	return min(sizeOf(a), sizeOf(b))
 }
 
 func holds(v ref.Val) bool {
 	switch v.(type) {
-	case traits.Mapper, traits.Lister, *dynamic.ObjectVal, *mutation.JSONPatchVal, *types.Optional:
+	case traits.Mapper, traits.Lister, *dynamic.ObjectVal, *mutation.JSONPatchVal, *types.Optional, apiservercel.URL, apiservercel.Semver:
 		return true
 	}
 	return false

@@ -51,6 +51,94 @@ func TestHostileCallsThatCompareEachWithEachAreRefused(t *testing.T) {
 	}
 }
 
+// bigList is a list of so many numbers, with a last one.
+func bigList(n, last int) []any {
+	list := make([]any, n, n+1)
+	for i := range list {
+		list[i] = i
+	}
+	return append(list, last)
+}
+
+// repeated is a list that holds two values many times.
+func repeated(n int, values ...any) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = values[i%len(values)]
+	}
+	return list
+}
+
+// L3: one operator in compared 512 lists of 200,000 elements, in 3.8 s, and with long texts it took minutes. Nothing interrupts a call.
+func TestHostileCallsThatCompareWhatIsHeldManyTimesAreRefused(t *testing.T) {
+	text := strings.Repeat("a", 1<<20)
+	lists := []any{bigList(200_000, -1), repeated(512, bigList(200_000, -2)), repeated(512, bigList(200_000, -3))}
+	texts := repeated(5000, text+"b", text+"c")
+	for expression, p := range map[string]any{
+		"p[0] in p[1]": lists, "p[1] == p[2]": lists, "p[1] != p[2]": lists, "p[1].indexOf(p[0]) == 1": lists, "p[1].lastIndexOf(p[0]) == 1": lists,
+		"sets.contains(p[1], [p[0]])": lists, "sets.intersects(p[1], [p[0]])": lists,
+		"s in p": texts, "p.min() == s": texts, "p.max() == s": texts, "p.isSorted()": texts, "p.sort() == []": texts,
+	} {
+		if _, _, err := evaluate(t, expression, text+"d", p); err == nil || !strings.Contains(err.Error(), "limit match-steps") {
+			t.Errorf("%s: %v", expression, err)
+		}
+	}
+	// A check reads what it refuses, and an expression may go on.
+	if _, cost, err := evaluate(t, "lists.range(100).all(i, p[0] in p[1] || true)", "", lists); err == nil {
+		t.Errorf("100 checks that refuse calls cost %d", cost)
+	}
+}
+
+// L3: calls that cost one, or next to nothing, took milliseconds, and an expression could make them for the minute that a request has.
+func TestHostileCallsCostWhatTheyHandle(t *testing.T) {
+	list, text := bigList(100_000, -1), strings.Repeat("a", 1<<20)
+	const lists, texts = 25_000, 1 << 20 / 64
+	for _, c := range []struct {
+		expression, s string
+		p             any
+		least         uint64
+	}{
+		{"p[0] in p[1]", "", []any{list, repeated(2, bigList(100_000, -2), list)}, 2 * lists},
+		{"p.sort().size() > 0", "", list, 10 * lists},
+		{"p.sortBy(i, i).size() > 0", "", list, 10 * lists},
+		{"[s + 'a', s + 'b'].sort().size() > 0", text, nil, 2 * texts},
+		{"p.min() == -1", "", list, lists},
+		{"p.max() != ''", "", repeated(100_000, "short", "texts"), lists},
+		{"p.isSorted() || true", "", repeated(100_000, "short", "texts"), lists},
+		{"sets.contains([p[0]], [p[1]])", "", []any{list, bigList(100_000, -2)}, lists},
+		{"sets.equivalent([p[0]], [p[1]])", "", []any{list, bigList(100_000, -2)}, lists},
+		{"sets.intersects([p[0]], [p[1]])", "", []any{list, bigList(100_000, -2)}, lists},
+		{"[p].indexOf([1]) == -1", "", list, 1},
+		{"[p[0]].indexOf(p[1]) == -1", "", []any{list, bigList(100_000, -2)}, lists},
+		{"[p].distinct().size() == 1", "", list, lists / 2},
+		{"[p].flatten().size() > 1", "", list, lists},
+		{"''.format(p) == ''", "", list, lists},
+		{"p.join() == ''", "", make([]string, 100_000), lists},
+		{"[p.map(x, optional.of(x))].all(u, optional.unwrap(u).size() > 0)", "", bigList(1000, 1), 13_200},
+		{"s.size() > 0", text, nil, texts},
+		{"p.size() > 0", "", text, texts},
+		{"s.charAt(0) == 'a'", text, nil, texts},
+		{"s.indexOf(s.substring(100) + 'b') == -1 && s.indexOf(s.substring(9000)) == 0", strings.Repeat("a", 17_000), nil, 290_000},
+		{"int(s) == 0 || true", text, nil, texts}, {"uint(p) == 0u || true", "", text, texts}, {"double(p) == 0.0 || true", "", text, texts},
+		{"timestamp(s) == timestamp(0) || true", text, nil, texts}, {"duration(s) == duration('1s') || true", text, nil, texts},
+		{"bool(s) || true", text, nil, texts}, {"format.named(s).hasValue() || true", text, nil, texts},
+		{"bytes(p).size() > 0", "", text, texts},
+		{"p[0] <= p[1]", "", []any{text + "a", text + "b"}, texts}, {"p[0] > p[1]", "", []any{text + "a", text + "b"}, texts},
+		{"s in p", text, map[string]any{"a": 1}, texts},
+		{"[url('https://' + s)].all(u, u.getHost() != '' && u.getHostname() != '')", text, nil, 290_000},
+		{"[url('https://a/' + s)].all(u, u == url('https://a/' + s))", text, nil, 450_000},
+		{"[semver('1.0.0-' + s)].all(v, v.compareTo(v) == 0)", text, nil, 200_000 + texts},
+	} {
+		result, cost, err := evaluate(t, c.expression, c.s, c.p)
+		if err != nil && strings.Contains(err.Error(), "cost limit exceeded") {
+			continue
+		}
+		if err != nil || cost < c.least {
+			t.Errorf("%s costs %d, want at least %d: %v, %v", c.expression, cost, c.least, result, err)
+		}
+	}
+}
+
 // L3: a quantity of 60 characters takes minutes to compare, in which nothing interrupts it.
 func TestHostileQuantitiesAreRefused(t *testing.T) {
 	for _, expression := range []string{
@@ -59,6 +147,10 @@ func TestHostileQuantitiesAreRefused(t *testing.T) {
 		if _, _, err := evaluate(t, expression, "99999999999999999999", "a"); err == nil || !strings.Contains(err.Error(), "exponent") {
 			t.Errorf("%s: %v", expression, err)
 		}
+	}
+	// Digits take the square of their number.
+	if _, _, err := evaluate(t, "quantity(s).isInteger()", strings.Repeat("9", 100_000), "a"); err == nil || !strings.Contains(err.Error(), "digits") {
+		t.Errorf("a quantity of 100,000 digits: %v", err)
 	}
 	for _, expression := range []string{"isQuantity('1e3')", "quantity('1E').isInteger()", "quantity('1500m').isInteger() || isQuantity('2Ei')", "!isQuantity('hello')"} {
 		if _, _, err := evaluate(t, expression, "a", "a"); err != nil {
@@ -154,6 +246,20 @@ func TestUsualValuesAreAsUpstreamHasThem(t *testing.T) {
 		"['a', s].join(',') == 'a,a'":                  13,
 		"'abcab'.indexOf('b') + 'aba'.lastIndexOf(s)":  2,
 		"[p].map(x, x + x) == ['aa']":                  28,
+		// As an API server without Berth counts them, measured.
+		"p in [p] && s in {'a': 1} && p.size() == 1":                       18,
+		"[3, 1, 2].sort() == [1, 2, 3]":                                    30,
+		"dyn([3, 1]).sort().min() == 1 && s < 'b' && p <= s":               9,
+		"[s].sortBy(x, x)[0] <= p":                                         44,
+		"s.size() + int('1') + s.indexOf(p) + [s].indexOf('b')":            18,
+		"string(1) + s.charAt(0) + string(bytes('a')) + string(dyn(b'a'))": 5,
+		"[[1], [2]].flatten() == [1, 2] && [[1]].flatten(1) == [1]":        27,
+		"quantity('1').compareTo(quantity('2')) < 0 && !isQuantity('a')":   6,
+		"url('https://a/b').getHost() == 'a' && semver('1.2.3-a').isLessThan(semver('2.0.0')) && url('https://a') != url('https://b')": 10,
+		"ip('::1') == ip('::1') && cidr('::1/128') == cidr('::1/128') && duration('1s') < duration('2s') && bool('true')":              7,
+		"sets.contains([1, 2], [1]) && sets.equivalent([1, 2], [2, 1]) && sets.intersects([1], [1])":                                   14,
+		"[1, 2].sum() == 3 && [1.0, 2.0].max() > 1.0 && ['a', s].isSorted() && ['abcdefghijk'].min() != ''":                            18,
+		"optional.unwrap([optional.of(1)]) == [1] && format.named('dns1123Label').hasValue()":                                          15,
 	} {
 		if _, cost, err := evaluate(t, expression, "a", "a"); err != nil || cost != want {
 			t.Errorf("%s costs %d, want %d, %v", expression, cost, want, err)
