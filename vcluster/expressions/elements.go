@@ -18,7 +18,7 @@ import (
 // Elements is about how many elements a value has, with those of values that it holds, each as often as it is held. Those beyond
 // a large number are not counted.
 func Elements(v ref.Val) int64 {
-	e := elements{maxElements, plainTypes()}
+	e := elements{left: maxElements, plain: plainTypes()}
 	e.add(v)
 	return maxElements - e.left
 }
@@ -28,7 +28,7 @@ func fewerElements(a, b ref.Val) int64 {
 	plain := plainTypes()
 	for limit := int64(smallValue); ; limit *= 8 {
 		limit = min(limit, maxElements)
-		of := [2]elements{{limit, plain}, {limit, plain}}
+		of := [2]elements{{left: limit, plain: plain}, {left: limit, plain: plain}}
 		of[0].add(a)
 		of[1].add(b)
 		if left := max(of[0].left, of[1].left); left > 0 || limit == maxElements {
@@ -37,12 +37,37 @@ func fewerElements(a, b ref.Val) int64 {
 	}
 }
 
-// Bytes is about how long a value is as JSON.
-func Bytes(v ref.Val) int64 { return Elements(v) * charactersPerElement }
+// Bytes is about how long a value is as JSON, with the characters of texts that are escaped.
+func Bytes(v ref.Val) int64 {
+	e := elements{left: maxElements, plain: plainTypes(), escaped: true}
+	e.add(v)
+	return (maxElements - e.left) * charactersPerElement
+}
+
+// Memory is about what a value takes in memory, in bytes. A part that it holds several times counts as often.
+func Memory(v ref.Val) int64 { return Elements(v) * valueBytes }
+
+// escapedLength is how many bytes a text has in JSON, or a few more.
+func escapedLength(text string) (n int) {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ', c == '<', c == '>', c == '&':
+			n += len(`\u003c`)
+		case c == '"', c == '\\':
+			n += 2
+		case c == 0xe2: // may begin a line separator
+			n += 4
+		default:
+			n++
+		}
+	}
+	return n
+}
 
 type elements struct {
-	left  int64
-	plain [2]reflect.Type
+	left    int64
+	plain   [2]reflect.Type
+	escaped bool // whether texts count as JSON
 }
 
 // plainTypes are those of lists and maps that are made of a Go value. What they hold is counted in that, which is many times as fast.
@@ -69,7 +94,7 @@ func (e *elements) addNative(v any) bool {
 	case []string:
 		for i := 0; i < len(v) && e.left > 0; i++ {
 			e.left--
-			e.take(len(v[i]))
+			e.text(v[i])
 		}
 	case map[string]any:
 		for key, held := range v {
@@ -77,7 +102,7 @@ func (e *elements) addNative(v any) bool {
 				break
 			}
 			e.left--
-			e.take(len(key))
+			e.text(key)
 			e.addOne(held)
 		}
 	default:
@@ -93,7 +118,7 @@ func (e *elements) addOne(v any) {
 		e.left--
 	case string:
 		e.left--
-		e.take(len(v))
+		e.text(v)
 	case []any, map[string]any, []string:
 		e.left--
 		e.addNative(v)
@@ -114,7 +139,7 @@ func (e *elements) add(v ref.Val) {
 	}
 	switch v := v.(type) {
 	case types.String:
-		e.take(len(v))
+		e.text(string(v))
 	case types.Bytes:
 		e.take(len(v))
 	case *types.Optional:
@@ -150,6 +175,14 @@ func (e *elements) add(v ref.Val) {
 			e.add(i.Next())
 		}
 	}
+}
+
+func (e *elements) text(text string) {
+	n := len(text)
+	if e.escaped {
+		n = escapedLength(text)
+	}
+	e.take(n)
 }
 
 func (e *elements) take(characters int) {
