@@ -101,7 +101,7 @@ const miB = 1 << 20
 func Table() [quantities]Bound {
 	return [quantities]Bound{
 		MemoryBytes: {"memory-bytes", PerSpace, "bytes", 256 * miB,
-			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded, OpenAPI documents of CustomResourceDefinitions, indentation of JSON and YAML, CEL expressions being compiled, and 48 KiB for each open watch",
+			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded, OpenAPI documents of CustomResourceDefinitions, indentation of JSON and YAML, CEL expressions being compiled, values of admission policies' variables, and 48 KiB for each open watch",
 			"list with a limit (kubectl get --chunk-size=500), read answers without delay, and retry"},
 		Watches: {"watches", PerSpace, "watches", 2000,
 			"watches that clients have open",
@@ -246,7 +246,7 @@ func Table() [quantities]Bound {
 			"the length of a text that a CEL expression matches with a regular expression, times the instructions of that; for findAll, times a tenth of the text's length, or the number of matches that is asked for, as well; for indexOf and lastIndexOf of a text, the lengths of both texts, multiplied; for the operators in, == and !=, and for functions that compare or sort the elements of lists, four times the elements that are compared, with all that they hold, of which at most 4,200,000 are counted",
 			"use shorter texts and lists, or a shorter regular expression"},
 		ExpressionBytes: {"expression-bytes", PerObject, "bytes", 8 * miB,
-			"the text or list that replace, join, format, flatten, or lists.range makes in a CEL expression, and the patch that a mutation of a MutatingAdmissionPolicy makes, at 16 bytes an element",
+			"the text or list that replace, join, format, flatten, or lists.range makes in a CEL expression, and the patch that a mutation of a MutatingAdmissionPolicy makes, as JSON, at 16 bytes an element",
 			"use shorter texts and lists, a smaller precision, or several mutations"},
 		PatchSteps: {"patch-steps", PerObject, "steps", 50_000_000,
 			"the estimated work to apply a patch to an object, or all JSON patches of MutatingAdmissionPolicies to the object of a request. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",

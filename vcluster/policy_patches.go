@@ -46,7 +46,9 @@ func (b boundedPatch) ForInput(
 	ctx context.Context, a *admission.VersionedAttributes, request *admissionv1.AdmissionRequest,
 	variables plugincel.OptionalVariableBindings, namespace *corev1.Namespace, budget int64,
 ) (plugincel.EvaluationResult, int64, error) {
-	result, left, err := b.MutatingEvaluator.ForInput(ctx, a, request, variables, namespace, budget)
+	kept, end := keepValues(ctx)
+	defer end()
+	result, left, err := b.MutatingEvaluator.ForInput(kept, a, request, variables, namespace, budget)
 	if err != nil || result.Error != nil {
 		return result, left, err
 	}

@@ -27,15 +27,15 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 )
 
-// admissionPlugins are upstream's, with the one for MutatingAdmissionPolicies in the form that bounds their patches. Upstream ends the
-// process when a name is registered twice.
+// admissionPlugins are upstream's, with those for policies in the form that bounds their patches and the values of their variables.
+// Upstream ends the process when a name is registered twice.
 func admissionPlugins() *admission.Plugins {
 	plugins := admission.NewPlugins()
 	kubeoptions.RegisterAllAdmissionPlugins(plugins)
 	lifecycle.Register(plugins)
 	validatingwebhook.Register(plugins)
 	mutatingwebhook.Register(plugins)
-	validatingpolicy.Register(plugins)
+	plugins.Register(validatingpolicy.PluginName, newValidatingPolicies)
 	plugins.Register(mutatingpolicy.PluginName, newMutatingPolicies)
 	return plugins
 }
@@ -64,6 +64,7 @@ func compileMutations(p *admissionv1.MutatingAdmissionPolicy) mutatingpolicy.Pol
 		return mutatingpolicy.PolicyEvaluator{Error: err}
 	}
 	known := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
+	compiler.Compiler = accountedVariables{compiler.Compiler}
 	for _, v := range p.Spec.Variables {
 		compiler.CompileAndStoreVariable(&mutatingpolicy.Variable{Name: v.Name, Expression: v.Expression}, known, environment.StoredExpressions)
 	}
@@ -74,7 +75,7 @@ func compileMutations(p *admissionv1.MutatingAdmissionPolicy) mutatingpolicy.Pol
 			conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
 		}
 		evaluator.Matcher = matchconditions.NewMatcher(
-			compiler.CompileCondition(conditions, known, environment.StoredExpressions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+			accountedConditions{compiler.CompileCondition(conditions, known, environment.StoredExpressions)}, p.Spec.FailurePolicy, "policy", "validate", p.Name)
 	}
 	known.HasPatchTypes = true
 	compile := func(e plugincel.ExpressionAccessor) plugincel.MutatingEvaluator {
@@ -90,4 +91,63 @@ func compileMutations(p *admissionv1.MutatingAdmissionPolicy) mutatingpolicy.Pol
 		}
 	}
 	return evaluator
+}
+
+// newValidatingPolicies returns upstream's plugin with another way to compile policies.
+func newValidatingPolicies(io.Reader) (admission.Interface, error) {
+	p := &validatingpolicy.Plugin{Plugin: generic.NewPlugin(
+		admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update),
+		func(f informers.SharedInformerFactory, _ kubernetes.Interface, client dynamic.Interface, mapper meta.RESTMapper) generic.Source[validatingpolicy.PolicyHook] {
+			registration := f.Admissionregistration().V1()
+			return generic.NewPolicySource(
+				registration.ValidatingAdmissionPolicies().Informer(), registration.ValidatingAdmissionPolicyBindings().Informer(),
+				validatingpolicy.NewValidatingAdmissionPolicyAccessor, validatingpolicy.NewValidatingAdmissionPolicyBindingAccessor,
+				compileValidations, f, client, mapper)
+		},
+		func(a authorizer.Authorizer, m *matching.Matcher, _ kubernetes.Interface) generic.Dispatcher[validatingpolicy.PolicyHook] {
+			return validatingpolicy.NewDispatcher(a, generic.NewPolicyMatcher(m))
+		},
+	)}
+	p.SetEnabled(true)
+	return p, nil
+}
+
+// compileValidations compiles a policy's expressions. Errors are kept until they are evaluated.
+func compileValidations(p *admissionv1.ValidatingAdmissionPolicy) validatingpolicy.Validator {
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return validatingpolicy.NewValidator(nil, nil, nil, nil, p.Spec.FailurePolicy, err)
+	}
+	known := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
+	compiler.Compiler = accountedVariables{compiler.Compiler}
+	for _, v := range p.Spec.Variables {
+		compiler.CompileAndStoreVariable(&validatingpolicy.Variable{Name: v.Name, Expression: v.Expression}, known, environment.StoredExpressions)
+	}
+	compile := func(expressions []plugincel.ExpressionAccessor, known plugincel.OptionalVariableDeclarations) plugincel.ConditionEvaluator {
+		return accountedConditions{compiler.CompileCondition(expressions, known, environment.StoredExpressions)}
+	}
+	var matcher matchconditions.Matcher
+	if len(p.Spec.MatchConditions) > 0 {
+		var conditions []plugincel.ExpressionAccessor
+		for _, c := range p.Spec.MatchConditions {
+			conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
+		}
+		matcher = matchconditions.NewMatcher(compile(conditions, known), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	}
+	// Upstream finds a validation's message by its index: one without has no accessor.
+	validations, messages := make([]plugincel.ExpressionAccessor, len(p.Spec.Validations)), make([]plugincel.ExpressionAccessor, len(p.Spec.Validations))
+	for i, v := range p.Spec.Validations {
+		validations[i] = &validatingpolicy.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}
+		if v.MessageExpression != "" {
+			messages[i] = &validatingpolicy.MessageExpressionCondition{MessageExpression: v.MessageExpression}
+		}
+	}
+	annotations := make([]plugincel.ExpressionAccessor, len(p.Spec.AuditAnnotations))
+	for i, a := range p.Spec.AuditAnnotations {
+		annotations[i] = &validatingpolicy.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
+	}
+	withoutAuthorizer := known
+	withoutAuthorizer.HasAuthorizer = false
+	return validatingpolicy.NewValidator(
+		compile(validations, known), matcher, compile(annotations, known), compile(messages, withoutAuthorizer), p.Spec.FailurePolicy, nil)
 }
