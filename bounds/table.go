@@ -54,6 +54,16 @@ const (
 	GracePeriodSeconds
 	PodContainers
 	ReadinessGates
+	PodPorts
+	VolumeItems
+	TemplateBytes
+	SelectorTerms
+	RoleRules
+	RoleCombinations
+	AggregationSelectors
+	BindingSubjects
+	ActiveJobs
+	AutoscalerMetrics
 	QuantityDigits
 	StatefulSetBytes
 	PodBytes
@@ -212,6 +222,36 @@ func Table() [quantities]Bound {
 		ReadinessGates: {"readiness-gates", PerObject, "gates", 100,
 			"readiness gates of a pod",
 			"use fewer gates"},
+		PodPorts: {"pod-ports", PerObject, "ports", 500,
+			"ports of all containers of a pod, or of a pod template",
+			"leave out ports that only inform"},
+		VolumeItems: {"volume-items", PerObject, "items", 500,
+			"items that volumes of a pod, or of a pod template, have of ConfigMaps, Secrets, and the downward API, and sources of projected volumes",
+			"use whole ConfigMaps and Secrets, without items"},
+		TemplateBytes: {"template-bytes", PerObject, "bytes", 64 << 10,
+			"the size of a pod template as JSON, about: controllers hold hundreds of its pods at once",
+			"put long texts into a ConfigMap, and mount it"},
+		SelectorTerms: {"selector-terms", PerObject, "terms", 500,
+			"labels, expressions, and values in a label selector, which controllers may match with each pod",
+			"use fewer of them"},
+		RoleRules: {"role-rules", PerObject, "rules", 1000,
+			"rules of a Role or ClusterRole",
+			"spread them over several roles"},
+		RoleCombinations: {"role-combinations", PerObject, "combinations", 20_000,
+			"API groups times resources times verbs times resource names of the rules of a Role or ClusterRole: an API server may compare each",
+			"use *, or spread them over several rules"},
+		AggregationSelectors: {"aggregation-selectors", PerObject, "selectors", 20,
+			"selectors in the aggregation rule of a ClusterRole",
+			"use one label for all roles to aggregate"},
+		BindingSubjects: {"binding-subjects", PerObject, "subjects", 1000,
+			"subjects of a RoleBinding or ClusterRoleBinding",
+			"use a group"},
+		ActiveJobs: {"active-jobs", PerObject, "jobs", 1000,
+			"jobs in status.active of a CronJob",
+			"set concurrencyPolicy: Forbid, or Replace"},
+		AutoscalerMetrics: {"autoscaler-metrics", PerObject, "metrics", 100,
+			"metrics and scaling policies of a HorizontalPodAutoscaler",
+			"use fewer of them"},
 		QuantityDigits: {"quantity-digits", PerObject, "digits", 1000,
 			"the digits of a quantity, such as a request of memory or the size of a volume, or its exponent if that is more",
 			"use a shorter number, with a suffix such as Gi"},

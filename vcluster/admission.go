@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/counts"
 	"github.com/berth-dev/berth/vcluster/expressions"
 	"github.com/berth-dev/berth/vcluster/inside"
 	"github.com/berth-dev/berth/vcluster/schemas"
@@ -72,6 +73,9 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 		return err
 	}
 	if err := answerOf(ctx).hold(bounds.ReservationOf(ctx), a.GetObject()); err != nil {
+		return asStatus(err, a.GetResource().GroupResource(), a.GetName())
+	}
+	if err := counts.Check(a.GetObject(), a.GetOldObject()); err != nil {
 		return asStatus(err, a.GetResource().GroupResource(), a.GetName())
 	}
 	if err := admitExpressions(ctx, a); err != nil {

@@ -1,0 +1,175 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package counts
+
+import (
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/apis/autoscaling"
+	"k8s.io/kubernetes/pkg/apis/batch"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/patches"
+)
+
+// Check returns an error that names the quantity if there is more of it in an object than allowed, and more than was in the object
+// that it takes the place of, which may be nil. Both are of an API server's internal types; others have nothing to count.
+func Check(object, old runtime.Object) error {
+	have := of(object)
+	var had counted
+	for quantity, n := range have {
+		err := quantity.Check(n)
+		if err == nil {
+			continue
+		}
+		if had == nil {
+			had = of(old)
+		}
+		if n > had[quantity] {
+			return err
+		}
+	}
+	return nil
+}
+
+// counted is the largest number of each quantity.
+type counted map[bounds.Quantity]int64
+
+func of(object runtime.Object) counted {
+	c := counted{}
+	if _, ok := object.(runtime.Unstructured); ok || object == nil {
+		return c
+	}
+	switch o := object.(type) {
+	case *rbac.Role:
+		c.addRules(o.Rules)
+	case *rbac.ClusterRole:
+		c.addRules(o.Rules)
+		if o.AggregationRule != nil {
+			c.add(bounds.AggregationSelectors, len(o.AggregationRule.ClusterRoleSelectors))
+		}
+	case *rbac.RoleBinding:
+		c.add(bounds.BindingSubjects, len(o.Subjects))
+	case *rbac.ClusterRoleBinding:
+		c.add(bounds.BindingSubjects, len(o.Subjects))
+	case *batch.CronJob:
+		c.add(bounds.ActiveJobs, len(o.Status.Active))
+	case *autoscaling.HorizontalPodAutoscaler:
+		c.addAutoscaler(&o.Spec)
+	}
+	c.walk(reflect.ValueOf(object))
+	return c
+}
+
+func (c counted) add(q bounds.Quantity, n int) { c[q] = max(c[q], int64(n)) }
+
+func (c counted) addRules(rules []rbac.PolicyRule) {
+	c.add(bounds.RoleRules, len(rules))
+	combinations := 0
+	for _, r := range rules {
+		combinations += max(1, len(r.APIGroups))*len(r.Resources)*len(r.Verbs)*max(1, len(r.ResourceNames)) + len(r.NonResourceURLs)*len(r.Verbs)
+	}
+	c.add(bounds.RoleCombinations, combinations)
+}
+
+func (c counted) addAutoscaler(spec *autoscaling.HorizontalPodAutoscalerSpec) {
+	n := len(spec.Metrics)
+	if b := spec.Behavior; b != nil {
+		for _, rules := range []*autoscaling.HPAScalingRules{b.ScaleUp, b.ScaleDown} {
+			if rules != nil {
+				n += len(rules.Policies)
+			}
+		}
+	}
+	c.add(bounds.AutoscalerMetrics, n)
+}
+
+// walk counts in what an object is made of.
+func (c counted) walk(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		c.walk(v.Elem())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := range v.Len() {
+				c.walk(v.Index(i))
+			}
+		}
+	case reflect.Struct:
+		if !v.CanInterface() {
+			return
+		}
+		switch part := v.Interface().(type) {
+		case metav1.LabelSelector:
+			c.addSelector(part)
+			return
+		case core.PodTemplateSpec:
+			c.add(bounds.TemplateBytes, int(patches.ShapeOf(part).Bytes))
+		case core.PodSpec:
+			c.addPod(&part)
+		}
+		for i := range v.NumField() {
+			c.walk(v.Field(i))
+		}
+	}
+}
+
+func (c counted) addSelector(s metav1.LabelSelector) {
+	n := len(s.MatchLabels) + len(s.MatchExpressions)
+	for _, e := range s.MatchExpressions {
+		n += len(e.Values)
+	}
+	c.add(bounds.SelectorTerms, n)
+}
+
+func (c counted) addPod(spec *core.PodSpec) {
+	ports, items := 0, 0
+	for _, containers := range [][]core.Container{spec.Containers, spec.InitContainers} {
+		for i := range containers {
+			ports += len(containers[i].Ports)
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		ports += len(spec.EphemeralContainers[i].Ports)
+	}
+	for i := range spec.Volumes {
+		items += itemsOf(&spec.Volumes[i].VolumeSource)
+	}
+	c.add(bounds.PodPorts, ports)
+	c.add(bounds.VolumeItems, items)
+}
+
+// itemsOf is how many files a volume says it has.
+func itemsOf(v *core.VolumeSource) int {
+	n := 0
+	if v.ConfigMap != nil {
+		n += len(v.ConfigMap.Items)
+	}
+	if v.Secret != nil {
+		n += len(v.Secret.Items)
+	}
+	if v.DownwardAPI != nil {
+		n += len(v.DownwardAPI.Items)
+	}
+	if v.Projected == nil {
+		return n
+	}
+	for _, s := range v.Projected.Sources {
+		n++
+		if s.ConfigMap != nil {
+			n += len(s.ConfigMap.Items)
+		}
+		if s.Secret != nil {
+			n += len(s.Secret.Items)
+		}
+		if s.DownwardAPI != nil {
+			n += len(s.DownwardAPI.Items)
+		}
+	}
+	return n
+}
