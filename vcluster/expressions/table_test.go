@@ -15,8 +15,9 @@ import (
 )
 
 // unbounded are functions that are not in the table.
-var unbounded = strings.Fields(`
-	!_ -_ _!=_ _%_ _&&_ _*_ _-_ _/_ _?_:_ _||_ @not_strictly_false __not_strictly_false__ dyn type
+func unbounded() []string {
+	return strings.Fields(`
+	!_ -_ _%_ _&&_ _*_ _-_ _/_ _?_:_ _||_ @not_strictly_false __not_strictly_false__ dyn type
 	_?._ _[?_] _[_] first last hasValue or orValue value optional.none optional.of optional.ofNonZeroValue
 	in _in_
 	@bounded_pattern @bounded_text matches _+_ cel.@mapInsert
@@ -30,6 +31,7 @@ var unbounded = strings.Fields(`
 	format.byte format.date format.datetime format.dns1035Label format.dns1035LabelPrefix format.dns1123Label format.dns1123LabelPrefix
 	format.dns1123Subdomain format.dns1123SubdomainPrefix format.labelValue format.qualifiedName format.uri format.uuid
 `)
+}
 
 func environmentWithAll(t *testing.T) *cel.Env {
 	t.Helper()
@@ -44,9 +46,9 @@ func environmentWithAll(t *testing.T) *cel.Env {
 // handle. Above are, a line each: those whose arguments are small, or that look up, or that nobody can call any more; those that are
 // bounded elsewhere in this package; those that upstream counts by the length of texts and lists; and those of values that are small.
 func TestEachFunctionIsBoundedOrKnownToCostWhatItHandles(t *testing.T) {
-	env, table := environmentWithAll(t), boundedCalls()
+	env, table, others := environmentWithAll(t), boundedCalls(), unbounded()
 	for name := range env.Functions() {
-		if _, ok := table[name]; !ok && !slices.Contains(unbounded, name) {
+		if _, ok := table[name]; !ok && !slices.Contains(others, name) {
 			t.Errorf("%s is new: does a call cost what it handles?", name)
 		}
 	}
