@@ -49,6 +49,9 @@ func (b *boundedStorage) Create(ctx context.Context, key string, obj, out runtim
 	if b.spent() {
 		return b.full()
 	}
+	if err := b.checkFields(obj); err != nil {
+		return err
+	}
 	return b.tell(b.Interface.Create(ctx, key, obj, out, ttl))
 }
 
@@ -70,7 +73,7 @@ func (b *boundedStorage) GuaranteedUpdate(
 	if b.spent() {
 		update = b.sparing(update)
 	}
-	update = b.boundPatch(ctx, update)
+	update = b.boundFields(ctx, key, b.boundPatch(ctx, update))
 	return b.tell(b.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached))
 }
 

@@ -68,6 +68,7 @@ func genericConfig(
 		return nil, nil, nil, err
 	}
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		api = boundFields(c.LongRunningFunc, api)
 		api = accountMemory(store.account, c.LongRunningFunc, api)
 		api = countWork(gate.abort, c.RequestTimeout, c.LongRunningFunc, api)
 		return genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c)

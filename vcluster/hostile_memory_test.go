@@ -118,7 +118,7 @@ func TestHostileAnswersThatAreEncodedWholeCostMore(t *testing.T) {
 // L3: of an object of 60 KB, 10,000 levels deep, JSON with spaces has 560 MiB, and took 2 GiB to encode. What an answer's
 // indentation takes is accounted, whichever request it answers, before it is encoded.
 func TestHostileDeepObjectsWithIndentationAreAccounted(t *testing.T) {
-	_, _, config := bounded(t, bounds.Limits{bounds.MemoryBytes: 96 << 20})
+	_, _, config := bounded(t, bounds.Limits{bounds.MemoryBytes: 8 << 20})
 	definitions, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestHostileDeepObjectsWithIndentationAreAccounted(t *testing.T) {
 	const path = "/apis/example.com/v1/namespaces/default/ones"
 	body := func(name string) []byte {
 		return []byte(`{"apiVersion":"example.com/v1","kind":"one","metadata":{"name":"` + name + `","finalizers":["example.com/hold"]},"x":` +
-			strings.Repeat("[", 5000) + "1" + strings.Repeat(",1", 10_000) + strings.Repeat("]", 5000) + "}")
+			strings.Repeat("[", 1500) + "1" + strings.Repeat(",1", 800) + strings.Repeat("]", 1500) + "}")
 	}
 	eventually(t, func() error { return client.Post().AbsPath(path).Body(body("deep")).Do(t.Context()).Error() })
 	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
