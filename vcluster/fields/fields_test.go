@@ -41,7 +41,7 @@ func owners(n int) []metav1.OwnerReference {
 func managers(n int) []metav1.ManagedFieldsEntry {
 	list := make([]metav1.ManagedFieldsEntry, n)
 	for i := range list {
-		list[i] = metav1.ManagedFieldsEntry{Manager: fmt.Sprintf("m-%d", i), FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}
+		list[i] = metav1.ManagedFieldsEntry{Manager: fmt.Sprintf("m-%d", i), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}
 	}
 	return list
 }
@@ -147,7 +147,7 @@ func TestUsualObjectsAreFarFromTheLimit(t *testing.T) {
 		"7,000 keys, each managed": configMap(func(m *corev1.ConfigMap) {
 			m.Data, m.ManagedFields = data(7000), managers(3)
 			for i := range m.ManagedFields {
-				m.ManagedFields[i].FieldsV1.Raw = []byte(`{"f:data":{` + repeat(7000, `"f:a":{}`) + `}}`)
+				m.ManagedFields[i].FieldsV1 = metav1.NewFieldsV1(`{"f:data":{` + repeat(7000, `"f:a":{}`) + `}}`)
 			}
 		}),
 		"many owners and managers": configMap(func(m *corev1.ConfigMap) { m.OwnerReferences, m.ManagedFields = owners(300), managers(30) }),
