@@ -6,6 +6,7 @@ package vcluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"reflect"
@@ -58,7 +59,7 @@ type boundedJSON struct {
 func (b *boundedJSON) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	_, _ = b.document.Write(p[:n])
-	if err != nil { // at the end, so that the error says how many there are; nothing is decoded before
+	if errors.Is(err, io.EOF) { // at the end, so that the error says how many there are; nothing is decoded before
 		if exceeded := b.document.Count().Check(); exceeded != nil {
 			return 0, apierrors.NewForbidden(noResource, "", exceeded)
 		}
