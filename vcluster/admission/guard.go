@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -68,8 +67,8 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	if r := a.GetResource(); r.Group == discoveryv1.GroupName && r.Resource == "endpointslices" && !inside.Is(ctx) {
 		return guardSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
 	}
-	if r := a.GetResource(); r.Group == batchv1.GroupName && r.Resource == "cronjobs" {
-		return guardSpec(a, &batchv1.CronJob{}, checkLastSchedule)
+	if check := controllerChecks()[a.GetResource().GroupResource()]; check != nil {
+		return check(a)
 	}
 	if a.GetResource().Group == networkingv1.GroupName && a.GetSubresource() == "" && !inside.Is(ctx) {
 		return guardNetworking(a)
@@ -110,16 +109,6 @@ func changesNothing(a admission.Attributes) bool {
 		m.SetManagedFields(nil)
 	}
 	return equality.Semantic.DeepEqual(object, old)
-}
-
-// checkLastSchedule refuses a time that is so long ago that the controller would look at each minute since: the difference of two
-// times is 292 years at most.
-func checkLastSchedule(c *batchv1.CronJob) field.ErrorList {
-	last := c.Status.LastScheduleTime
-	if last == nil || last.Unix() >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("status", "lastScheduleTime"), last, "use a time since 1970, or none")}
 }
 
 var errNode = errors.New("nodes belong to the host and are hidden in a space; those that it may see are stand-ins, which follow its pods. " +
