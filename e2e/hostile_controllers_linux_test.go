@@ -34,7 +34,7 @@ func TestHostileStatefulSetsHoldABoundedPartOfTheProcess(t *testing.T) {
 		}}
 	}
 	sets := a.attacker.AppsV1().StatefulSets(metav1.NamespaceDefault)
-	for name, hostile := range map[string]*appsv1.StatefulSet{"many": set("many", math.MaxInt32, 0), "large": set("large", 1000, 200_000)} {
+	for name, hostile := range map[string]*appsv1.StatefulSet{"many": set("many", math.MaxInt32, 0), "large": set("large", 1000, 50_000)} {
 		if _, err := sets.Create(t.Context(), hostile, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit "+bounds.StatefulSetBytes.String()) {
 			t.Errorf("%s: %.300v", name, err)
 		}

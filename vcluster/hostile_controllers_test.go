@@ -4,14 +4,19 @@
 package vcluster_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -33,7 +38,7 @@ func TestHostileStatefulSetsHaveNoMoreReplicasThanTheirControllerCanHold(t *test
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
-	for name, hostile := range map[string]*appsv1.StatefulSet{"many": set("many", 2_147_483_647, 0), "large": set("large", 200, 100_000)} {
+	for name, hostile := range map[string]*appsv1.StatefulSet{"many": set("many", 2_147_483_647, 0), "large": set("large", 200, 50_000)} {
 		_, err := sets.Create(t.Context(), hostile, metav1.CreateOptions{})
 		want(name, err)
 	}
@@ -52,4 +57,43 @@ func TestHostileStatefulSetsHaveNoMoreReplicasThanTheirControllerCanHold(t *test
 	if _, err := sets.Patch(t.Context(), "db", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"replicas":0}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("fewer replicas: %v", err)
 	}
+}
+
+// L3: a pod with 10,000 ports, of 60 KB, had the API server make 7 GiB of warnings, one for each two; and a role of 6 KB, made by a
+// service account that may only create roles, as many rules to compare.
+func TestHostileWritesAreRefusedBeforeTheirPartsAreComparedWithEachOther(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	client := clientset(t, config)
+	pod := template("web")
+	pod.Spec.Containers[0].Ports = slices.Repeat([]corev1.ContainerPort{{ContainerPort: 1}}, 1000)
+	_, err := client.CoreV1().PodTemplates("default").Create(t.Context(), &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Template: pod}, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit pod-ports") {
+		t.Errorf("a pod with many ports: %.300v", err)
+	}
+	maker := rest.CopyConfig(config)
+	maker.Impersonate.UserName = "maker"
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "maker"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"create"},
+	}}}
+	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "maker"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "maker"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "maker"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var many []string
+	for i := range 50 {
+		many = append(many, fmt.Sprintf("a%d", i))
+	}
+	hostile := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "hostile"}, Rules: []rbacv1.PolicyRule{{APIGroups: many, Resources: many, Verbs: many}}}
+	eventually(t, func() error { // once the maker may
+		_, err := clientset(t, maker).RbacV1().ClusterRoles().Create(t.Context(), hostile, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit role-combinations") {
+			return fmt.Errorf("a role with many combinations: %w", err)
+		}
+		return nil
+	})
 }

@@ -4,7 +4,9 @@
 package counts
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +24,8 @@ import (
 func Check(object, old runtime.Object) error {
 	have := of(object)
 	var had counted
-	for quantity, n := range have {
+	for _, quantity := range slices.Sorted(maps.Keys(have)) {
+		n := have[quantity]
 		err := quantity.Check(n)
 		if err == nil {
 			continue

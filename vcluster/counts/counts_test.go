@@ -1,0 +1,109 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package counts_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	"k8s.io/kubernetes/pkg/apis/autoscaling"
+	"k8s.io/kubernetes/pkg/apis/batch"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/policy"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/counts"
+)
+
+func texts(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, strconv.Itoa(i))
+	}
+	return all
+}
+
+func spec(ports, items int) core.PodSpec {
+	volumes := []core.Volume{
+		{VolumeSource: core.VolumeSource{Secret: &core.SecretVolumeSource{Items: make([]core.KeyToPath, items/2)}}},
+		{VolumeSource: core.VolumeSource{Projected: &core.ProjectedVolumeSource{Sources: []core.VolumeProjection{{ConfigMap: &core.ConfigMapProjection{Items: make([]core.KeyToPath, items-items/2-min(1, items))}}}}}},
+	}
+	if items == 0 {
+		volumes = nil
+	}
+	return core.PodSpec{
+		Containers: []core.Container{{Ports: make([]core.ContainerPort, ports/2)}}, InitContainers: []core.Container{{Ports: make([]core.ContainerPort, ports-ports/2)}}, Volumes: volumes,
+	}
+}
+
+func template(bytes int) core.PodTemplateSpec {
+	return core.PodTemplateSpec{Spec: core.PodSpec{Containers: []core.Container{{Args: []string{strings.Repeat("x", bytes)}}}}}
+}
+
+func rule(groups, resources, verbs, names int) rbac.PolicyRule {
+	return rbac.PolicyRule{APIGroups: texts(groups), Resources: texts(resources), Verbs: texts(verbs), ResourceNames: texts(names)}
+}
+
+// L3: a pod of 60 KB had the API server make 7 GiB of warnings, and a role of 6 KB as many rules to compare. What is at the limit is
+// taken, what is beyond is not, unless it was there before.
+func TestHostileNumbersAreBounded(t *testing.T) {
+	for quantity, of := range map[bounds.Quantity]func(n int) runtime.Object{
+		bounds.PodPorts: func(n int) runtime.Object { return &core.Pod{Spec: spec(n, 0)} },
+		bounds.VolumeItems: func(n int) runtime.Object {
+			return &apps.Deployment{Spec: apps.DeploymentSpec{Template: core.PodTemplateSpec{Spec: spec(0, n)}}}
+		},
+		bounds.TemplateBytes: func(n int) runtime.Object {
+			return &batch.CronJob{Spec: batch.CronJobSpec{JobTemplate: batch.JobTemplateSpec{Spec: batch.JobSpec{Template: template(n - 1000)}}}}
+		},
+		bounds.SelectorTerms: func(n int) runtime.Object {
+			return &policy.PodDisruptionBudget{Spec: policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Values: texts(n - 2)}},
+			}}}
+		},
+		bounds.RoleRules: func(n int) runtime.Object {
+			return &rbac.Role{Rules: slices.Repeat([]rbac.PolicyRule{rule(1, 1, 1, 0)}, n)}
+		},
+		bounds.RoleCombinations: func(n int) runtime.Object {
+			return &rbac.ClusterRole{Rules: []rbac.PolicyRule{rule(10, n/100, 5, 2), {NonResourceURLs: texts(n % 100), Verbs: texts(1)}}}
+		},
+		bounds.AggregationSelectors: func(n int) runtime.Object {
+			return &rbac.ClusterRole{AggregationRule: &rbac.AggregationRule{ClusterRoleSelectors: make([]metav1.LabelSelector, n)}}
+		},
+		bounds.BindingSubjects: func(n int) runtime.Object { return &rbac.ClusterRoleBinding{Subjects: make([]rbac.Subject, n)} },
+		bounds.ActiveJobs: func(n int) runtime.Object {
+			return &batch.CronJob{Status: batch.CronJobStatus{Active: make([]core.ObjectReference, n)}}
+		},
+		bounds.AutoscalerMetrics: func(n int) runtime.Object {
+			return &autoscaling.HorizontalPodAutoscaler{Spec: autoscaling.HorizontalPodAutoscalerSpec{
+				Metrics:  make([]autoscaling.MetricSpec, n-10),
+				Behavior: &autoscaling.HorizontalPodAutoscalerBehavior{ScaleUp: &autoscaling.HPAScalingRules{Policies: make([]autoscaling.HPAScalingPolicy, 10)}},
+			}}
+		},
+	} {
+		limit := quantity.Max()
+		if err := counts.Check(of(limit), nil); err != nil {
+			t.Errorf("%s at its limit: %v", quantity, err)
+		}
+		more := of(limit + max(1, limit/10))
+		if err := counts.Check(more, of(limit)); !errors.Is(err, bounds.ErrExceeded) || !strings.Contains(err.Error(), "limit "+quantity.String()) {
+			t.Errorf("%s beyond its limit: %v", quantity, err)
+		}
+		if err := counts.Check(more, more); err != nil {
+			t.Errorf("%s, as it was: %v", quantity, err)
+		}
+	}
+	for _, other := range []runtime.Object{nil, &unstructured.Unstructured{}, &core.ConfigMap{}} {
+		if err := counts.Check(other, nil); err != nil {
+			t.Errorf("%T: %v", other, err)
+		}
+	}
+}
