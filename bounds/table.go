@@ -17,6 +17,9 @@ const (
 	WatchBytes
 	StoreBytes
 	Objects
+	ClusterRoleBindings
+	RoleBindings
+	Autoscalers
 	CustomResourceDefinitions
 	SchemaBytes
 	ServicePortsTotal
@@ -126,6 +129,15 @@ func Table() [quantities]Bound {
 		Objects: {"objects", PerSpace, "objects", 50_000,
 			"objects of all resources in the space's store",
 			"delete objects, or ask the platform's admin for a higher limit"},
+		ClusterRoleBindings: {"clusterrolebindings", PerSpace, "bindings", 2000,
+			"ClusterRoleBindings in the space, all of which may be looked at for each request",
+			"bind roles to groups, or use RoleBindings"},
+		RoleBindings: {"rolebindings", PerSpace, "bindings", 10_000,
+			"RoleBindings in the space, of which those of a namespace may be looked at for each request",
+			"bind roles to groups, or use ClusterRoleBindings"},
+		Autoscalers: {"horizontalpodautoscalers", PerSpace, "autoscalers", 500,
+			"HorizontalPodAutoscalers in the space, each of which is compared with each of their pods",
+			"delete some, or ask the platform's admin for a higher limit"},
 		CustomResourceDefinitions: {"customresourcedefinitions", PerSpace, "definitions", 300,
 			"CustomResourceDefinitions in the space",
 			"delete definitions that are not used, or ask the platform's admin for a higher limit"},

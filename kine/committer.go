@@ -134,7 +134,7 @@ func (c *committer) commit(group []*row) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing once it is committed; the only connection must be free after a panic, too
-	last, grown, more := c.last.Load(), int64(0), int64(0)
+	last, grown, more := c.last.Load(), int64(0), numbers{}
 	for _, r := range group {
 		if r.err = r.ctx.Err(); r.err != nil {
 			continue
@@ -144,9 +144,8 @@ func (c *committer) commit(group []*row) error {
 			r.err = errNoSpace
 			continue
 		}
-		change, err := c.objects.admit(r, more)
-		if err != nil {
-			r.err = err
+		counted := more
+		if r.err = c.objects.admit(r, &counted); r.err != nil {
 			continue
 		}
 		res, err := tx.Exec(insertSQL, r.args...)
@@ -160,7 +159,7 @@ func (c *committer) commit(group []*row) error {
 		if err != nil {
 			return err
 		}
-		last, grown, more = max(last, r.id), grown+size, more+change
+		last, grown, more = max(last, r.id), grown+size, counted
 	}
 	used, free, err := pages(context.Background(), tx)
 	if err == nil {

@@ -175,6 +175,47 @@ func TestHostileAStoreTakesNoMoreObjectsThanAllowed(t *testing.T) {
 	}
 }
 
+// L3: kinds of which each object costs for each request, or for each pod, have limits of their own.
+func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
+	a := bounds.NewAccount(bounds.Limits{bounds.ClusterRoleBindings: 2, bounds.RoleBindings: 2, bounds.Autoscalers: 2})
+	path := filepath.Join(t.TempDir(), "state.db")
+	open := func() *kine.Store {
+		s, err := kine.Open(t.Context(), kine.Options{Path: path, Account: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	create(t, s, "/registry/clusterroles/c", "1")
+	for quantity, prefix := range map[bounds.Quantity]string{
+		bounds.ClusterRoleBindings: "/registry/clusterrolebindings/", bounds.RoleBindings: "/registry/rolebindings/default/", bounds.Autoscalers: "/registry/horizontalpodautoscalers/default/",
+	} {
+		create(t, s, prefix+"a", "1")
+		rev := create(t, s, prefix+"b", "1")
+		_, err := s.Client().Kubernetes.OptimisticPut(t.Context(), prefix+"c", []byte("1"), 0, kubernetes.PutOptions{GetOnFailure: true})
+		if !errors.Is(err, bounds.ErrExceeded) || !strings.Contains(err.Error(), "limit "+quantity.String()) {
+			t.Errorf("a third of %s = %v", prefix, err)
+		}
+		remove(t, s, prefix+"b", rev)
+		if used := a.Used(quantity); used != 1 {
+			t.Errorf("%d of %s are counted", used, prefix)
+		}
+		a.Set(quantity, 0)
+	}
+	closeStore(t, s)
+	s = open()
+	defer closeStore(t, s)
+	for _, quantity := range []bounds.Quantity{bounds.ClusterRoleBindings, bounds.RoleBindings, bounds.Autoscalers} {
+		if used := a.Used(quantity); used != 1 {
+			t.Errorf("%d of %s are counted when the store is opened again, want 1", used, quantity)
+		}
+	}
+	if used := a.Used(bounds.Objects); used != 4 {
+		t.Errorf("%d objects are counted", used)
+	}
+}
+
 // L3 (S2): one large change that many watches wait for passes the space's budget once, not once for each of them. All that
 // read get all changes in the end.
 func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {

@@ -12,45 +12,79 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// objectsPrefix is what keys of objects begin with. The store's own don't, but for the one that tells its health.
-const objectsPrefix = "/registry/"
-
-// countSQL counts keys that are there, from the index alone but for each key's newest row.
+// countSQL counts keys in a range that are there, from the index alone but for each key's newest row.
 const countSQL = `SELECT COUNT(*) - COUNT(CASE name WHEN '/registry/health' THEN 1 END) FROM
-	(SELECT MAX(id) AS newest FROM kine WHERE name >= '/registry/' AND name < '/registry0' GROUP BY name) AS listed
+	(SELECT MAX(id) AS newest FROM kine WHERE name >= ? AND name < ? GROUP BY name) AS listed
 	CROSS JOIN kine ON kine.id = listed.newest WHERE deleted = 0`
+
+// kind is objects whose number is bounded, by what their keys begin with.
+type kind struct {
+	prefix   string
+	quantity bounds.Quantity
+}
+
+// kinds are all objects, and those of which each costs for each request of the space, or for each pod. The store's own keys are none.
+func kinds() [kindsCounted]kind {
+	return [...]kind{
+		{"/registry/", bounds.Objects},
+		{"/registry/clusterrolebindings/", bounds.ClusterRoleBindings},
+		{"/registry/rolebindings/", bounds.RoleBindings},
+		{"/registry/horizontalpodautoscalers/", bounds.Autoscalers},
+	}
+}
+
+const kindsCounted = 4
+
+// numbers are one for each of kinds.
+type numbers [kindsCounted]int64
 
 // objects counts what a store holds, as it is committed. It is the committer's.
 type objects struct {
 	account *bounds.Account
-	count   int64
+	count   numbers
 }
 
 func countObjects(ctx context.Context, q querier, a *bounds.Account) (objects, error) {
 	o := objects{account: a}
-	err := q.QueryRowContext(ctx, countSQL).Scan(&o.count)
-	a.Set(bounds.Objects, o.count)
-	return o, err
+	for i, k := range kinds() {
+		end := strings.TrimSuffix(k.prefix, "/") + "0" // what comes after a slash
+		if err := q.QueryRowContext(ctx, countSQL, k.prefix, end).Scan(&o.count[i]); err != nil {
+			return o, err
+		}
+		a.Set(k.quantity, o.count[i])
+	}
+	return o, nil
 }
 
-// admit says by how much a row changes the count, or that it may not be written to a store that will have so many more.
-func (o *objects) admit(r *row, more int64) (change int64, err error) {
-	switch {
-	case !strings.HasPrefix(r.key, objectsPrefix), r.key == kineserver.HealthKey:
-		return 0, nil
-	case r.deletes:
-		return -1, nil
-	case !r.creates:
-		return 0, nil
+// admit adds what a row changes to what a commit does, or says that it may not be written to the store after that.
+func (o *objects) admit(r *row, more *numbers) error {
+	if r.key == kineserver.HealthKey || !r.deletes && !r.creates {
+		return nil
 	}
-	if limit := o.account.Limit(bounds.Objects); o.count+more+1 > limit {
-		o.account.Refuse(bounds.Objects)
-		return 0, &bounds.ExceededError{Quantity: bounds.Objects, Asked: 1, Used: o.count + more, Limit: limit}
+	changed := *more
+	for i, k := range kinds() {
+		switch {
+		case !strings.HasPrefix(r.key, k.prefix):
+			continue
+		case r.deletes:
+			changed[i]--
+			continue
+		}
+		changed[i]++
+		if limit := o.account.Limit(k.quantity); o.count[i]+changed[i] > limit {
+			o.account.Refuse(k.quantity)
+			return &bounds.ExceededError{Quantity: k.quantity, Asked: 1, Used: o.count[i] + more[i], Limit: limit}
+		}
 	}
-	return 1, nil
+	*more = changed
+	return nil
 }
 
-func (o *objects) committed(change int64) {
-	o.count += change
-	o.account.Set(bounds.Objects, o.count)
+func (o *objects) committed(change numbers) {
+	for i, k := range kinds() {
+		if change[i] != 0 {
+			o.count[i] += change[i]
+			o.account.Set(k.quantity, o.count[i])
+		}
+	}
 }
