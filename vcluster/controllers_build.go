@@ -123,6 +123,8 @@ func (b *controllerBuilder) controller(
 		return newPolicyController(inputs)
 	case names.NamespaceController:
 		return newNamespaceController(ctx, inputs, b.clients.aggregated)
+	case names.ClusterRoleAggregationController:
+		return newAggregator(inputs)
 	default:
 		return b.descriptors[name].BuildController(ctx, inputs)
 	}

@@ -4,7 +4,10 @@
 package vcluster
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/controller/deployment/util"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // encoded is an object as the API server stores it.
@@ -116,10 +121,27 @@ func TestAggregatedRulesAreThoseOfTheSelectedRoles(t *testing.T) {
 	}
 	all := labelled("all", rule("own"))
 	all.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"to": "all"}}}}
-	got := aggregate(all, []*rbacv1.ClusterRole{labelled("a", rule("x"), rule("y")), all, labelled("b", rule("y"), rule("z")),
+	same := rule("y")
+	same.Verbs, same.ResourceNames = []string{}, []string{} // as good as none
+	got, err := aggregate(all, []*rbacv1.ClusterRole{labelled("b", same, rule("z")), all, labelled("a", rule("x"), rule("y")),
 		{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Rules: []rbacv1.PolicyRule{rule("other")}}})
-	if len(got) != 3 || got[0].Resources[0] != "x" || got[1].Resources[0] != "y" || got[2].Resources[0] != "z" {
-		t.Errorf("%v", got)
+	if err != nil || len(got) != 3 || got[0].Resources[0] != "x" || got[1].Resources[0] != "y" || got[2].Resources[0] != "z" {
+		t.Errorf("%v, %v", got, err)
+	}
+	// L3: many different rules, and the same ones often, took minutes to compare with each other.
+	var many, often []*rbacv1.ClusterRole
+	for i := range 60 {
+		var different, same []rbacv1.PolicyRule
+		for j := range 1000 {
+			different, same = append(different, rule(fmt.Sprintf("%d-%d", i, j))), append(same, rule("x"))
+		}
+		many, often = append(many, labelled(fmt.Sprint(i), different...)), append(often, labelled(fmt.Sprint(i), same...))
+	}
+	if _, err := aggregate(all, many); !errors.Is(err, bounds.ErrExceeded) || !strings.Contains(err.Error(), "limit role-rules") {
+		t.Errorf("many different rules: %v", err)
+	}
+	if _, err := aggregate(all, often); !errors.Is(err, errTooManyRules) {
+		t.Errorf("a rule often: %v", err)
 	}
 }
 

@@ -4,15 +4,12 @@
 package vcluster
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 
 	"github.com/berth-dev/berth/vcluster/informer"
@@ -66,39 +63,18 @@ func anyNamespace(ctx context.Context, s *storeReader, f func(name string) (bool
 	return false, nil
 }
 
-// lacksAggregation says whether a cluster role's rules are not those of the
-// roles that it aggregates, in upstream's order.
+// lacksAggregation says whether a cluster role's rules are not those of the roles that it aggregates. Rules that can't be aggregated
+// are not: nothing changes that until a role is written.
 func lacksAggregation(ctx context.Context, s *storeReader) (bool, error) {
 	roles, err := listStored[rbacv1.ClusterRole](ctx, s, rbacv1.SchemeGroupVersion, "clusterroles")
 	if err != nil {
 		return false, err
 	}
-	slices.SortFunc(roles, func(a, b *rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.ContainsFunc(roles, func(role *rbacv1.ClusterRole) bool {
-		return role.AggregationRule != nil && !equality.Semantic.DeepEqual(aggregate(role, roles), role.Rules)
+		if role.AggregationRule == nil {
+			return false
+		}
+		rules, err := aggregate(role, roles)
+		return err == nil && !equality.Semantic.DeepEqual(rules, role.Rules)
 	}), nil
-}
-
-// aggregate returns the rules that upstream gives a role, and nil if it can't
-// give any.
-func aggregate(role *rbacv1.ClusterRole, sorted []*rbacv1.ClusterRole) []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{}
-	for _, s := range role.AggregationRule.ClusterRoleSelectors {
-		selector, err := metav1.LabelSelectorAsSelector(&s)
-		if err != nil {
-			return nil
-		}
-		for _, other := range sorted {
-			if other.Name == role.Name || !selector.Matches(labels.Set(other.Labels)) {
-				continue
-			}
-			for _, rule := range other.Rules {
-				same := func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }
-				if !slices.ContainsFunc(rules, same) {
-					rules = append(rules, rule)
-				}
-			}
-		}
-	}
-	return rules
 }
