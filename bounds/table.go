@@ -63,6 +63,8 @@ const (
 	SelectorTerms
 	RoleRules
 	RoleCombinations
+	BoundRules
+	RuleSteps
 	AggregationSelectors
 	BindingSubjects
 	ActiveJobs
@@ -253,6 +255,12 @@ func Table() [quantities]Bound {
 		RoleCombinations: {"role-combinations", PerObject, "combinations", 20_000,
 			"API groups times resources times verbs times resource names of the rules of a Role or ClusterRole: an API server may compare each",
 			"use *, or spread them over several rules"},
+		BoundRules: {"bound-rules", PerObject, "rules", 200_000,
+			"rules of the roles of all ClusterRoleBindings, and of the RoleBindings of a namespace, once for each binding, for who asks what they may do or makes a role or a binding there",
+			"delete bindings, or bind roles to groups"},
+		RuleSteps: {"rule-steps", PerObject, "steps", 200_000_000,
+			"these rules, times the combinations of a role that is made or bound",
+			"use smaller roles, or * in them, or delete bindings"},
 		AggregationSelectors: {"aggregation-selectors", PerObject, "selectors", 20,
 			"selectors in the aggregation rule of a ClusterRole",
 			"use one label for all roles to aggregate"},

@@ -50,6 +50,7 @@ type guardedAdmission struct {
 	space bool
 	// validations bound how many objects of clients are validated at once.
 	validations *semaphore.Weighted
+	rules       *ruleWork
 }
 
 func (g *guardedAdmission) Handles(op admission.Operation) bool { return g.next.Handles(op) }
@@ -77,6 +78,11 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	}
 	if err := counts.Check(a.GetObject(), a.GetOldObject()); err != nil {
 		return asStatus(err, a.GetResource().GroupResource(), a.GetName())
+	}
+	if g.rules != nil {
+		if err := g.rules.admit(a); err != nil {
+			return err
+		}
 	}
 	if err := admitExpressions(ctx, a); err != nil {
 		return err

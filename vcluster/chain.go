@@ -62,6 +62,8 @@ func newChain(
 	boundConditions(o.Admission, validations, factory)
 	webhooksReachBy(o.Admission, dial)
 	boundPolicies(o.Admission, validations, factory)
+	rules := newRuleWork(generic.RuleResolver, factory)
+	generic.RuleResolver = rules
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
@@ -69,7 +71,7 @@ func newChain(
 	reachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
 	admission := newLatch()
-	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, validations}
+	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, validations, rules}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}

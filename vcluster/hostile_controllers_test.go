@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // L3: one StatefulSet with 2,147,483,647 replicas killed the process, and so did 50,000 with a large template: its controller makes
@@ -96,4 +99,51 @@ func TestHostileWritesAreRefusedBeforeTheirPartsAreComparedWithEachOther(t *test
 		}
 		return nil
 	})
+}
+
+// L3: who asks what they may do has all rules of all their bindings in memory, and who makes a role has them compared with its own:
+// 2,000 bindings of 100,000 rules took 12 GB.
+func TestHostileBindingsGiveNoMoreRulesThanCanBeCollected(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	client := clientset(t, config)
+	rule := func(i int) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{fmt.Sprintf("r%d", i)}, Verbs: []string{"get"}}
+	}
+	roles := client.RbacV1().ClusterRoles()
+	role, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Rules: []rbacv1.PolicyRule{rule(0)}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := func() error {
+		_, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "many-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "many"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	for i := range bounds.BoundRules.Max() / 1000 {
+		if err := bind(); err != nil {
+			t.Fatalf("binding %d: %v", i, err)
+		}
+	}
+	for i := range 999 {
+		role.Rules = append(role.Rules, rule(i+1))
+	}
+	if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, err error) error {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit bound-rules") {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	}
+	eventually(t, func() error { return want("one binding more", bind()) }) // once the rules are known
+	user := rest.CopyConfig(config)
+	user.Impersonate.UserName, user.Impersonate.Groups = "user", []string{"system:authenticated"}
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}
+	answer, err := clientset(t, user).AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil || !strings.Contains(answer.Status.EvaluationError, "limit bound-rules") || len(answer.Status.ResourceRules) > 0 {
+		t.Errorf("a question of what somebody may do: %v, %v", answer, err)
+	}
 }
