@@ -63,6 +63,7 @@ const (
 	SelectorTerms
 	RoleRules
 	RoleCombinations
+	OwnerReferences
 	BoundRules
 	RuleSteps
 	AggregationSelectors
@@ -255,6 +256,9 @@ func Table() [quantities]Bound {
 		RoleCombinations: {"role-combinations", PerObject, "combinations", 20_000,
 			"API groups times resources times verbs times resource names of the rules of a Role or ClusterRole: an API server may compare each",
 			"use *, or spread them over several rules"},
+		OwnerReferences: {"owner-references", PerObject, "owners", 100,
+			"owner references of an object, each of which the garbage collector looks for",
+			"use fewer owners"},
 		BoundRules: {"bound-rules", PerObject, "rules", 200_000,
 			"rules of the roles of all ClusterRoleBindings, and of the RoleBindings of a namespace, once for each binding, for who asks what they may do or makes a role or a binding there",
 			"delete bindings, or bind roles to groups"},

@@ -68,7 +68,7 @@ func TestABurstOfPodsIsOnTheHostBeforeItsTokens(t *testing.T) {
 	}
 	close(pass)
 	b.play([]step{{"come to rest", b.alike}, {"see all tokens", func(context.Context) error {
-		if n := tokens.Load(); n != workers+more {
+		if n := tokens.Load(); n < workers+more { // one that is not seen in time is written again, and is there
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil

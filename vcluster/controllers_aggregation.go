@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // aggregator gives each ClusterRole with an aggregation rule the rules of the roles that it selects. It does what upstream's
@@ -68,7 +70,12 @@ func (*aggregator) Name() string { return names.ClusterRoleAggregationController
 
 // Run works until ctx ends.
 func (a *aggregator) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, a.queue.ShutDown)()
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	safego.Go(&stopping, "stop aggregating cluster roles", func() {
+		<-ctx.Done()
+		a.queue.ShutDown()
+	}, nil)
 	for {
 		name, end := a.queue.Get()
 		if end {

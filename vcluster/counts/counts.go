@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
@@ -21,7 +22,7 @@ import (
 )
 
 // Check returns an error that names the quantity if there is more of it in an object than allowed, and more than was in the object
-// that it takes the place of, which may be nil. Both are of an API server's internal types; others have nothing to count.
+// that it takes the place of, which may be nil. Both are of an API server's internal types; of others, only owner references count.
 func Check(object, old runtime.Object) error {
 	have := of(object)
 	var had counted
@@ -46,7 +47,13 @@ type counted map[bounds.Quantity]int64
 
 func of(object runtime.Object) counted {
 	c := counted{}
-	if _, ok := object.(runtime.Unstructured); ok || object == nil {
+	if object == nil {
+		return c
+	}
+	if m, err := meta.Accessor(object); err == nil {
+		c.add(bounds.OwnerReferences, len(m.GetOwnerReferences()))
+	}
+	if _, ok := object.(runtime.Unstructured); ok {
 		return c
 	}
 	switch o := object.(type) {

@@ -78,6 +78,11 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 		bounds.AggregationSelectors: func(n int) runtime.Object {
 			return &rbac.ClusterRole{AggregationRule: &rbac.AggregationRule{ClusterRoleSelectors: make([]metav1.LabelSelector, n)}}
 		},
+		bounds.OwnerReferences: func(n int) runtime.Object {
+			u := &unstructured.Unstructured{Object: map[string]any{}}
+			u.SetOwnerReferences(make([]metav1.OwnerReference, n))
+			return u
+		},
 		bounds.BindingSubjects: func(n int) runtime.Object { return &rbac.ClusterRoleBinding{Subjects: make([]rbac.Subject, n)} },
 		bounds.ActiveJobs: func(n int) runtime.Object {
 			return &batch.CronJob{Status: batch.CronJobStatus{Active: make([]core.ObjectReference, n)}}
