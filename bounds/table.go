@@ -317,7 +317,7 @@ func Table() [quantities]Bound {
 			"the estimated work to apply a patch to an object, or all JSON patches of MutatingAdmissionPolicies to the object of a request. A JSON patch: operations times elements of the longest list, and bytes times levels. A merge patch: bytes times levels. A strategic merge patch: the squares of the lengths of lists",
 			"use server-side apply, or several smaller patches, or replace the object; in a MutatingAdmissionPolicy, use applyConfiguration"},
 		FieldSteps: {"field-steps", PerObject, "steps", 100_000_000,
-			"the estimated work to validate an object and to track who manages its fields: the squares of the lengths of all maps and lists, the lengths of the paths of all fields, times 4, the owner references squared, times 100, and the entries of managedFields, times the fields of the object, times 100, or squared, times 10,000. Thus a map has at most 10,000 keys, a list 10,000 elements, and an object 1,000 owner references and 100 field managers",
+			"the estimated work to validate an object and to track who manages its fields: the squares of the lengths of all maps and lists, the lengths of the paths of all fields, times 4, the owner references squared, times 100, and the entries of managedFields, times the fields of the object, times 100, or squared, times 10,000. Thus a map has at most 10,000 keys, a list 10,000 elements, and an object 100 field managers",
 			"spread them over several objects, or use shorter names and fewer levels"},
 	}
 }

@@ -151,8 +151,13 @@ func (b *controllerBuilder) inputs(
 	if name == names.EndpointsController {
 		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return keptEndpoints{all} }}
 	}
+	clients := b.clients
+	if name == names.HorizontalPodAutoscalerController {
+		clients.ClientConfig = rest.CopyConfig(clients.ClientConfig)
+		clients.ClientConfig.Wrap(checkMetrics)
+	}
 	inputs := app.ControllerContext{
-		ClientBuilder:                   b.clients,
+		ClientBuilder:                   clients,
 		InformerFactory:                 seen,
 		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(view, kinds),
 		ComponentConfig:                 *b.settings,

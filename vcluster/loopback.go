@@ -84,9 +84,6 @@ func (l *loopback) response(w *pipeWriter, req *http.Request) (*http.Response, e
 		w.abandon()
 		return nil, errStopping
 	}
-	if err == nil {
-		checkMetrics(req.URL.Path, resp)
-	}
 	return resp, err
 }
 

@@ -26,13 +26,17 @@ const (
 	maxMetrics = 4 << 20
 )
 
-// checkMetrics has a controller that reads metrics fail if it can't decode their quantities in time. The autoscaler takes them from
-// whatever serves these groups, such as a tenant's own server or custom resources.
-func checkMetrics(path string, resp *http.Response) {
-	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/apis/"), "/")
-	if strings.HasPrefix(path, "/apis/") && strings.HasSuffix(group, metricsGroups) {
-		resp.Body = &metricsBody{ReadCloser: resp.Body}
-	}
+// checkMetrics has the autoscaler's client fail to read metrics of which it can't decode the quantities in time. They come from whatever
+// serves these groups, such as a tenant's own server or custom resources. It is for no client that watches: an answer is read whole.
+func checkMetrics(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		group, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/"), "/")
+		if err == nil && strings.HasPrefix(r.URL.Path, "/apis/") && strings.HasSuffix(group, metricsGroups) {
+			resp.Body = &metricsBody{ReadCloser: resp.Body}
+		}
+		return resp, err
+	})
 }
 
 // metricsBody reads all, and checks it, before it is read itself.

@@ -146,9 +146,19 @@ func TestHostileAWebhooksPatchHasNoLargeQuantities(t *testing.T) {
 // L3: the autoscaler, which runs with the space's API server, decodes what a tenant's server of metrics answers.
 func TestHostileMetricsAreNotDecoded(t *testing.T) {
 	read := func(path, document string) error {
-		resp := &http.Response{Body: io.NopCloser(strings.NewReader(document))}
-		checkMetrics(path, resp)
-		_, err := io.ReadAll(resp.Body)
+		client := checkMetrics(roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{Body: io.NopCloser(strings.NewReader(document))}, nil
+		}))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://space"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		_, err = io.ReadAll(resp.Body)
 		return err
 	}
 	for path, document := range map[string]string{

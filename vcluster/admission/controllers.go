@@ -94,7 +94,7 @@ func checkRevision(r *appsv1.ControllerRevision) field.ErrorList {
 		switch {
 		case removes(name, value):
 			errs = append(errs, field.Forbidden(at.Child(name), "a revision takes nothing away: leave it out"))
-		case name == "spec":
+		case name != "metadata": // in any case, as the patched object is decoded: ſpec is spec, too
 			errs = append(errs, checkRevised(at.Child(name), value)...)
 		}
 	}

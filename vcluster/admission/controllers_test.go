@@ -65,6 +65,7 @@ func TestHostileRevisionsTakeNothingAway(t *testing.T) {
 	for _, hostile := range []string{
 		`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Delete"},"replicas":null,"volumeClaimTemplates":[{"metadata":{"name":"c"}}]}}`,
 		`{"spec":{"$patch":"replace"}}`, `{"$patch":"replace"}`, `{"spec":null}`, `{"spec":{"updateStrategy":{"rollingUpdate": null }}}`, `{"\u0073pec":{"selector":null}}`,
+		`{"spec":{},"Spec":{"replicas":null}}`, `{"\u017fpec":{"replicas":null}}`, `{"spec":{"Replicas":null}}`,
 	} {
 		if _, err := revisions.Create(t.Context(), revision(hostile), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a revision takes nothing away") {
 			t.Errorf("%s: %v", hostile, err)
