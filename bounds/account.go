@@ -105,6 +105,20 @@ func (a *Account) TakeBeyond(q Quantity, n int64) bool {
 	}
 }
 
+// Exceeds returns an [*ExceededError], and notes that, if less than n are left of a quantity whose use is measured and not
+// taken.
+func (a *Account) Exceeds(q Quantity, n int64) error {
+	if a == nil {
+		return nil
+	}
+	used, limit := a.used[q].Load(), a.limits.Of(q)
+	if used+n <= limit {
+		return nil
+	}
+	a.refused[q].Add(1)
+	return &ExceededError{Quantity: q, Asked: n, Used: used, Limit: limit}
+}
+
 // Strain has the account refuse all further memory, until it is called with false: the process is short of memory, and
 // this space uses most of what is accounted.
 func (a *Account) Strain(on bool) {

@@ -136,10 +136,10 @@ func (s *Shard) weights() (accounts map[string]*bounds.Account, evicting bool) {
 	return accounts, evicting
 }
 
-// weightOf is about how much memory a space takes: what its requests hold, and what its API server and controllers keep of
-// its objects.
+// weightOf is about how much memory a space takes: what its requests hold, what its API server and controllers keep of its
+// objects, and what they read of its store at once.
 func weightOf(a *bounds.Account) int64 {
-	return a.Memory() + a.Used(bounds.StoreBytes) + schemaWeight*a.Used(bounds.SchemaBytes)
+	return a.Memory() + a.Used(bounds.StoreBytes) + a.Used(bounds.CachedBytes) + schemaWeight*a.Used(bounds.SchemaBytes)
 }
 
 // evict puts a space to sleep at once, whoever uses it. It wakes after a pause that doubles each time.

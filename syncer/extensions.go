@@ -29,6 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/translate"
 )
@@ -164,6 +166,16 @@ func (a *added) fed(synced func() bool) bool {
 	}
 }
 
+// runExtension runs an informer of the space until ctx ends, and counts what it holds.
+func (s *Syncer) runExtension(ctx context.Context, informer cache.SharedIndexInformer) {
+	counter, err := heapsize.Count(informer, func(bytes int64) { s.account.Add(bounds.CachedBytes, bytes) })
+	if err != nil {
+		return // it has stopped
+	}
+	defer counter.Stop()
+	informer.RunWithContext(ctx)
+}
+
 // defined reports whether there is anything to do for a kind in the space, and
 // if not, whether there may be later.
 func (s *Syncer) defined(kind string) (now, later bool) {
@@ -205,7 +217,7 @@ func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 				switch {
 				case err == nil && is:
 					a.state.Store(ours)
-					informer.RunWithContext(ctx)
+					s.runExtension(ctx, informer)
 					return
 				case err == nil:
 					a.state.Store(foreign)

@@ -6,6 +6,7 @@ package vcluster
 import (
 	"reflect"
 	"strings"
+	"time"
 )
 
 const (
@@ -63,7 +64,7 @@ func linesOf(v reflect.Value, level int) int64 {
 }
 
 func linesOfStruct(v reflect.Value, level int) int64 {
-	if v.Type() == timeType {
+	if v.Type() == reflect.TypeFor[time.Time]() {
 		return 0
 	}
 	n := lines(1, level+1)

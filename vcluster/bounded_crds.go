@@ -25,7 +25,7 @@ var definitionsResource = schema.GroupResource{Group: apiextensions.GroupName, R
 // always possible.
 type boundedDefinitions struct {
 	*boundedStorage
-	*schemaUse
+	use *schemaUse
 }
 
 // take accounts n definitions of a size.
@@ -60,7 +60,7 @@ func (b *boundedDefinitions) Create(ctx context.Context, key string, obj, out ru
 	if err != nil {
 		return err
 	}
-	if err := b.count(ctx); err != nil {
+	if err := b.use.count(ctx); err != nil {
 		return err
 	}
 	if err := b.take(1, size); err != nil {
@@ -78,7 +78,7 @@ func (b *boundedDefinitions) GuaranteedUpdate(
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	if err := b.count(ctx); err != nil {
+	if err := b.use.count(ctx); err != nil {
 		return err
 	}
 	var taken, added int64
@@ -112,7 +112,7 @@ func (b *boundedDefinitions) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	if err := b.count(ctx); err != nil {
+	if err := b.use.count(ctx); err != nil {
 		return err
 	}
 	if err := b.boundedStorage.Delete(ctx, key, out, preconditions, validate, cached, opts); err != nil {

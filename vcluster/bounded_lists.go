@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // sampleEvery is how often an object of a list is measured, at random, so that nobody can make those that are not measured
@@ -114,7 +115,7 @@ func (m *listMemory) in(ctx context.Context) context.Context {
 func (m *listMemory) decoded(object runtime.Object, stored int64) error {
 	m.reservation.Shrink(stored)
 	if m.stored == 0 || rand.IntN(sampleEvery) == 0 { //nolint:gosec // nobody can foretell it
-		m.measured += sizeOf(object)
+		m.measured += heapsize.Of(object)
 		m.stored += max(stored, 1)
 	}
 	decoded := int64(float64(stored) * float64(m.measured) / float64(m.stored))
@@ -170,7 +171,7 @@ func (b *boundedStorage) Get(ctx context.Context, key string, opts storage.GetOp
 	err := b.Interface.Get(ctx, key, opts, object)
 	if reservation := bounds.ReservationOf(ctx); err == nil && reservation != nil {
 		// What is stored is no more than what is decoded, and was taken already, once.
-		size, answer := sizeOf(object), answerOf(ctx)
+		size, answer := heapsize.Of(object), answerOf(ctx)
 		err = reservation.Grow(size + answer.of(size, size) - streamed.of(size, size) + answer.indentation(object))
 	}
 	if err == nil {

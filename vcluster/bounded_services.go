@@ -22,9 +22,8 @@ import (
 // none is always possible. It counts once what is in the store, and from then on by what each write changes.
 type boundedServices struct {
 	*boundedStorage
-	account *bounds.Account
-	reader  *storeReader
-	count   *once
+	reader *storeReader
+	count  *once
 }
 
 // once is whether the account has what was in the store. A store has one, however many registries open its services.

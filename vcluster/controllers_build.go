@@ -143,7 +143,8 @@ func (b *controllerBuilder) inputs(
 	if err != nil {
 		return app.ControllerContext{}, nil, fmt.Errorf("make metadata client: %w", err)
 	}
-	kinds := metadatainformer.NewSharedInformerFactoryWithOptions(client, informerResync, metadatainformer.WithTransform(informer.Trim))
+	kinds := newCountedKinds(b.config.Account,
+		metadatainformer.NewSharedInformerFactoryWithOptions(client, informerResync, metadatainformer.WithTransform(informer.Trim)))
 	var seen informers.SharedInformerFactory = view
 	if b.config.HiddenNodes && name != names.DaemonSetController { // which works on the nodes that are there
 		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return hiddenNodes{all} }}

@@ -34,7 +34,7 @@ func supervised(t *testing.T, build buildFunc) (*supervisor, *kubernetes.Client,
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := informer.NewPool(nil, informer.NewFeed(store.Client().Client, klog.Background()), klog.Background())
+	pool := informer.NewPool(nil, informer.NewFeed(store.Client().Client, klog.Background()), nil, klog.Background())
 	clock := clocktesting.NewFakeClock(time.Now())
 	s := newSupervisor([]string{"c"}, map[string]demand{"c": on(trigger{prefix: informer.Root + "things/"})},
 		&storeReader{store.Client().Client}, build, time.Hour, clock, klog.Background())

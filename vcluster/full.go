@@ -36,6 +36,7 @@ type boundedStorage struct {
 	resource schema.GroupResource
 	codec    runtime.Encoder
 	used     func() (used, limit int64)
+	account  *bounds.Account
 	watches  *clientWatches
 }
 
@@ -48,6 +49,9 @@ func (b *boundedStorage) spent() bool {
 func (b *boundedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	if b.spent() {
 		return b.full()
+	}
+	if err := b.checkCached(obj); err != nil {
+		return err
 	}
 	if err := b.checkFields(obj); err != nil {
 		return err
@@ -73,7 +77,7 @@ func (b *boundedStorage) GuaranteedUpdate(
 	if b.spent() {
 		update = b.sparing(update)
 	}
-	update = b.boundFields(ctx, key, b.boundPatch(ctx, update))
+	update = b.boundFields(ctx, key, b.boundPatch(ctx, b.boundCached(update)))
 	return b.tell(b.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached))
 }
 

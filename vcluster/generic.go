@@ -63,7 +63,7 @@ func genericConfig(
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make loopback client: %w", err)
 	}
-	factory := newInformers(client, store.client.Client, klog.FromContext(ctx))
+	factory := newInformers(client, store.client.Client, store.account, klog.FromContext(ctx))
 	if err := o.Features.ApplyTo(c, client, factory); err != nil {
 		return nil, nil, nil, err
 	}

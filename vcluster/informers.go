@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/informer"
 )
 
@@ -22,8 +23,8 @@ type ownedInformers struct {
 	pool *informer.Pool
 }
 
-func newInformers(client kubernetes.Interface, store *clientv3.Client, logger klog.Logger) *ownedInformers {
-	pool := informer.NewPool(client, informer.NewFeed(store, logger), logger)
+func newInformers(client kubernetes.Interface, store *clientv3.Client, account *bounds.Account, logger klog.Logger) *ownedInformers {
+	pool := informer.NewPool(client, informer.NewFeed(store, logger), account, logger)
 	return &ownedInformers{pool.View(), pool}
 }
 

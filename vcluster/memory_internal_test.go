@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // L3 (S2): what is accounted of a document is at least what it takes decoded, whatever it is made of.
@@ -48,7 +50,7 @@ func TestHostileADocumentIsAccountedWithWhatItBecomes(t *testing.T) {
 				}
 				took = max(took, inUse()-before)
 			}
-			accounted, size := accountedFor(t, "application/json", c.document), sizeOf(into)
+			accounted, size := accountedFor(t, "application/json", c.document), heapsize.Of(into)
 			runtime.KeepAlive(into)
 			if accounted < took {
 				t.Errorf("a document that takes %d bytes is accounted with %d", took, accounted)
@@ -80,7 +82,7 @@ func TestAUsualObjectIsMeasuredAsWhatItTakes(t *testing.T) {
 	took := inUse() - before
 	var size int64
 	for _, p := range pods {
-		size += sizeOf(p) - 8
+		size += heapsize.Of(p) - 8
 	}
 	runtime.KeepAlive(pods)
 	if size < took*2/3 || size > took*3/2 {

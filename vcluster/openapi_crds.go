@@ -26,6 +26,7 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // What a document of version 3 takes while it is made: for each CRD, and in multiples of what the CRD's version takes in
@@ -184,7 +185,7 @@ func documentCost(c *apiextensionsv1.CustomResourceDefinition, version string, p
 	var size int64
 	for i := range c.Spec.Versions {
 		if v := &c.Spec.Versions[i]; v.Name == version {
-			size = sizeOf(v)
+			size = heapsize.Of(v)
 		}
 	}
 	if protobuf {

@@ -24,6 +24,8 @@ import (
 	openapimerge "k8s.io/kube-openapi/pkg/aggregator"
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // describedBytes is the largest set of CRDs, encoded, that version 2 describes.
@@ -115,7 +117,7 @@ func servedCost(crds []*apiextensionsv1.CustomResourceDefinition) int64 {
 func mergedCost(crds []*apiextensionsv1.CustomResourceDefinition) (made, kept int64) {
 	const madeVersion, keptVersion, madeFactor = 400 << 10, 100 << 10, 4
 	for _, c := range crds {
-		size := sizeOf(c.Spec.Versions)
+		size := heapsize.Of(c.Spec.Versions)
 		made += int64(len(c.Spec.Versions))*madeVersion + madeFactor*size
 		kept += int64(len(c.Spec.Versions))*keptVersion + size
 	}

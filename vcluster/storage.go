@@ -105,13 +105,13 @@ func (s *sharedStore) open(r builtin.Resource) (storage.Interface, error) {
 		return nil, fmt.Errorf("set up storage of %s: %w", r.Config.GroupResource, err)
 	}
 	bounded := &boundedStorage{
-		Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.store.Used, watches: s.watches,
+		Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.store.Used, account: s.account, watches: s.watches,
 	}
 	if s.account != nil && hasSchemaBytes(r.Config.GroupResource) {
 		return &boundedDefinitions{bounded, s.schemas}, nil
 	}
 	if r.Config.GroupResource == corev1.Resource("services") && s.account != nil {
-		return &boundedServices{boundedStorage: bounded, account: s.account, reader: &storeReader{s.client.Client}, count: &s.services}, nil
+		return &boundedServices{boundedStorage: bounded, reader: &storeReader{s.client.Client}, count: &s.services}, nil
 	}
 	if isStatefulSets(r.Config.GroupResource) {
 		return &boundedStatefulSets{bounded}, nil

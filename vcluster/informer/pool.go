@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/internal/safego"
 )
 
@@ -25,12 +27,13 @@ const Resync = 12 * time.Hour
 // Pool holds the informers of one control plane. Its methods may be called
 // concurrently.
 type Pool struct {
-	client kubernetes.Interface
-	feed   *Feed
-	ctx    context.Context
-	cancel context.CancelFunc
-	begin  sync.Once
-	feeds  sync.WaitGroup // the feed, and informers that read the API
+	client  kubernetes.Interface
+	feed    *Feed
+	account *bounds.Account
+	ctx     context.Context
+	cancel  context.CancelFunc
+	begin   sync.Once
+	feeds   sync.WaitGroup // the feed, and informers that read the API
 
 	mu      sync.Mutex
 	members map[reflect.Type]*member
@@ -39,17 +42,19 @@ type Pool struct {
 // member is an informer and how many use it.
 type member struct {
 	cache.SharedIndexInformer
-	stored *storeInformer // the same, unless it reads the API
-	users  int
-	gone   bool               // it must not be started any more
-	cancel context.CancelFunc // nil until it is started
-	done   chan struct{}
+	stored  *storeInformer    // the same, unless it reads the API
+	counter *heapsize.Counter // of one that reads the API
+	users   int
+	gone    bool               // it must not be started any more
+	cancel  context.CancelFunc // nil until it is started
+	done    chan struct{}
 }
 
 // NewPool returns a pool of informers that read feed's store, or by client what
-// is not in the store as such. Nothing runs until a view is started.
-func NewPool(client kubernetes.Interface, feed *Feed, logger klog.Logger) *Pool {
-	p := &Pool{client: client, feed: feed, members: map[reflect.Type]*member{}}
+// is not in the store as such. What they hold is counted by the account, which may
+// be nil. Nothing runs until a view is started.
+func NewPool(client kubernetes.Interface, feed *Feed, account *bounds.Account, logger klog.Logger) *Pool {
+	p := &Pool{client: client, feed: feed, account: account, members: map[reflect.Type]*member{}}
 	p.ctx, p.cancel = context.WithCancel(klog.NewContext(context.Background(), logger))
 	return p
 }
@@ -94,14 +99,18 @@ func (p *Pool) use(example runtime.Object, newFunc internalinterfaces.NewInforme
 func (p *Pool) member(example runtime.Object, newFunc internalinterfaces.NewInformerFunc) *member {
 	m := &member{done: make(chan struct{})}
 	if prefix, d, ok := storedAs(example); ok {
-		m.stored = newStoreInformer(p.feed, prefix, d)
+		m.stored = newStoreInformer(p.feed, prefix, d, p.hold)
 		m.SharedIndexInformer = m.stored
 		return m
 	}
 	m.SharedIndexInformer = newFunc(p.client, Resync)
-	_ = m.SetTransform(Trim) // fails only if it runs
+	_ = m.SetTransform(Trim)                                     // fails only if it runs
+	m.counter, _ = heapsize.Count(m.SharedIndexInformer, p.hold) // fails only if it has stopped
 	return m
 }
+
+// hold notes that informers hold more bytes in memory, or fewer.
+func (p *Pool) hold(bytes int64) { p.account.Add(bounds.CachedBytes, bytes) }
 
 // start runs those of the informers that don't run yet.
 func (p *Pool) start(members []*member) {
@@ -152,6 +161,9 @@ func (m *member) end() {
 	if m.cancel != nil {
 		m.cancel()
 		<-m.done
+	}
+	if m.counter != nil {
+		m.counter.Stop()
 	}
 	if m.stored != nil {
 		m.stored.stop()

@@ -26,7 +26,7 @@ func newConfigMaps(t *testing.T) (*storeInformer, *Feed) {
 	if !ok {
 		t.Fatal("config maps are not built in")
 	}
-	return newStoreInformer(feed, prefix, decode), feed
+	return newStoreInformer(feed, prefix, decode, func(int64) {}), feed
 }
 
 // B10: an informer that is stopped while it is about to list is not heard of by the feed again, which lives on.

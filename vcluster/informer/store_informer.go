@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/internal/safego"
 )
 
@@ -41,6 +42,7 @@ type storeInformer struct {
 	feed    *Feed
 	prefix  string
 	decode  *decoder
+	hold    func(bytes int64) // is told of each change of what the objects take in memory
 	indexer cache.Indexer
 	synced  done // with the first list
 	working sync.WaitGroup
@@ -53,14 +55,15 @@ type storeInformer struct {
 	again    bool // changes were missed during the list
 	waiting  []Write
 	revision int64
+	held     int64 // what the objects take in memory
 	handlers map[*registration]struct{}
 }
 
 var _ cache.SharedIndexInformer = (*storeInformer)(nil)
 
-func newStoreInformer(feed *Feed, prefix string, decode *decoder) *storeInformer {
+func newStoreInformer(feed *Feed, prefix string, decode *decoder, hold func(bytes int64)) *storeInformer {
 	return &storeInformer{
-		feed: feed, prefix: prefix, decode: decode,
+		feed: feed, prefix: prefix, decode: decode, hold: hold,
 		// With the index that all of upstream's have.
 		indexer: cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
@@ -82,6 +85,7 @@ func (i *storeInformer) start(ctx context.Context) {
 // stop ends it, and waits for its handlers to return.
 func (i *storeInformer) stop() {
 	i.mu.Lock()
+	i.grow(-i.held)
 	i.stopped = true
 	for r := range i.handlers {
 		r.remove()
@@ -135,10 +139,15 @@ func (i *storeInformer) list(ctx context.Context) error {
 		return fmt.Errorf("list %s: %w", i.prefix, err)
 	}
 	objects := make([]runtime.Object, len(stored.Kvs))
+	var decoded int64
+	defer func() { i.hold(-decoded) }() // those that are kept are counted as they are indexed
 	for n, kv := range stored.Kvs {
 		if objects[n], err = i.decode.decode(kv.Value, kv.ModRevision); err != nil {
 			return fmt.Errorf("read %s: %w", kv.Key, err)
 		}
+		size := heapsize.Cached(objects[n])
+		decoded += size
+		i.hold(size)
 	}
 
 	i.mu.Lock()
@@ -237,6 +246,7 @@ func (i *storeInformer) set(object runtime.Object) {
 	if known && sameRevision(old, object) {
 		return
 	}
+	i.grow(heapsize.Cached(object) - heapsize.Cached(old))
 	// It fails without metadata only. Functions that index an object are upstream's and the syncer's; client-go panics where
 	// they fail. An object that one can't take is missing from that index, and in everything else like any other.
 	_ = safego.Call("index an object", func() error { return i.indexer.Update(object) })
@@ -251,9 +261,20 @@ func (i *storeInformer) set(object runtime.Object) {
 
 // unset takes an object out, and tells of it in the form given.
 func (i *storeInformer) unset(object, told any) {
+	if last, ok, _ := i.indexer.Get(object); ok {
+		i.grow(-heapsize.Cached(last))
+	}
 	_ = safego.Call("take an object from the index", func() error { return i.indexer.Delete(object) })
 	for r := range i.handlers {
 		r.push(notification{kind: deleted, object: told})
+	}
+}
+
+// grow notes that the objects take more memory, or less. The informer is locked.
+func (i *storeInformer) grow(bytes int64) {
+	if !i.stopped {
+		i.held += bytes
+		i.hold(bytes)
 	}
 }
 

@@ -1,0 +1,84 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package heapsize
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// perObject is about what an object takes besides itself: its places in an informer's index, and its node in the garbage
+	// collector's graph.
+	perObject = 1 << 10
+	// perOwner is about what an owner takes that the garbage collector doesn't know: a node of its graph, with a place in its queue.
+	perOwner = 700
+)
+
+// Cached is about how many bytes of memory informers and controllers take for a Kubernetes object. Informers keep no managed
+// fields. It is 0 for what is no object.
+func Cached(object any) int64 {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return 0
+	}
+	managed := Behind(reflect.ValueOf(m.GetManagedFields()))
+	return perObject + Of(object) - managed + perOwner*int64(len(m.GetOwnerReferences()))
+}
+
+// Counter counts what an informer's objects take.
+type Counter struct {
+	add func(bytes int64)
+
+	mu      sync.Mutex
+	held    int64
+	stopped bool
+}
+
+var _ cache.ResourceEventHandler = (*Counter)(nil)
+
+// Count has add called with each change of what the informer's objects take, until the counter is stopped.
+func Count(informer cache.SharedInformer, add func(bytes int64)) (*Counter, error) {
+	c := &Counter{add: add}
+	if _, err := informer.AddEventHandler(c); err != nil {
+		return nil, fmt.Errorf("count an informer's objects: %w", err)
+	}
+	return c, nil
+}
+
+// Stop takes back all that was counted. What the informer tells later is not counted.
+func (c *Counter) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	c.add(-c.held)
+	c.held = 0
+}
+
+// OnAdd is called by the informer, as are the others.
+func (c *Counter) OnAdd(object any, _ bool) { c.grow(Cached(object)) }
+
+// OnUpdate counts the difference.
+func (c *Counter) OnUpdate(old, object any) { c.grow(Cached(object) - Cached(old)) }
+
+// OnDelete counts it no longer.
+func (c *Counter) OnDelete(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	c.grow(-Cached(object))
+}
+
+func (c *Counter) grow(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		c.held += bytes
+		c.add(bytes)
+	}
+}
