@@ -53,19 +53,11 @@ func OfProtobuf(data []byte) Count {
 
 func (c *Count) addMetadata(m []byte) {
 	lengths := map[protowire.Number]int64{}
-	for len(m) > 0 {
-		number, kind, n := protowire.ConsumeTag(m)
-		if n < 0 {
-			return
-		}
-		size := protowire.ConsumeFieldValue(number, kind, m[n:])
-		if size < 0 {
-			return
-		}
+	_ = stored.EachField(m, func(number protowire.Number, value []byte) error {
 		lengths[number]++
 		c.addElement(0, lengths[number], "metadata")
-		switch value, _ := protowire.ConsumeBytes(m[n : n+size]); {
-		case kind != protowire.BytesType:
+		switch {
+		case value == nil:
 		case number == ownerRefs:
 			c.owners++
 		case number == managedFields:
@@ -78,25 +70,16 @@ func (c *Count) addMetadata(m []byte) {
 				})
 			})
 		}
-		m = m[n+size:]
-	}
+		return nil
+	})
 }
 
 // each calls f with each value of a message that has the number.
 func each(message []byte, number protowire.Number, f func([]byte)) {
-	for len(message) > 0 {
-		found, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return
-		}
-		size := protowire.ConsumeFieldValue(found, kind, message[n:])
-		if size < 0 {
-			return
-		}
-		if found == number && kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message[n : n+size])
+	_ = stored.EachField(message, func(found protowire.Number, value []byte) error {
+		if found == number && value != nil {
 			f(value)
 		}
-		message = message[n+size:]
-	}
+		return nil
+	})
 }

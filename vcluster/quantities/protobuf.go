@@ -43,7 +43,7 @@ func checkProtobuf(document []byte, of *Type) error {
 
 // checkMessage checks one of an object, or of a quantity.
 func (s *Type) checkMessage(message []byte, path string) error {
-	return eachField(message, func(n protowire.Number, value []byte) error {
+	return stored.EachField(message, func(n protowire.Number, value []byte) error {
 		if s.quantity && n == quantityText {
 			return s.check(string(value), path)
 		}
@@ -55,7 +55,7 @@ func (s *Type) checkMessage(message []byte, path string) error {
 		switch {
 		case field.isMap:
 			key := ""
-			return eachField(value, func(n protowire.Number, value []byte) error {
+			return stored.EachField(value, func(n protowire.Number, value []byte) error {
 				switch n {
 				case mapKey:
 					key = string(value)
@@ -69,26 +69,4 @@ func (s *Type) checkMessage(message []byte, path string) error {
 		}
 		return field.checkMessage(value, at)
 	})
-}
-
-// eachField calls f with the fields of a message that are messages themselves, or text.
-func eachField(message []byte, f func(protowire.Number, []byte) error) error {
-	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
-		}
-		message = message[n:]
-		size := protowire.ConsumeFieldValue(number, kind, message)
-		if size < 0 {
-			return fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(size))
-		}
-		if value, n := protowire.ConsumeBytes(message); kind == protowire.BytesType && n > 0 {
-			if err := f(number, value); err != nil {
-				return err
-			}
-		}
-		message = message[size:]
-	}
-	return nil
 }

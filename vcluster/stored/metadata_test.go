@@ -6,6 +6,7 @@ package stored_test
 import (
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,7 @@ func FuzzStored(f *testing.F) {
 	}
 	f.Add(value)
 	f.Fuzz(func(_ *testing.T, value []byte) {
+		_ = stored.EachField(value, func(protowire.Number, []byte) error { return nil })
 		_, _, _ = stored.Collectable(value), stored.Terminating(value), stored.UnsettledRange(value, "example.com/finalizer")
 	})
 }
