@@ -31,6 +31,8 @@ type Count struct {
 	owners   int64  // owner references
 	managers int64  // entries of managedFields
 	managed  int64  // the length of the longest map in an entry, which is decoded to a sorted list
+	// malformed is why not all has been counted, of protobuf.
+	malformed error
 }
 
 // Steps is about how many steps it takes to write the object.
@@ -42,8 +44,11 @@ func (c Count) ofManagers() int64 {
 	return c.managers * (managersSteps*c.managers + managerSteps*c.elements)
 }
 
-// Check returns an error that says what takes most, if the steps are above the limit.
+// Check returns an error that says what takes most, if the steps are above the limit, or why they can't be counted.
 func (c Count) Check() error {
+	if c.malformed != nil {
+		return c.malformed
+	}
 	err := bounds.FieldSteps.Check(c.Steps())
 	if err == nil {
 		return nil

@@ -38,22 +38,23 @@ const (
 )
 
 // OfProtobuf counts the metadata of an object in protobuf. It doesn't know the object's other fields. An API server accounts
-// several thousand bytes of memory for each of them, before it decodes them.
+// several thousand bytes of memory for each of them, before it decodes them. [Count.Check] refuses what is malformed: an API
+// server's decoder takes some of it.
 func OfProtobuf(data []byte) Count {
 	var c Count
 	data, ok := bytes.CutPrefix(data, []byte(stored.ProtobufPrefix))
 	if !ok {
 		return c
 	}
-	each(data, rawObject, func(object []byte) {
-		each(object, metadata, func(m []byte) { c.addMetadata(m) })
+	c.malformed = each(data, rawObject, func(object []byte) error {
+		return each(object, metadata, c.addMetadata)
 	})
 	return c
 }
 
-func (c *Count) addMetadata(m []byte) {
+func (c *Count) addMetadata(m []byte) error {
 	lengths := map[protowire.Number]int64{}
-	_ = stored.EachField(m, func(number protowire.Number, value []byte) error {
+	return stored.EachField(m, func(number protowire.Number, value []byte) error {
 		lengths[number]++
 		c.addElement(0, lengths[number], "metadata")
 		switch {
@@ -62,24 +63,25 @@ func (c *Count) addMetadata(m []byte) {
 			c.owners++
 		case number == managedFields:
 			c.managers++
-			each(value, fieldsV1, func(f []byte) {
-				each(f, rawFields, func(raw []byte) {
-					d := NewDocument(false)
-					_, _ = d.Write(raw)
-					c.managed = max(c.managed, d.Count().longest)
-				})
-			})
+			return each(value, fieldsV1, func(f []byte) error { return each(f, rawFields, c.addManaged) })
 		}
 		return nil
 	})
 }
 
+func (c *Count) addManaged(raw []byte) error {
+	d := NewDocument(false)
+	_, _ = d.Write(raw)
+	c.managed = max(c.managed, d.Count().longest)
+	return nil
+}
+
 // each calls f with each value of a message that has the number.
-func each(message []byte, number protowire.Number, f func([]byte)) {
-	_ = stored.EachField(message, func(found protowire.Number, value []byte) error {
-		if found == number && value != nil {
-			f(value)
+func each(message []byte, number protowire.Number, f func([]byte) error) error {
+	return stored.EachField(message, func(found protowire.Number, value []byte) error {
+		if found != number || value == nil {
+			return nil
 		}
-		return nil
+		return f(value)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/fields"
+	"github.com/berth-dev/berth/vcluster/stored"
 )
 
 func data(n int) map[string]string {
@@ -136,6 +138,34 @@ func TestHostileDocumentsAreRefusedForWhatTheyTake(t *testing.T) {
 	}
 }
 
+// L3: an API server's decoder takes protobuf that other decoders do not: numbers of fields that overflow, groups that end as
+// another one. What comes after that is not counted, so the whole is refused.
+func TestHostileProtobufThatCannotBeCountedIsRefused(t *testing.T) {
+	const managedFields, group = 17, 50
+	metadata, err := (&metav1.ObjectMeta{Name: "m", ManagedFields: managers(150)}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, before := range map[string][]byte{
+		"a number that overflows":       protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32+managedFields)<<3|uint64(protowire.BytesType)), nil),
+		"a group that ends as another":  protowire.AppendTag(protowire.AppendTag(nil, group, protowire.StartGroupType), group+1, protowire.EndGroupType),
+		"a number of more than 64 bits": append(protowire.AppendTag(nil, group, protowire.VarintType), "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"...),
+	} {
+		message := append(before, metadata...)
+		var decoded metav1.ObjectMeta
+		if err := decoded.Unmarshal(message); err != nil || len(decoded.ManagedFields) < 150 {
+			t.Fatalf("%s: an API server reads %d field managers: %v", name, len(decoded.ManagedFields), err)
+		}
+		document, err := (&runtime.Unknown{Raw: protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), message)}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fields.OfProtobuf(append([]byte(stored.ProtobufPrefix), document...)).Check(); err == nil || !strings.Contains(err.Error(), "malformed protobuf") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Large objects that clients make are far from the limit.
 func TestUsualObjectsAreFarFromTheLimit(t *testing.T) {
 	for name, object := range map[string]*corev1.ConfigMap{
@@ -162,7 +192,7 @@ func TestUsualObjectsAreFarFromTheLimit(t *testing.T) {
 
 // Text that is no JSON is counted without harm: an API server refuses it.
 func TestTextThatIsNoDocumentIsCounted(t *testing.T) {
-	for _, text := range []string{"", "]", "}}}}", `"`, "[{", `{"a":[,,,]}]`, "\\\"{[", `{{{{"a"`, "null", ":,:", `{"\`, "a: [", "k8s\x00\xff\xff"} {
+	for _, text := range []string{"", "]", "}}}}", `"`, "[{", `{"a":[,,,]}]`, "\\\"{[", `{{{{"a"`, "null", ":,:", `{"\`, "a: [", "k8s\x00"} {
 		for _, patch := range []bool{false, true} {
 			d := fields.NewDocument(patch)
 			_, _ = d.Write([]byte(text))
