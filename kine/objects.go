@@ -24,19 +24,15 @@ type kind struct {
 }
 
 // kinds are all objects, and those of which each costs for each request of the space, or for each pod. The store's own keys are none.
-func kinds() [kindsCounted]kind {
-	return [...]kind{
-		{"/registry/", bounds.Objects},
-		{"/registry/clusterrolebindings/", bounds.ClusterRoleBindings},
-		{"/registry/rolebindings/", bounds.RoleBindings},
-		{"/registry/horizontalpodautoscalers/", bounds.Autoscalers},
-	}
+var kinds = [...]kind{
+	{"/registry/", bounds.Objects},
+	{"/registry/clusterrolebindings/", bounds.ClusterRoleBindings},
+	{"/registry/rolebindings/", bounds.RoleBindings},
+	{"/registry/horizontalpodautoscalers/", bounds.Autoscalers},
 }
 
-const kindsCounted = 4
-
 // numbers are one for each of kinds.
-type numbers [kindsCounted]int64
+type numbers [len(kinds)]int64
 
 // objects counts what a store holds, as it is committed. It is the committer's.
 type objects struct {
@@ -46,7 +42,7 @@ type objects struct {
 
 func countObjects(ctx context.Context, q querier, a *bounds.Account) (objects, error) {
 	o := objects{account: a}
-	for i, k := range kinds() {
+	for i, k := range kinds {
 		end := strings.TrimSuffix(k.prefix, "/") + "0" // what comes after a slash
 		if err := q.QueryRowContext(ctx, countSQL, k.prefix, end).Scan(&o.count[i]); err != nil {
 			return o, err
@@ -62,7 +58,7 @@ func (o *objects) admit(r *row, more *numbers) error {
 		return nil
 	}
 	changed := *more
-	for i, k := range kinds() {
+	for i, k := range kinds {
 		switch {
 		case !strings.HasPrefix(r.key, k.prefix):
 			continue
@@ -81,7 +77,7 @@ func (o *objects) admit(r *row, more *numbers) error {
 }
 
 func (o *objects) committed(change numbers) {
-	for i, k := range kinds() {
+	for i, k := range kinds {
 		if change[i] != 0 {
 			o.count[i] += change[i]
 			o.account.Set(k.quantity, o.count[i])
