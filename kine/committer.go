@@ -29,7 +29,7 @@ const insertSQL = `
 // to make a group larger, so a lone writer pays nothing for it.
 type committer struct {
 	db      *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
-	room    *room
+	budget  *storeBudget
 	objects objects
 	// written is called after each commit.
 	written func()
@@ -49,7 +49,7 @@ type row struct {
 	ctx   context.Context
 	key   string
 	value []byte
-	frees bool // it makes room, or is part of what does
+	frees bool // it frees space, or is part of what does
 	// creates and deletes say what becomes of the key.
 	creates, deletes bool
 	args             []any
@@ -59,8 +59,8 @@ type row struct {
 	done chan struct{}
 }
 
-func newCommitter(db *sql.DB, room *room, objects objects, written func(), last int64) *committer {
-	c := &committer{db: db, room: room, objects: objects, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1), began: time.Now()}
+func newCommitter(db *sql.DB, budget *storeBudget, objects objects, written func(), last int64) *committer {
+	c := &committer{db: db, budget: budget, objects: objects, written: written, queue: make(chan *row, groupMax), wrote: make(chan struct{}, 1), began: time.Now()}
 	c.last.Store(last)
 	safego.Go(&c.done, "commit writes", c.run, nil)
 	return c
@@ -128,7 +128,7 @@ func (c *committer) commit(group []*row) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() // when the room is set: the next measurement is a later one
+	defer conn.Close() // when the budget is set: the next measurement is a later one
 	tx, err := conn.BeginTx(context.Background(), nil)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (c *committer) commit(group []*row) error {
 		if r.err = r.ctx.Err(); r.err != nil {
 			continue
 		}
-		size, ok := c.room.admit(r, grown)
+		size, ok := c.budget.admit(r, grown)
 		if !ok {
 			r.err = errNoSpace
 			continue
@@ -172,7 +172,7 @@ func (c *committer) commit(group []*row) error {
 	c.reached(last)
 	c.latest.Store(int64(time.Since(c.began)))
 	c.writes.Add(int64(len(group)))
-	c.room.set(used, free)
+	c.budget.set(used, free)
 	c.objects.committed(more)
 	c.written()
 	select {

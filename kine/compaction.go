@@ -90,17 +90,17 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 		}
 	}
 	w := l.d.committer
-	err = vacuum(ctx, w.db, w.room)
+	err = vacuum(ctx, w.db, w.budget)
 	l.compactions.Add(1)
 	return errors.Join(err, checkpoint(ctx, w.db))
 }
 
-// makeRoom forgets all history of a store that has just refused a write, and says whether the store may have room since:
-// whether any compaction has ended after that many. Deletions keep what they deleted until then, so that they fill a store
-// first. A compaction that is under way is waited for.
-func (l *eventLog) makeRoom(after int64) bool {
+// forgetHistory compacts a store that has just refused a write, and says whether the store may have space since: whether any
+// compaction has ended after that many. Deletions keep what they deleted until then, so that they fill a store first. A
+// compaction that is under way is waited for.
+func (l *eventLog) forgetHistory(after int64) bool {
 	revision := int64(0)
-	if l.d.committer.room.refused.Load() {
+	if l.d.committer.budget.refused.Load() {
 		revision = l.last() - 1
 	}
 	return l.compactTo(l.run, revision) == nil && l.compactions.Load() > after

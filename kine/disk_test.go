@@ -57,8 +57,8 @@ func hog(t *testing.T, dir string) (release func()) {
 	}
 }
 
-// D3, D1: a disk that is really full refuses writes with a clear error and loses nothing; with room, all goes on.
-func TestADiskThatIsFullRefusesWritesUntilThereIsRoom(t *testing.T) {
+// D3, D1: a disk that is really full refuses writes with a clear error and loses nothing; with free space, all goes on.
+func TestADiskThatIsFullRefusesWritesUntilSpaceIsFreed(t *testing.T) {
 	dir := smallDisk(t, "size=8m")
 	path := filepath.Join(dir, "state.db")
 	s := openAt(t, path)
@@ -93,7 +93,7 @@ func TestADiskThatIsFullRefusesWritesUntilThereIsRoom(t *testing.T) {
 	}
 }
 
-func TestAStoreIsNotMadeOnAFullDiskAndIsOnceThereIsRoom(t *testing.T) {
+func TestAStoreIsNotMadeOnAFullDiskAndIsOnceSpaceIsFreed(t *testing.T) {
 	dir := smallDisk(t, "size=1m")
 	path := filepath.Join(dir, "space", "state.db")
 	free := hog(t, dir)

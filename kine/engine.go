@@ -26,7 +26,7 @@ import (
 // a commit fails; and what it starts can't be waited for.
 type engine struct {
 	health    *health
-	room      *room
+	budget    *storeBudget
 	tidier    *tidier
 	writer    *sql.DB // of one connection
 	readers   *readers
@@ -44,7 +44,7 @@ type engine struct {
 // startEngine serves the store at path, which is there and was examined. ctx bounds the start.
 func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (*engine, error) {
 	quietKine()
-	e := &engine{health: newHealth(path, log), room: &room{max: o.MaxBytes, path: path, log: log, account: o.Account, volume: o.Volume}}
+	e := &engine{health: newHealth(path, log), budget: &storeBudget{max: o.MaxBytes, path: path, log: log, account: o.Account, volume: o.Volume}}
 	if err := e.start(ctx, path, o); err != nil {
 		return nil, errors.Join(asDamage(err), e.close())
 	}
@@ -68,13 +68,13 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	}
 	runCtx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.tidier = &tidier{ctx: runCtx, room: e.room, history: o.History}
-	e.room.pressed = e.tidier.wake
+	e.tidier = &tidier{ctx: runCtx, budget: e.budget, history: o.History}
+	e.budget.pressed = e.tidier.wake
 	counted, err := countObjects(ctx, e.writer, o.Account)
 	if err != nil {
 		return err
 	}
-	e.committer = newCommitter(e.writer, e.room, counted, e.tidier.written, last)
+	e.committer = newCommitter(e.writer, e.budget, counted, e.tidier.written, last)
 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
@@ -96,10 +96,10 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	if err := e.run(runCtx); err != nil {
 		return err
 	}
-	if _, _, err := e.room.measure(ctx, e.writer); err != nil {
+	if _, _, err := e.budget.measure(ctx, e.writer); err != nil {
 		return err
 	}
-	e.room.volume.add(e.room)
+	e.budget.volume.add(e.budget)
 	e.ready = true
 	return ctx.Err()
 }
@@ -146,7 +146,7 @@ func (e *engine) close() error {
 		e.tidier.stop()
 	}
 	e.runs.Wait()
-	e.room.volume.remove(e.room)
+	e.budget.volume.remove(e.budget)
 	if e.committer != nil {
 		e.committer.close()
 	}

@@ -32,7 +32,7 @@ type eventLog struct {
 
 	compacting sync.Mutex
 	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
-	// compactions is how many have made room.
+	// compactions is how many have freed space.
 	compactions atomic.Int64
 }
 
@@ -121,13 +121,13 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 	return rev, n, l.health.see(err)
 }
 
-// maxAppends is how often a write is tried in a full store: others may take the room that was made for it.
+// maxAppends is how often a write is tried in a full store: others may take the space that was freed for it.
 const maxAppends = 10
 
 func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, error) {
 	seen := l.compactions.Load()
 	rev, err := l.SQLLog.Append(ctx, event)
-	for tries := 1; tries < maxAppends && errors.Is(err, errNoSpace) && l.makeRoom(seen); tries++ { // by the limit; a disk's error has another form here
+	for tries := 1; tries < maxAppends && errors.Is(err, errNoSpace) && l.forgetHistory(seen); tries++ { // by the limit; a disk's error has another form here
 		seen = l.compactions.Load()
 		rev, err = l.SQLLog.Append(ctx, event)
 	}
@@ -141,7 +141,9 @@ func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, 
 	return rev, err
 }
 
-func (l *eventLog) DbSize(context.Context) (int64, error) { return l.d.committer.room.used.Load(), nil }
+func (l *eventLog) DbSize(context.Context) (int64, error) {
+	return l.d.committer.budget.used.Load(), nil
+}
 
 // failure carries an append's error past kine's backend, which takes any error for a lost race and answers "conflict":
 // on a full disk, clients would retry for ever.

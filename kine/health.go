@@ -60,7 +60,7 @@ func (h *health) see(err error) error {
 		return context.Canceled
 	case e.Code == sqlite3.ErrFull, e.ExtendedCode != sqlite3.ErrIoErrFsync && (e.SystemErrno == unix.EDQUOT || e.SystemErrno == unix.ENOSPC):
 		if !h.full.Swap(true) {
-			h.log.Error(err, "Disk is full, writes are refused until there is room", "path", h.path)
+			h.log.Error(err, "Disk is full, writes are refused until space is freed", "path", h.path)
 		}
 		return errNoSpace
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
@@ -80,7 +80,7 @@ func (h *health) see(err error) error {
 // written takes note of a write that succeeded.
 func (h *health) written() {
 	if h.full.Load() && h.full.Swap(false) {
-		h.log.Info("Disk has room again, writes are taken", "path", h.path)
+		h.log.Info("Disk has free space again, writes are accepted", "path", h.path)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestAnErrorOfTheDiskEndsTheServingOnlyIfWhatIsServedMayBeWrong(t *testing.T
 	}{
 		"None":  {"", nil, nil, false},
 		"Other": {"It says nothing of the file.", other, other, false},
-		"Full":  {"There may be room later.", sqlite3.Error{Code: sqlite3.ErrFull}, errNoSpace, false},
-		"NoRoomForTheIndex": {
+		"Full":  {"Space may be freed later.", sqlite3.Error{Code: sqlite3.ErrFull}, errNoSpace, false},
+		"NoSpaceForTheIndex": {
 			"The log's index is made anew with the first connection.",
 			sqlite3.Error{Code: sqlite3.ErrIoErr, SystemErrno: unix.ENOSPC}, errNoSpace, false,
 		},

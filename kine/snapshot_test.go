@@ -293,5 +293,5 @@ func TestASnapshotThatIsGivenUpLeavesNothing(t *testing.T) {
 			t.Errorf("left in %s: %d files", dir, len(left))
 		}
 	}
-	create(t, s, "/registry/a", "1") // the store's own disk has room
+	create(t, s, "/registry/a", "1") // the store's own disk is not full
 }

@@ -15,7 +15,7 @@ type Stats struct {
 	WALBytes  int64 // of the write-ahead log beside it
 	UsedBytes int64 // of the file that are in use; the rest is reused
 	MaxBytes  int64 // of UsedBytes, beyond which writes are refused
-	Full      bool  // a write was refused because of that, and there has been no room since
+	Full      bool  // a write was refused because of that, and the store has not been below the limit since
 
 	Revision          int64 // of the last write
 	CompactedRevision int64 // before which versions are forgotten
@@ -36,7 +36,7 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 	defer e.backend.calls.Done()
 	return Stats{
 		FileBytes: sizeOf(s.path), WALBytes: sizeOf(s.path + "-wal"),
-		UsedBytes: e.room.used.Load(), MaxBytes: e.room.max, Full: e.room.refused.Load(),
+		UsedBytes: e.budget.used.Load(), MaxBytes: e.budget.max, Full: e.budget.refused.Load(),
 		Revision: e.committer.last.Load(), CompactedRevision: e.log.compacted.Load(),
 		Writes: e.committer.writes.Load(), Watches: e.hub.count(),
 	}, nil
@@ -44,7 +44,7 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 
 // Used returns how many bytes the store holds, and how many it may.
 func (s *Store) Used() (used, limit int64) {
-	return s.engine.room.used.Load(), s.engine.room.max
+	return s.engine.budget.used.Load(), s.engine.budget.max
 }
 
 // Quiet returns for how long nothing has been written; nothing counts before the store was opened.

@@ -121,7 +121,7 @@ func TestACommitIsSyncedBeforeItIsAcknowledged(t *testing.T) {
 }
 
 // D3: a full disk refuses writes with a clear error, and the store recovers by itself.
-func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
+func TestAFullDiskRefusesWritesUntilSpaceIsFreed(t *testing.T) {
 	s := openNew(t)
 	c := s.Client().Kubernetes
 	kept := create(t, s, "/registry/kept", "1")

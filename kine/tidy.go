@@ -32,7 +32,7 @@ const DefaultHistory = 5 * time.Minute
 type tidier struct {
 	ctx     context.Context
 	log     *eventLog
-	room    *room
+	budget  *storeBudget
 	history time.Duration
 
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ func (t *tidier) wake() {
 func (t *tidier) run() {
 	for t.next() {
 		if err := safego.Call("compact the store", t.tidy); err != nil && t.ctx.Err() == nil {
-			t.room.log.Error(err, "Compaction failed", "path", t.room.path)
+			t.budget.log.Error(err, "Compaction failed", "path", t.budget.path)
 		}
 		select {
 		case <-t.ctx.Done():
@@ -112,7 +112,7 @@ func (t *tidier) tidy() error {
 // target is the revision up to which the store may be compacted now. A store that is full keeps no history at all: who
 // watches or pages through it lists anew. The last revision stays, as it tells the store how far it is.
 func (t *tidier) target() int64 {
-	last, used := t.log.last(), t.room.used.Load()
+	last, used := t.log.last(), t.budget.used.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var target int64
@@ -120,9 +120,9 @@ func (t *tidier) target() int64 {
 		target, t.mark, t.aged = t.mark, last, false
 	}
 	switch {
-	case t.room.refused.Load(), used > t.room.max/20*19:
+	case t.budget.refused.Load(), used > t.budget.max/20*19:
 		return last - 1
-	case used > t.room.max/10*9:
+	case used > t.budget.max/10*9:
 		target = last
 	}
 	return min(target, last-compactRetain)
@@ -148,14 +148,14 @@ func (t *tidier) leave() {
 	ctx, cancel := context.WithTimeout(t.ctx, leaveTime)
 	defer cancel()
 	if err := t.log.compactTo(ctx, target); err != nil && ctx.Err() == nil {
-		t.room.log.Error(err, "Compaction of a store that closes failed", "path", t.room.path)
+		t.budget.log.Error(err, "Compaction of a store that closes failed", "path", t.budget.path)
 	}
 }
 
 // vacuum gives free pages back to the disk, a few at a time.
-func vacuum(ctx context.Context, db *sql.DB, room *room) error {
+func vacuum(ctx context.Context, db *sql.DB, budget *storeBudget) error {
 	for {
-		used, free, err := room.measure(ctx, db)
+		used, free, err := budget.measure(ctx, db)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type Volume struct {
 	stat func() (free, size int64, err error)
 
 	mu     sync.Mutex
-	stores map[*room]struct{}
+	stores map[*storeBudget]struct{}
 }
 
 // NewVolume returns the file system that dir is on.
@@ -38,29 +38,29 @@ func NewVolume(dir string) *Volume {
 }
 
 func newVolume(stat func() (free, size int64, err error)) *Volume {
-	return &Volume{stat: stat, stores: map[*room]struct{}{}}
+	return &Volume{stat: stat, stores: map[*storeBudget]struct{}{}}
 }
 
-func (v *Volume) add(m *room) {
+func (v *Volume) add(b *storeBudget) {
 	if v != nil {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.stores[m] = struct{}{}
+		v.stores[b] = struct{}{}
 	}
 }
 
-func (v *Volume) remove(m *room) {
+func (v *Volume) remove(b *storeBudget) {
 	if v != nil {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		delete(v.stores, m)
+		delete(v.stores, b)
 	}
 }
 
 // mayGrow says whether a store may, by a key that it creates or by one that it has. A file system that can't be asked stops
 // nobody. Updates go on into most of the reserve: most deletions begin as one, of deletionTimestamp or finalizers.
-func (v *Volume) mayGrow(m *room, creates bool) bool {
-	if v == nil || m.used.Load() <= smallStore {
+func (v *Volume) mayGrow(b *storeBudget, creates bool) bool {
+	if v == nil || b.used.Load() <= smallStore {
 		return true
 	}
 	free, size, err := v.stat()
@@ -77,5 +77,5 @@ func (v *Volume) mayGrow(m *room, creates bool) bool {
 	for store := range v.stores {
 		largest = max(largest, store.used.Load())
 	}
-	return m.used.Load() < int64(float64(largest)*float64(free)/float64(reserve))
+	return b.used.Load() < int64(float64(largest)*float64(free)/float64(reserve))
 }

@@ -10,12 +10,12 @@ func TestHostileTheLargestStoreIsTheFirstThatMayNotGrow(t *testing.T) {
 	const gib = 1 << 30
 	free := int64(2 * gib)
 	v := newVolume(func() (int64, int64, error) { return free, 10 * gib, nil })
-	large, middle, small := &room{}, &room{}, &room{}
+	large, middle, small := &storeBudget{}, &storeBudget{}, &storeBudget{}
 	large.used.Store(900 << 20)
 	middle.used.Store(300 << 20)
 	small.used.Store(2 << 20)
-	for _, m := range []*room{large, middle, small} {
-		v.add(m)
+	for _, b := range []*storeBudget{large, middle, small} {
+		v.add(b)
 	}
 	for _, c := range []struct {
 		reason               string

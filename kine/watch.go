@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// watchRoom is how many responses lie in a watch's channel until its client takes them.
-	watchRoom = 4
+	// watchBuffer is how many responses lie in a watch's channel until its client takes them.
+	watchBuffer = 4
 	// watchQueue is how many bytes a watch may have waiting in memory. What comes then is read from the log once the
 	// client has taken the rest.
 	watchQueue = 1 << 20
@@ -51,7 +51,7 @@ func response(rev int64, events ...*clientv3.Event) clientv3.WatchResponse {
 
 // add starts a watch that ends with ctx. created says whether its client is to be told of that.
 func (h *hub) add(ctx context.Context, w *watch, created bool) {
-	w.out, w.ended = make(chan clientv3.WatchResponse, watchRoom), make(chan struct{})
+	w.out, w.ended = make(chan clientv3.WatchResponse, watchBuffer), make(chan struct{})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.told = h.rev

@@ -20,10 +20,10 @@ const DefaultMaxBytes = 1 << 30
 // rowOverhead is about what a row takes beside its value and, three times, its key.
 const rowOverhead = 100
 
-// room is how much a store holds and may hold, in pages that are in use: what is deleted and compacted counts no more,
-// even before the file has shrunk. The limit may be passed by what one commit adds, and by deletions, which keep what
+// storeBudget is how much a store holds and may hold, in pages that are in use: what is deleted and compacted counts no
+// more, even before the file has shrunk. The limit may be passed by what one commit adds, and by deletions, which keep what
 // they delete until it is compacted.
-type room struct {
+type storeBudget struct {
 	max     int64
 	path    string
 	log     klog.Logger
@@ -32,7 +32,7 @@ type room struct {
 	pressed func() // called when the store is nearly full
 
 	used, free atomic.Int64
-	refused    atomic.Bool // a write, since there was room last
+	refused    atomic.Bool // a write, since the store was last below its limit
 }
 
 // querier is a connection, or a transaction.
@@ -49,47 +49,47 @@ func pages(ctx context.Context, q querier) (used, free int64, err error) {
 
 // measure takes note of how much is in use, before anybody else has the database's only connection: a commit that ends
 // beside a compaction would set what it had measured before.
-func (m *room) measure(ctx context.Context, db *sql.DB) (used, free int64, err error) {
+func (b *storeBudget) measure(ctx context.Context, db *sql.DB) (used, free int64, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer conn.Close()
 	if used, free, err = pages(ctx, conn); err == nil {
-		m.set(used, free)
+		b.set(used, free)
 	}
 	return used, free, err
 }
 
 // set takes note of a measurement. The caller has the database's only connection.
-func (m *room) set(used, free int64) {
-	m.used.Store(used)
-	m.account.Set(bounds.StoreBytes, used)
-	m.free.Store(free)
-	if used < m.max/20*19 && m.refused.Load() && m.refused.Swap(false) {
-		m.log.Info("Store has room again", "path", m.path, "used", used, "limit", m.max)
+func (b *storeBudget) set(used, free int64) {
+	b.used.Store(used)
+	b.account.Set(bounds.StoreBytes, used)
+	b.free.Store(free)
+	if used < b.max/20*19 && b.refused.Load() && b.refused.Swap(false) {
+		b.log.Info("Store is below its limit again", "path", b.path, "used", used, "limit", b.max)
 	}
-	if used > m.max/10*9 {
-		m.pressed()
+	if used > b.max/10*9 {
+		b.pressed()
 	}
 }
 
 // admit says whether a row may be written to a store that will have grown by some bytes before, and by how much the row
 // lets it grow. Deletions may always be, and what compactions write.
-func (m *room) admit(r *row, grown int64) (size int64, ok bool) {
+func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 	size = int64(3*len(r.key) + 2*len(r.value) + rowOverhead) // a later version keeps a copy of the value
-	within := m.used.Load()+grown+size <= m.max
-	if r.frees || within && m.volume.mayGrow(m, r.creates) {
+	within := b.used.Load()+grown+size <= b.max
+	if r.frees || within && b.volume.mayGrow(b, r.creates) {
 		return size, true
 	}
-	m.account.Refuse(bounds.StoreBytes)
+	b.account.Refuse(bounds.StoreBytes)
 	if within { // it is the file system that is nearly full: a compaction would write to it first
 		return 0, false
 	}
-	if !m.refused.Swap(true) {
-		m.log.Error(nil, "Store is full, writes are refused until something is deleted", "path", m.path, "used", m.used.Load(), "limit", m.max)
+	if !b.refused.Swap(true) {
+		b.log.Error(nil, "Store is full, writes are refused until something is deleted", "path", b.path, "used", b.used.Load(), "limit", b.max)
 	}
-	m.pressed()
+	b.pressed()
 	return 0, false
 }
 
