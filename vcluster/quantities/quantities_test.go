@@ -197,8 +197,8 @@ func TestHostileQuantitiesAreFoundInAPatch(t *testing.T) {
 
 // TypeOf takes it that there are no quantities where a type holds itself.
 func TestNoTypeThatHoldsItselfHasQuantities(t *testing.T) {
-	var visit func(t reflect.Type, within []reflect.Type) bool
-	visit = func(of reflect.Type, within []reflect.Type) bool {
+	var holdsItself func(t reflect.Type, within []reflect.Type) bool
+	holdsItself = func(of reflect.Type, within []reflect.Type) bool {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 			of = of.Elem()
 		}
@@ -207,7 +207,7 @@ func TestNoTypeThatHoldsItselfHasQuantities(t *testing.T) {
 		}
 		recursive := false
 		for i := range of.NumField() {
-			recursive = visit(of.Field(i).Type, append(slices.Clone(within), of)) || recursive
+			recursive = holdsItself(of.Field(i).Type, append(slices.Clone(within), of)) || recursive
 		}
 		if recursive && quantities.TypeOf(of) != nil {
 			t.Errorf("%s holds itself", of)
@@ -215,6 +215,6 @@ func TestNoTypeThatHoldsItselfHasQuantities(t *testing.T) {
 		return recursive
 	}
 	for _, of := range scheme.Scheme.AllKnownTypes() {
-		visit(of, nil)
+		holdsItself(of, nil)
 	}
 }
