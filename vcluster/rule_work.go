@@ -50,8 +50,10 @@ func (w *ruleWork) RulesFor(ctx context.Context, u user.Info, namespace string) 
 func (w *ruleWork) admit(a admission.Attributes) error {
 	combinations := int64(0)
 	switch o := a.GetObject().(type) {
-	case *rbac.Role, *rbac.ClusterRole:
-		combinations = counts.Combinations(o)
+	case *rbac.Role:
+		combinations = counts.Combinations(o.Rules)
+	case *rbac.ClusterRole:
+		combinations = counts.Combinations(o.Rules)
 	case *rbac.RoleBinding:
 		combinations = w.combinationsOf(o.RoleRef, a.GetNamespace())
 	case *rbac.ClusterRoleBinding:
@@ -67,7 +69,7 @@ func (w *ruleWork) admit(a admission.Attributes) error {
 }
 
 func (w *ruleWork) combinationsOf(ref rbac.RoleRef, namespace string) int64 {
-	return counts.CombinationsOf(w.rulesOf(rbacv1.RoleRef{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}, namespace))
+	return counts.Combinations(w.rulesOf(rbacv1.RoleRef{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}, namespace))
 }
 
 func (w *ruleWork) rulesOf(ref rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {

@@ -81,35 +81,17 @@ func (c counted) add(q bounds.Quantity, n int) { c[q] = max(c[q], int64(n)) }
 
 func (c counted) addRules(rules []rbac.PolicyRule) {
 	c.add(bounds.RoleRules, len(rules))
-	c.add(bounds.RoleCombinations, int(combinations(rules)))
+	c.add(bounds.RoleCombinations, int(Combinations(rules)))
 }
 
-func combinations(rules []rbac.PolicyRule) int64 {
+// Combinations is how many single permissions rules give.
+func Combinations[R rbac.PolicyRule | rbacv1.PolicyRule](rules []R) int64 {
 	n := 0
-	for _, r := range rules {
+	for _, rule := range rules {
+		r := rbac.PolicyRule(rule)
 		n += max(1, len(r.APIGroups))*len(r.Resources)*len(r.Verbs)*max(1, len(r.ResourceNames)) + len(r.NonResourceURLs)*len(r.Verbs)
 	}
 	return int64(n)
-}
-
-// Combinations is how many single permissions a role has, and 0 for another object.
-func Combinations(role runtime.Object) int64 {
-	switch r := role.(type) {
-	case *rbac.Role:
-		return combinations(r.Rules)
-	case *rbac.ClusterRole:
-		return combinations(r.Rules)
-	}
-	return 0
-}
-
-// CombinationsOf is the same of rules.
-func CombinationsOf(rules []rbacv1.PolicyRule) int64 {
-	n := int64(0)
-	for _, r := range rules {
-		n += combinations([]rbac.PolicyRule{{APIGroups: r.APIGroups, Resources: r.Resources, Verbs: r.Verbs, ResourceNames: r.ResourceNames, NonResourceURLs: r.NonResourceURLs}})
-	}
-	return n
 }
 
 func (c counted) addAutoscaler(spec *autoscaling.HorizontalPodAutoscalerSpec) {
