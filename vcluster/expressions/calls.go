@@ -4,9 +4,7 @@
 package expressions
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -14,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/quantities"
 )
 
 // charactersPerCost is how many characters of a result cost one.
@@ -116,28 +115,7 @@ func checkFlatten(args []ref.Val) error {
 	return tooLarge("result of flatten", Elements(args[0])*valueBytes)
 }
 
-const (
-	// maxExponent is of a quantity. Larger ones are computed digit by digit: 1e100000000 takes minutes.
-	maxExponent = 1000
-	// maxDigits is of a quantity, as it is written. The work to read digits grows with the square of their number.
-	maxDigits = 1000
-)
-
 func checkQuantity(args []ref.Val) error {
 	text, _ := args[0].(types.String)
-	if digits := len(text) - len(strings.TrimLeft(string(text), "+-.0123456789")); digits > maxDigits {
-		return fmt.Errorf("quantity with %d digits: use one with up to %d", digits, maxDigits)
-	}
-	_, exponent, ok := strings.Cut(strings.ToLower(string(text)), "e")
-	if !ok || len(exponent) < 2 {
-		return nil
-	}
-	n, err := strconv.ParseInt(exponent, 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) { // it is no quantity, or one of exbibytes
-		return nil
-	}
-	if n > maxExponent || n < -maxExponent {
-		return fmt.Errorf("quantity with the exponent %s: use one from -%d to %d", exponent, maxExponent, maxExponent)
-	}
-	return nil
+	return quantities.Check(string(text))
 }

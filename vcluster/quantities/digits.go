@@ -4,6 +4,7 @@
 package quantities
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -12,7 +13,12 @@ import (
 )
 
 // Check returns an error if a quantity has too many digits, or too large an exponent. What is no quantity upstream refuses.
-func Check(quantity string) error { return bounds.QuantityDigits.Check(digits(quantity)) }
+func Check(quantity string) error {
+	if err := bounds.QuantityDigits.Check(digits(quantity)); err != nil {
+		return fmt.Errorf("the quantity %s: %w", short(quantity), err)
+	}
+	return nil
+}
 
 // digits of a number, or its exponent if that is more.
 func digits(number string) int64 {

@@ -110,7 +110,7 @@ func (s *Type) check(text, path string) error {
 		return nil
 	}
 	if err := Check(text); err != nil {
-		return fmt.Errorf("%s: the quantity %s: %w", path, short(text), err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
