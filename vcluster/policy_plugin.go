@@ -59,24 +59,14 @@ func newMutatingPolicies(io.Reader) (admission.Interface, error) {
 
 // compileMutations compiles a policy's expressions. Errors are kept until they are evaluated.
 func compileMutations(p *admissionv1.MutatingAdmissionPolicy) mutatingpolicy.PolicyEvaluator {
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	compiler, err := newPolicyCompiler(p.Spec.ParamKind, p.Spec.Variables)
 	if err != nil {
 		return mutatingpolicy.PolicyEvaluator{Error: err}
 	}
-	known := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
-	compiler.Compiler = accountedVariables{compiler.Compiler}
-	for _, v := range p.Spec.Variables {
-		compiler.CompileAndStoreVariable(&mutatingpolicy.Variable{Name: v.Name, Expression: v.Expression}, known, environment.StoredExpressions)
+	evaluator := mutatingpolicy.PolicyEvaluator{
+		CompositedCompiler: compiler.CompositedCompiler, Matcher: compiler.matcher(p.Spec.MatchConditions, p.Spec.FailurePolicy, p.Name),
 	}
-	evaluator := mutatingpolicy.PolicyEvaluator{CompositedCompiler: compiler}
-	if len(p.Spec.MatchConditions) > 0 {
-		var conditions []plugincel.ExpressionAccessor
-		for _, c := range p.Spec.MatchConditions {
-			conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
-		}
-		evaluator.Matcher = matchconditions.NewMatcher(
-			accountedConditions{compiler.CompileCondition(conditions, known, environment.StoredExpressions)}, p.Spec.FailurePolicy, "policy", "validate", p.Name)
-	}
+	known := compiler.known
 	known.HasPatchTypes = true
 	compile := func(e plugincel.ExpressionAccessor) plugincel.MutatingEvaluator {
 		return boundedPatch{compiler.CompileMutatingEvaluator(e, known, environment.StoredExpressions)}
@@ -114,25 +104,9 @@ func newValidatingPolicies(io.Reader) (admission.Interface, error) {
 
 // compileValidations compiles a policy's expressions. Errors are kept until they are evaluated.
 func compileValidations(p *admissionv1.ValidatingAdmissionPolicy) validatingpolicy.Validator {
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	compiler, err := newPolicyCompiler(p.Spec.ParamKind, p.Spec.Variables)
 	if err != nil {
 		return validatingpolicy.NewValidator(nil, nil, nil, nil, p.Spec.FailurePolicy, err)
-	}
-	known := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
-	compiler.Compiler = accountedVariables{compiler.Compiler}
-	for _, v := range p.Spec.Variables {
-		compiler.CompileAndStoreVariable(&validatingpolicy.Variable{Name: v.Name, Expression: v.Expression}, known, environment.StoredExpressions)
-	}
-	compile := func(expressions []plugincel.ExpressionAccessor, known plugincel.OptionalVariableDeclarations) plugincel.ConditionEvaluator {
-		return accountedConditions{compiler.CompileCondition(expressions, known, environment.StoredExpressions)}
-	}
-	var matcher matchconditions.Matcher
-	if len(p.Spec.MatchConditions) > 0 {
-		var conditions []plugincel.ExpressionAccessor
-		for _, c := range p.Spec.MatchConditions {
-			conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
-		}
-		matcher = matchconditions.NewMatcher(compile(conditions, known), p.Spec.FailurePolicy, "policy", "validate", p.Name)
 	}
 	// Upstream finds a validation's message by its index: one without has no accessor.
 	validations, messages := make([]plugincel.ExpressionAccessor, len(p.Spec.Validations)), make([]plugincel.ExpressionAccessor, len(p.Spec.Validations))
@@ -146,8 +120,45 @@ func compileValidations(p *admissionv1.ValidatingAdmissionPolicy) validatingpoli
 	for i, a := range p.Spec.AuditAnnotations {
 		annotations[i] = &validatingpolicy.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
 	}
-	withoutAuthorizer := known
+	withoutAuthorizer := compiler.known
 	withoutAuthorizer.HasAuthorizer = false
 	return validatingpolicy.NewValidator(
-		compile(validations, known), matcher, compile(annotations, known), compile(messages, withoutAuthorizer), p.Spec.FailurePolicy, nil)
+		compiler.conditions(validations, compiler.known), compiler.matcher(p.Spec.MatchConditions, p.Spec.FailurePolicy, p.Name),
+		compiler.conditions(annotations, compiler.known), compiler.conditions(messages, withoutAuthorizer), p.Spec.FailurePolicy, nil)
+}
+
+// policyCompiler compiles the expressions of one policy.
+type policyCompiler struct {
+	*plugincel.CompositedCompiler
+	// known is what expressions may use besides the policy's variables.
+	known plugincel.OptionalVariableDeclarations
+}
+
+func newPolicyCompiler(params *admissionv1.ParamKind, variables []admissionv1.Variable) (policyCompiler, error) {
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return policyCompiler{}, err
+	}
+	known := plugincel.OptionalVariableDeclarations{HasParams: params != nil, HasAuthorizer: true}
+	compiler.Compiler = accountedVariables{compiler.Compiler}
+	for _, v := range variables {
+		compiler.CompileAndStoreVariable(&validatingpolicy.Variable{Name: v.Name, Expression: v.Expression}, known, environment.StoredExpressions)
+	}
+	return policyCompiler{compiler, known}, nil
+}
+
+func (c policyCompiler) conditions(expressions []plugincel.ExpressionAccessor, known plugincel.OptionalVariableDeclarations) plugincel.ConditionEvaluator {
+	return accountedConditions{c.CompileCondition(expressions, known, environment.StoredExpressions)}
+}
+
+// matcher returns nil if there are no conditions.
+func (c policyCompiler) matcher(conditions []admissionv1.MatchCondition, onFailure *admissionv1.FailurePolicyType, policy string) matchconditions.Matcher {
+	if len(conditions) == 0 {
+		return nil
+	}
+	expressions := make([]plugincel.ExpressionAccessor, len(conditions))
+	for i := range conditions {
+		expressions[i] = (*matchconditions.MatchCondition)(&conditions[i])
+	}
+	return matchconditions.NewMatcher(c.conditions(expressions, c.known), onFailure, "policy", "validate", policy)
 }
