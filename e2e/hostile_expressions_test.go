@@ -92,11 +92,18 @@ func (a *attacked) validate(t *testing.T, expression string, variables ...string
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
-		if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := policies.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	return func() { removeAll(t, name, bindings, policies) }
+}
+
+type deleter interface {
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
+}
+
+// removeAll removes an object of each kind.
+func removeAll(t *testing.T, name string, kinds ...deleter) {
+	t.Helper()
+	for _, kind := range kinds {
+		if err := kind.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -120,14 +127,7 @@ func (a *attacked) mutate(t *testing.T, expression string) (remove func()) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
-		if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := policies.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
+	return func() { removeAll(t, name, bindings, policies) }
 }
 
 // condition has a webhook called on a condition. It is never called: the address is one that none has.
@@ -143,11 +143,7 @@ func (a *attacked) condition(t *testing.T, expression string) (remove func()) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
-		if err := hooks.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
+	return func() { removeAll(t, name, hooks) }
 }
 
 // list is one of numbers, with a last one.
