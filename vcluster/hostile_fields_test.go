@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/vcluster/stored"
 )
 
 const (
@@ -145,6 +148,20 @@ func TestHostileObjectsOfManyFieldsAreRefused(t *testing.T) {
 		if _, err := encoded.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}); !refusedForFields(err) {
 			t.Errorf("%s in protobuf: %.300v", name, err)
 		}
+	}
+
+	message, err := owned.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An API server's decoder skips a field whose number overflows, and reads what comes after it.
+	message = append(protowire.AppendVarint(protowire.AppendVarint(nil, (1<<32+50)<<3), 0), message...)
+	document, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Raw: message}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := send(t.Context(), client, "POST", configMapsPath, runtime.ContentTypeProtobuf, stored.ProtobufPrefix+string(document)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "malformed protobuf") {
+		t.Errorf("malformed protobuf: %.300v", err)
 	}
 
 	for _, contentType := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType} {
