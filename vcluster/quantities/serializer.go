@@ -4,6 +4,7 @@
 package quantities
 
 import (
+	stdjson "encoding/json"
 	"reflect"
 	"slices"
 
@@ -31,8 +32,9 @@ type decoder struct {
 
 func (d decoder) Decode(document []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if Suspect(document) {
-		for _, t := range d.types(document, defaults, into) {
-			if err := CheckDocument(document, t); err != nil {
+		text := converted(document)
+		for _, t := range d.types(text, defaults, into) {
+			if err := CheckDocument(text, t); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -62,7 +64,7 @@ func (d decoder) types(document []byte, defaults *schema.GroupVersionKind, into 
 	return types
 }
 
-// said is what a document says that it is.
+// said is what JSON or protobuf says that it is.
 func said(document []byte) schema.GroupVersionKind {
 	if isProtobuf(document) {
 		wrapped, err := unwrapped(document)
@@ -73,13 +75,18 @@ func said(document []byte) schema.GroupVersionKind {
 	}
 	kind, err := json.DefaultMetaFactory.Interpret(document)
 	if err != nil {
-		text, err := yaml.YAMLToJSON(document)
-		if err != nil {
-			return schema.GroupVersionKind{}
-		}
-		if kind, err = json.DefaultMetaFactory.Interpret(text); err != nil {
-			return schema.GroupVersionKind{}
-		}
+		return schema.GroupVersionKind{}
 	}
 	return *kind
+}
+
+// converted returns YAML as JSON, which takes 0.2 s a megabyte, and any other document as it is.
+func converted(document []byte) []byte {
+	if isProtobuf(document) || stdjson.Valid(document) {
+		return document
+	}
+	if text, err := yaml.YAMLToJSON(document); err == nil {
+		return text
+	}
+	return document
 }
