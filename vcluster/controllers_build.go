@@ -183,6 +183,8 @@ func controllerSettings(c Config, id credentials) (*kcmconfig.KubeControllerMana
 	}
 	settings.Generic.Controllers = c.Controllers
 	settings.Generic.LeaderElection.LeaderElect = false
+	// To find out when a CronJob was last due, its controller may count the minutes of half a year: not of several at once.
+	settings.CronJobController.ConcurrentCronJobSyncs = 1
 	settings.SAController.ServiceAccountKeyFile = id.serviceAccountKey
 	settings.SAController.RootCAFile = id.servingCA
 	for gr := range garbagecollector.DefaultIgnoredResources() {
