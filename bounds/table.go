@@ -119,7 +119,7 @@ const miB = 1 << 20
 func Table() [quantities]Bound {
 	return [quantities]Bound{
 		MemoryBytes: {"memory-bytes", PerSpace, "bytes", 256 * miB,
-			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded, OpenAPI documents of CustomResourceDefinitions, indentation of JSON and YAML, CEL expressions being compiled, values of admission policies' variables, and 48 KiB for each open watch",
+			"what requests hold in memory until their answers are written: documents being decoded, objects read and decoded, OpenAPI documents of CustomResourceDefinitions, indentation of JSON and YAML, CEL expressions being compiled, values of admission policies' variables, 48 KiB for each open watch, and 16 KiB for each request of a controller that waits for its turn",
 			"list with a limit (kubectl get --chunk-size=500), read answers without delay, and retry"},
 		Watches: {"watches", PerSpace, "watches", 2000,
 			"watches that clients have open",

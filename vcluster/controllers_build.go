@@ -135,7 +135,9 @@ func (b *controllerBuilder) controller(
 func (b *controllerBuilder) inputs(
 	ctx context.Context, name string, view *informer.View,
 ) (app.ControllerContext, metadatainformer.SharedInformerFactory, error) {
-	config, err := b.clients.Config("metadata-informers")
+	clients := b.clients
+	clients.ClientConfig = limitInFlight(clients.ClientConfig, b.config.Account)
+	config, err := clients.Config("metadata-informers")
 	if err != nil {
 		return app.ControllerContext{}, nil, err
 	}
@@ -152,9 +154,7 @@ func (b *controllerBuilder) inputs(
 	if name == names.EndpointsController {
 		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return keptEndpoints{all} }}
 	}
-	clients := b.clients
 	if name == names.HorizontalPodAutoscalerController {
-		clients.ClientConfig = rest.CopyConfig(clients.ClientConfig)
 		clients.ClientConfig.Wrap(checkMetrics)
 	}
 	inputs := app.ControllerContext{

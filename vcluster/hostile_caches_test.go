@@ -5,15 +5,19 @@ package vcluster_test
 
 import (
 	"fmt"
+	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -143,5 +147,47 @@ func TestHostileOwnersAreCountedAsWhatTheGarbageCollectorHolds(t *testing.T) {
 	stop(t, p)
 	if n := c.Account.Used(bounds.CachedBytes); n != 0 {
 		t.Errorf("%d bytes are counted of a space that sleeps", n)
+	}
+}
+
+// L3: the garbage collector begins a request for each object that a deleted owner leaves behind, all at once: 15,000 took 2 GiB,
+// and as many as a space may have ended the process.
+func TestHostileOrphansDoNotBeginARequestEachAtOnce(t *testing.T) {
+	c := config(t, "orphans")
+	c.Controllers = []string{names.GarbageCollectorController}
+	p := start(t, c)
+	maps := clientset(t, p.Loopback()).CoreV1().ConfigMaps("default")
+	owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const orphans = 2000
+	owned := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
+	for i := range orphans {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("orphan-%d", i), OwnerReferences: owned}}
+		if _, err := maps.Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, most := goruntime.NumGoroutine(), 0
+	if err := maps.Delete(t.Context(), "owner", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		most = max(most, goruntime.NumGoroutine()-before)
+		if _, err := maps.Get(t.Context(), "owner", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the owner is still there: %v", err) //nolint:errorlint // It is nil while the owner is there.
+		}
+		return nil
+	})
+	left, err := maps.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(left.Items, func(m corev1.ConfigMap) bool { return len(m.OwnerReferences) > 0 }); i >= 0 || len(left.Items) < orphans {
+		t.Errorf("%d objects are left; number %d has an owner", len(left.Items), i)
+	}
+	if most < orphans/2 || most > orphans*3/2 { // of the collector's own, one for each
+		t.Errorf("%d objects without their owner took %d goroutines", orphans, most)
 	}
 }
