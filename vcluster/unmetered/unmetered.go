@@ -1,8 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unmetered makes client-go's work queues keep no metrics. It is for
-// vcluster, and of a process's queues as a whole.
+// Package unmetered makes client-go's work queues keep no metrics, and those of
+// upstream's metrics that have names of tenants for labels keep no names. It is
+// for vcluster, and of a process as a whole.
 //
 // Every work queue with metrics has a goroutine that wakes twice a second to
 // say how long its work is under way. An idle API server has twenty-two such
@@ -30,9 +31,10 @@ var provider workqueue.MetricsProvider //nolint:gochecknoglobals // It is client
 // none is the provider of a process that has none.
 var none = provider //nolint:gochecknoglobals // It must be read before others write it.
 
-// Set makes the queues that are made from now on keep no metrics. Call it before
-// there are goroutines that make some.
+// Set makes the queues that are made from now on keep no metrics, and metrics no
+// names. Call it before there are goroutines that make queues, or count.
 func Set() {
+	hideNames()
 	if none != nil {
 		provider = none
 	}
