@@ -85,6 +85,7 @@ const (
 	ExpressionBytes
 	PatchSteps
 	FieldSteps
+	RequestWebhooks
 
 	quantities // their number
 )
@@ -149,7 +150,7 @@ func Table() [quantities]Bound {
 			"CustomResourceDefinitions in the space",
 			"delete definitions that are not used, or ask the platform's admin for a higher limit"},
 		SchemaBytes: {"schema-bytes", PerSpace, "bytes", 16 * miB,
-			"the stored size of all CustomResourceDefinitions, admission policies and webhook configurations of the space, and 5 KiB and four times its length for each CEL expression in them",
+			"the stored size of all CustomResourceDefinitions, admission policies and webhook configurations of the space, 5 KiB and four times its length for each CEL expression in them, and 16 KiB for each webhook",
 			"delete those that are not used, or shorten descriptions"},
 		ServicePortsTotal: {"service-ports-total", PerSpace, "ports", 1000,
 			"ports of all Services of the space: each is a rule on every node of the host, for each endpoint",
@@ -323,6 +324,9 @@ func Table() [quantities]Bound {
 		FieldSteps: {"field-steps", PerObject, "steps", 100_000_000,
 			"the estimated work to validate an object and to track who manages its fields: the squares of the lengths of all maps and lists, the lengths of the paths of all fields, times 4, the owner references squared, times 100, and the entries of managedFields, times the fields of the object, times 100, or squared, times 10,000. Thus a map has at most 10,000 keys, a list 10,000 elements, and an object 100 field managers",
 			"spread them over several objects, or use shorter names and fewer levels"},
+		RequestWebhooks: {"request-webhooks", PerObject, "webhooks", 100,
+			"validating webhooks with a rule for the resource of a request, which are all called at once, each with the object",
+			"give webhooks rules for fewer resources or operations, or have one webhook do the work of several"},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,9 +48,27 @@ func hasSchemaBytes(resource schema.GroupResource) bool {
 	return false
 }
 
+// webhookBytes are accounted for each webhook, so that a space has at most a thousand: each is compared with each request, and all
+// that validate it are called at once.
+const webhookBytes = 16 << 10
+
 // schemaBytes is the accounted size of an object: that in the store, and what its expressions take once they are compiled.
 func schemaBytes(stored int64, object runtime.Object) int64 {
-	return stored + expressions.In(object).Memory()/schemaMemory
+	return stored + expressions.In(object).Memory()/schemaMemory + webhookBytes*webhooksOf(object)
+}
+
+func webhooksOf(object runtime.Object) int64 {
+	switch c := object.(type) {
+	case *admissionregistration.ValidatingWebhookConfiguration:
+		return int64(len(c.Webhooks))
+	case *admissionregistration.MutatingWebhookConfiguration:
+		return int64(len(c.Webhooks))
+	case *admissionv1.ValidatingWebhookConfiguration: // as it is stored
+		return int64(len(c.Webhooks))
+	case *admissionv1.MutatingWebhookConfiguration:
+		return int64(len(c.Webhooks))
+	}
+	return 0
 }
 
 // schemaUse sets, once, a space's account to what is in its store.

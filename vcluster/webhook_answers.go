@@ -29,12 +29,27 @@ const (
 	maxAdmitted = 3 << 20
 )
 
-// boundAnswers fails the reading of an answer that is longer than limit, or has a patch that takes too long to apply.
+const (
+	// callMemory is about what the call of a webhook takes besides its object: a connection, with buffers and goroutines.
+	callMemory = 64 << 10
+	// callCopies is how often the encoded object is in memory: in the buffer that it was written to, too.
+	callCopies = 3
+)
+
+// boundAnswers takes what a call holds from the request that it is for, and fails the reading of an answer that is longer than limit,
+// or has a patch that takes too long to apply.
 func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			// A request's validating webhooks are all called at once.
+			held := bounds.ReservationOf(r.Context()).Part()
+			if err := held.Grow(callMemory + callCopies*max(0, r.ContentLength)); err != nil {
+				closeBody(r)
+				return nil, err
+			}
 			object, err := askedFor(r, limit)
 			if err != nil {
+				held.End()
 				return nil, err
 			}
 			slot := webhookSlotOf(r.Context())
@@ -42,9 +57,13 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 			resp, err := next.RoundTrip(r)
 			if err != nil {
 				slot.endCall()
+				held.End()
 				return nil, err
 			}
-			resp.Body = &callBody{resp.Body, sync.OnceFunc(slot.endCall)}
+			resp.Body = &callBody{resp.Body, sync.OnceFunc(func() {
+				slot.endCall()
+				held.End()
+			})}
 			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object, admission: limit == maxAdmitted}, bounds.ReservationOf(r.Context())}
 			return resp, nil
 		})

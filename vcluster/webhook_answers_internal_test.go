@@ -178,3 +178,49 @@ func TestHostileMetricsAreNotDecoded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// L3: all webhooks that validate an object are called at once, each with a copy of it: a thousand for an object of 1 MiB took
+// gigabytes.
+func TestHostileCallsOfWebhooksAreTheRequestsMemory(t *testing.T) {
+	account := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: 10 << 20})
+	reservation := account.Reserve(bounds.MemoryBytes, 0)
+	defer reservation.End()
+	object := strings.Repeat("x", 1<<20)
+	webhook := boundAnswers(maxAdmitted)(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	}))
+	call := func() (*http.Response, error) {
+		r, err := http.NewRequestWithContext(bounds.WithReservation(t.Context(), reservation), http.MethodPost, "https://webhook", strings.NewReader(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return webhook.RoundTrip(r) //nolint:bodyclose // Below.
+	}
+	var open []*http.Response
+	for {
+		resp, err := call()
+		if err != nil {
+			if !errors.Is(err, bounds.ErrExceeded) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if open = append(open, resp); len(open) > 100 {
+			t.Fatal("a hundred calls with 1 MiB each fit into 10 MiB")
+		}
+	}
+	if len(open) < 2 {
+		t.Errorf("%d calls of 1 MiB each fit into 10 MiB", len(open))
+	}
+	for _, resp := range open {
+		_ = resp.Body.Close()
+	}
+	if used := account.Used(bounds.MemoryBytes); used != 0 {
+		t.Errorf("after all calls %d bytes are held", used)
+	}
+	resp, err := call()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}

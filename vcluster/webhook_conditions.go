@@ -5,6 +5,7 @@ package vcluster
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -14,9 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	"k8s.io/client-go/informers"
+	admissionlisters "k8s.io/client-go/listers/admissionregistration/v1"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // boundConditions has match conditions of webhooks take one of the space's slots for validation, as policies do. Call it before
@@ -36,7 +41,7 @@ func boundConditions(o *kubeoptions.AdmissionOptions, slots *semaphore.Weighted,
 			}}}
 		case *validatingwebhook.Plugin:
 			configurations := registration.ValidatingWebhookConfigurations()
-			return &boundedValidatingWebhooks{p, webhookSlots{slots, func() bool {
+			return &boundedValidatingWebhooks{p, configurations.Lister(), webhookSlots{slots, func() bool {
 				all, err := configurations.Lister().List(labels.Everything())
 				return !configurations.Informer().HasSynced() || err != nil || slices.ContainsFunc(all, func(c *admissionv1.ValidatingWebhookConfiguration) bool {
 					return slices.ContainsFunc(c.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return len(w.MatchConditions) > 0 })
@@ -58,11 +63,45 @@ func (b *boundedMutatingWebhooks) Admit(ctx context.Context, a admission.Attribu
 
 type boundedValidatingWebhooks struct {
 	admission.ValidationInterface
+	configurations admissionlisters.ValidatingWebhookConfigurationLister
 	webhookSlots
 }
 
 func (b *boundedValidatingWebhooks) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if err := b.checkCalls(a); err != nil {
+		return err
+	}
 	return b.evaluate(ctx, func(ctx context.Context) error { return b.ValidationInterface.Validate(ctx, a, o) })
+}
+
+// checkCalls refuses a request for which too many webhooks would be called at once. Mutating webhooks are called one by one.
+func (b *boundedValidatingWebhooks) checkCalls(a admission.Attributes) error {
+	if rules.IsExemptAdmissionConfigurationResource(a) {
+		return nil
+	}
+	all, err := b.configurations.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list webhooks: %w", err)
+	}
+	calls := 0
+	for _, c := range all {
+		for i := range c.Webhooks {
+			if mayCall(&c.Webhooks[i], a) {
+				calls++
+			}
+		}
+	}
+	return asStatus(bounds.RequestWebhooks.Check(int64(calls)), a.GetResource().GroupResource(), a.GetName())
+}
+
+// mayCall tells whether a webhook has a rule for a request. By default, rules are for equivalent resources of other groups and versions, too.
+func mayCall(w *admissionv1.ValidatingWebhook, a admission.Attributes) bool {
+	return slices.ContainsFunc(w.Rules, func(rule admissionv1.RuleWithOperations) bool {
+		if w.MatchPolicy == nil || *w.MatchPolicy != admissionv1.Exact {
+			rule.APIGroups, rule.APIVersions = []string{"*"}, []string{"*"}
+		}
+		return (&rules.Matcher{Rule: rule, Attr: a}).Matches()
+	})
 }
 
 // webhookSlots are those that a plugin for webhooks takes.
