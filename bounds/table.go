@@ -24,6 +24,7 @@ const (
 	CustomResourceDefinitions
 	SchemaBytes
 	ServicePortsTotal
+	ServiceTargets
 	Gateways
 	Routes
 	VolumeSnapshots
@@ -62,6 +63,7 @@ const (
 	VolumeItems
 	TemplateBytes
 	SelectorTerms
+	ObjectLabels
 	RoleRules
 	RoleCombinations
 	OwnerReferences
@@ -153,8 +155,11 @@ func Table() [quantities]Bound {
 			"the stored size of all CustomResourceDefinitions, admission policies and webhook configurations of the space, 5 KiB and four times its length for each CEL expression in them, and 16 KiB for each webhook",
 			"delete those that are not used, or shorten descriptions"},
 		ServicePortsTotal: {"service-ports-total", PerSpace, "ports", 1000,
-			"ports of all Services of the space: each is a rule on every node of the host, for each endpoint",
+			"ports of all Services of the space, and Services without ports: each port is a rule on every node of the host, for each endpoint, and each Service is compared with each pod that changes",
 			"delete Services or ports that are not used, or ask the platform's admin for a higher limit"},
+		ServiceTargets: {"service-targets", PerSpace, "targets", 50_000,
+			"pods that Services select, times their ports, of all Services of the space: controllers handle each whenever one of the pods changes; a Service beyond it keeps the endpoints that it has, and gets an event",
+			"use more specific selectors or fewer ports, or ask the platform's admin for a higher limit"},
 		Gateways: {"gateways", PerSpace, "gateways", 10,
 			"Gateways of the space on the host: each may cost a load balancer",
 			"delete some, or have several hosts share one"},
@@ -254,6 +259,9 @@ func Table() [quantities]Bound {
 			"put long texts into a ConfigMap, and mount it"},
 		SelectorTerms: {"selector-terms", PerObject, "terms", 500,
 			"labels, expressions, and values in a label selector, which controllers may match with each pod",
+			"use fewer of them"},
+		ObjectLabels: {"object-labels", PerObject, "labels", 250,
+			"labels of an object, and its annotations: controllers copy them to what they make for it",
 			"use fewer of them"},
 		RoleRules: {"role-rules", PerObject, "rules", 1000,
 			"rules of a Role or ClusterRole",

@@ -127,7 +127,7 @@ func (b *boundedServices) counted(ctx context.Context) error {
 	const page = 10                        // no request's account holds them
 	var ports int64
 	err := eachStored(ctx, b.reader, corev1.SchemeGroupVersion, "services", page, func(service *corev1.Service) {
-		ports += int64(len(service.Spec.Ports))
+		ports += int64(max(1, len(service.Spec.Ports)))
 	})
 	if err != nil {
 		return fmt.Errorf("count ports of services: %w", err)
@@ -140,8 +140,8 @@ func (b *boundedServices) counted(ctx context.Context) error {
 // portsOf counts the ports of a service, as handlers have it.
 func portsOf(object runtime.Object) int64 {
 	service, ok := object.(*core.Service)
-	if !ok {
+	if !ok || service.Name == "" { // it is about to be created by an update
 		return 0
 	}
-	return int64(len(service.Spec.Ports))
+	return int64(max(1, len(service.Spec.Ports)))
 }

@@ -42,3 +42,27 @@ func TestHostilePortsOfServicesCountAfterARestart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// L3: 49,000 Services without ports were compared with each pod that was written.
+func TestHostileServicesWithoutPortsCount(t *testing.T) {
+	_, _, config := bounded(t, bounds.Limits{bounds.ServicePortsTotal: 3})
+	services := clientset(t, config).CoreV1().Services("default")
+	headless := func(name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
+	}
+	for i := range 2 { // and the API server's own
+		if _, err := services.Create(t.Context(), headless(fmt.Sprintf("s%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := services.Update(t.Context(), headless("updated"), metav1.UpdateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit service-ports-total") {
+		t.Errorf("got %v", err)
+	}
+	if err := services.Delete(t.Context(), "s0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := services.Create(t.Context(), headless("last"), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -154,6 +154,9 @@ func (b *controllerBuilder) inputs(
 	if name == names.EndpointsController {
 		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return keptEndpoints{all} }}
 	}
+	if b.config.Account != nil && (name == names.EndpointsController || name == names.EndpointSliceController) {
+		seen = boundTargets(ctx, b.config.Account, seen)
+	}
 	if name == names.HorizontalPodAutoscalerController {
 		clients.ClientConfig.Wrap(checkMetrics)
 	}
@@ -187,6 +190,11 @@ func controllerSettings(c Config, id credentials) (*kcmconfig.KubeControllerMana
 	settings.CronJobController.ConcurrentCronJobSyncs = 1
 	settings.SAController.ServiceAccountKeyFile = id.serviceAccountKey
 	settings.SAController.RootCAFile = id.servingCA
+	// Each of these may work for seconds on one change of a pod.
+	settings.EndpointController.ConcurrentEndpointSyncs = 2
+	settings.EndpointSliceController.ConcurrentServiceEndpointSyncs = 2
+	settings.EndpointSliceMirroringController.MirroringConcurrentServiceEndpointSyncs = 2
+	settings.ResourceQuotaController.ConcurrentResourceQuotaSyncs = 1
 	for gr := range garbagecollector.DefaultIgnoredResources() {
 		settings.GarbageCollectorController.GCIgnoredResources = append(settings.GarbageCollectorController.GCIgnoredResources,
 			garbagecollectorconfig.GroupResource{Group: gr.Group, Resource: gr.Resource})

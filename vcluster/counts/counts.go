@@ -22,7 +22,7 @@ import (
 )
 
 // Check returns an error that names the quantity if there is more of it in an object than allowed, and more than was in the object
-// that it takes the place of, which may be nil. Both are of an API server's internal types; of others, only owner references count.
+// that it takes the place of, which may be nil. Both are of an API server's internal types; of others, only owner references, labels, and annotations count.
 func Check(object, old runtime.Object) error {
 	have := of(object)
 	var had counted
@@ -52,6 +52,8 @@ func of(object runtime.Object) counted {
 	}
 	if m, err := meta.Accessor(object); err == nil {
 		c.add(bounds.OwnerReferences, len(m.GetOwnerReferences()))
+		c.add(bounds.ObjectLabels, len(m.GetLabels()))
+		c.add(bounds.ObjectLabels, len(m.GetAnnotations()))
 	}
 	if _, ok := object.(runtime.Unstructured); ok {
 		return c
@@ -129,6 +131,10 @@ func (c counted) walk(v reflect.Value) {
 			c.add(bounds.TemplateBytes, int(patches.ShapeOf(part).Bytes))
 		case core.PodSpec:
 			c.addPod(&part)
+		case core.ServiceSpec:
+			c.add(bounds.SelectorTerms, len(part.Selector))
+		case core.ReplicationControllerSpec:
+			c.add(bounds.SelectorTerms, len(part.Selector))
 		}
 		for i := range v.NumField() {
 			c.walk(v.Field(i))

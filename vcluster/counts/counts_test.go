@@ -83,6 +83,19 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 			u.SetOwnerReferences(make([]metav1.OwnerReference, n))
 			return u
 		},
+		bounds.ObjectLabels: func(n int) runtime.Object {
+			u := &unstructured.Unstructured{Object: map[string]any{}}
+			many := map[string]string{}
+			for _, t := range texts(n) {
+				many[t] = ""
+			}
+			if n%2 == 0 {
+				u.SetLabels(many)
+			} else {
+				u.SetAnnotations(many)
+			}
+			return u
+		},
 		bounds.BindingSubjects: func(n int) runtime.Object { return &rbac.ClusterRoleBinding{Subjects: make([]rbac.Subject, n)} },
 		bounds.ActiveJobs: func(n int) runtime.Object {
 			return &batch.CronJob{Status: batch.CronJobStatus{Active: make([]core.ObjectReference, n)}}
