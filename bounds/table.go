@@ -21,6 +21,7 @@ const (
 	ClusterRoleBindings
 	RoleBindings
 	Autoscalers
+	ResourceQuotas
 	CustomResourceDefinitions
 	SchemaBytes
 	ServicePortsTotal
@@ -64,6 +65,8 @@ const (
 	TemplateBytes
 	SelectorTerms
 	ObjectLabels
+	QuotaNames
+	DefaultedResources
 	RoleRules
 	RoleCombinations
 	OwnerReferences
@@ -147,6 +150,9 @@ func Table() [quantities]Bound {
 			"bind roles to groups, or use ClusterRoleBindings"},
 		Autoscalers: {"horizontalpodautoscalers", PerSpace, "autoscalers", 500,
 			"HorizontalPodAutoscalers in the space, each of which is compared with each of their pods",
+			"delete some, or ask the platform's admin for a higher limit"},
+		ResourceQuotas: {"resourcequotas", PerSpace, "quotas", 100,
+			"ResourceQuotas in the space, each of a namespace is written whenever an object that it counts is made, and counts all of them whenever one is deleted",
 			"delete some, or ask the platform's admin for a higher limit"},
 		CustomResourceDefinitions: {"customresourcedefinitions", PerSpace, "definitions", 300,
 			"CustomResourceDefinitions in the space",
@@ -263,6 +269,12 @@ func Table() [quantities]Bound {
 		ObjectLabels: {"object-labels", PerObject, "labels", 250,
 			"labels of an object, and its annotations: controllers copy them to what they make for it",
 			"use fewer of them"},
+		QuotaNames: {"quota-names", PerObject, "names", 100,
+			"names of resources in a LimitRange, or in a ResourceQuota with its scopes and their values: a ResourceQuota compares them with each pod of its namespace",
+			"use fewer of them"},
+		DefaultedResources: {"defaulted-resources", PerObject, "resources", 20_000,
+			"containers of a pod, times the names of resources in the LimitRanges of its namespace: an API server gives each container each default",
+			"use fewer containers, or fewer resources in LimitRanges"},
 		RoleRules: {"role-rules", PerObject, "rules", 1000,
 			"rules of a Role or ClusterRole",
 			"spread them over several roles"},

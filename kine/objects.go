@@ -29,6 +29,7 @@ var kinds = [...]kind{
 	{"/registry/clusterrolebindings/", bounds.ClusterRoleBindings},
 	{"/registry/rolebindings/", bounds.RoleBindings},
 	{"/registry/horizontalpodautoscalers/", bounds.Autoscalers},
+	{"/registry/resourcequotas/", bounds.ResourceQuotas},
 }
 
 // numbers are one for each of kinds.

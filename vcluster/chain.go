@@ -62,6 +62,7 @@ func newChain(
 	boundConditions(o.Admission, validations, factory)
 	webhooksReachBy(o.Admission, dial)
 	boundPolicies(o.Admission, validations, factory)
+	boundLimitRanges(o.Admission, factory)
 	rules := newRuleWork(generic.RuleResolver, factory)
 	generic.RuleResolver = rules
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)

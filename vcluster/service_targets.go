@@ -155,7 +155,9 @@ func (l targetServices) Get(name string) (*corev1.Service, error) {
 	return l.targets.bound(service)
 }
 
-func (b boundedTargets) Pods() coreinformers.PodInformer { return targetPodInformer{b.Interface.Pods()} }
+func (b boundedTargets) Pods() coreinformers.PodInformer {
+	return targetPodInformer{b.Interface.Pods()}
+}
 
 type targetPodInformer struct{ coreinformers.PodInformer }
 

@@ -72,6 +72,13 @@ func of(object runtime.Object) counted {
 		c.add(bounds.BindingSubjects, len(o.Subjects))
 	case *batch.CronJob:
 		c.add(bounds.ActiveJobs, len(o.Status.Active))
+	case *core.ResourceQuota:
+		c.addQuota(o)
+	case *core.LimitRange:
+		for i := range o.Spec.Limits {
+			l := &o.Spec.Limits[i]
+			c[bounds.QuotaNames] += int64(1 + len(l.Max) + len(l.Min) + len(l.Default) + len(l.DefaultRequest) + len(l.MaxLimitRequestRatio))
+		}
 	case *autoscaling.HorizontalPodAutoscaler:
 		c.addAutoscaler(&o.Spec)
 	}
@@ -94,6 +101,16 @@ func Combinations[R rbac.PolicyRule | rbacv1.PolicyRule](rules []R) int64 {
 		n += max(1, len(r.APIGroups))*len(r.Resources)*len(r.Verbs)*max(1, len(r.ResourceNames)) + len(r.NonResourceURLs)*len(r.Verbs)
 	}
 	return int64(n)
+}
+
+func (c counted) addQuota(q *core.ResourceQuota) {
+	n := max(len(q.Spec.Hard), len(q.Status.Hard), len(q.Status.Used)) + len(q.Spec.Scopes)
+	if s := q.Spec.ScopeSelector; s != nil {
+		for i := range s.MatchExpressions {
+			n += 1 + len(s.MatchExpressions[i].Values)
+		}
+	}
+	c.add(bounds.QuotaNames, n)
 }
 
 func (c counted) addAutoscaler(spec *autoscaling.HorizontalPodAutoscalerSpec) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,6 +96,19 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 				u.SetAnnotations(many)
 			}
 			return u
+		},
+		bounds.QuotaNames: func(n int) runtime.Object {
+			names := core.ResourceList{}
+			for _, t := range texts(n - 10) {
+				names[core.ResourceName(t)] = resource.Quantity{}
+			}
+			if n == bounds.QuotaNames.Max() {
+				return &core.LimitRange{Spec: core.LimitRangeSpec{Limits: append(make([]core.LimitRangeItem, 9), core.LimitRangeItem{DefaultRequest: names})}}
+			}
+			return &core.ResourceQuota{Status: core.ResourceQuotaStatus{Used: names}, Spec: core.ResourceQuotaSpec{
+				Scopes:        make([]core.ResourceQuotaScope, 2),
+				ScopeSelector: &core.ScopeSelector{MatchExpressions: []core.ScopedResourceSelectorRequirement{{Values: texts(7)}}},
+			}}
 		},
 		bounds.BindingSubjects: func(n int) runtime.Object { return &rbac.ClusterRoleBinding{Subjects: make([]rbac.Subject, n)} },
 		bounds.ActiveJobs: func(n int) runtime.Object {
