@@ -22,6 +22,7 @@ const (
 	RoleBindings
 	Autoscalers
 	ResourceQuotas
+	ServiceRanges
 	CustomResourceDefinitions
 	SchemaBytes
 	ServicePortsTotal
@@ -154,6 +155,9 @@ func Table() [quantities]Bound {
 		ResourceQuotas: {"resourcequotas", PerSpace, "quotas", 100,
 			"ResourceQuotas in the space, each of a namespace is written whenever an object that it counts is made, and counts all of them whenever one is deleted",
 			"delete some, or ask the platform's admin for a higher limit"},
+		ServiceRanges: {"servicecidrs", PerSpace, "ranges", 20,
+			"ServiceCIDRs in the space, each of which is compared with each other and with each address of a Service",
+			"delete some: Services have addresses of the host"},
 		CustomResourceDefinitions: {"customresourcedefinitions", PerSpace, "definitions", 300,
 			"CustomResourceDefinitions in the space",
 			"delete definitions that are not used, or ask the platform's admin for a higher limit"},

@@ -177,7 +177,7 @@ func TestHostileAStoreTakesNoMoreObjectsThanAllowed(t *testing.T) {
 
 // L3: kinds of which each object costs for each request, or for each pod, have limits of their own.
 func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
-	a := bounds.NewAccount(bounds.Limits{bounds.ClusterRoleBindings: 2, bounds.RoleBindings: 2, bounds.Autoscalers: 2, bounds.ResourceQuotas: 2})
+	a := bounds.NewAccount(bounds.Limits{bounds.ClusterRoleBindings: 2, bounds.RoleBindings: 2, bounds.Autoscalers: 2, bounds.ResourceQuotas: 2, bounds.ServiceRanges: 2})
 	path := filepath.Join(t.TempDir(), "state.db")
 	open := func() *kine.Store {
 		s, err := kine.Open(t.Context(), kine.Options{Path: path, Account: a})
@@ -190,7 +190,7 @@ func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
 	create(t, s, "/registry/clusterroles/c", "1")
 	for quantity, prefix := range map[bounds.Quantity]string{
 		bounds.ClusterRoleBindings: "/registry/clusterrolebindings/", bounds.RoleBindings: "/registry/rolebindings/default/", bounds.Autoscalers: "/registry/horizontalpodautoscalers/default/",
-		bounds.ResourceQuotas: "/registry/resourcequotas/default/",
+		bounds.ResourceQuotas: "/registry/resourcequotas/default/", bounds.ServiceRanges: "/registry/servicecidrs/",
 	} {
 		create(t, s, prefix+"a", "1")
 		rev := create(t, s, prefix+"b", "1")
@@ -207,12 +207,12 @@ func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
 	closeStore(t, s)
 	s = open()
 	defer closeStore(t, s)
-	for _, quantity := range []bounds.Quantity{bounds.ClusterRoleBindings, bounds.RoleBindings, bounds.Autoscalers, bounds.ResourceQuotas} {
+	for _, quantity := range []bounds.Quantity{bounds.ClusterRoleBindings, bounds.RoleBindings, bounds.Autoscalers, bounds.ResourceQuotas, bounds.ServiceRanges} {
 		if used := a.Used(quantity); used != 1 {
 			t.Errorf("%d of %s are counted when the store is opened again, want 1", used, quantity)
 		}
 	}
-	if used := a.Used(bounds.Objects); used != 5 {
+	if used := a.Used(bounds.Objects); used != 6 {
 		t.Errorf("%d objects are counted", used)
 	}
 }

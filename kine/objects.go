@@ -30,6 +30,7 @@ var kinds = [...]kind{
 	{"/registry/rolebindings/", bounds.RoleBindings},
 	{"/registry/horizontalpodautoscalers/", bounds.Autoscalers},
 	{"/registry/resourcequotas/", bounds.ResourceQuotas},
+	{"/registry/servicecidrs/", bounds.ServiceRanges},
 }
 
 // numbers are one for each of kinds.

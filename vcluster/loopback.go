@@ -84,6 +84,9 @@ func (l *loopback) response(w *pipeWriter, req *http.Request) (*http.Response, e
 		w.abandon()
 		return nil, errStopping
 	}
+	if err == nil {
+		shortenError(resp)
+	}
 	return resp, err
 }
 
