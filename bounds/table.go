@@ -73,6 +73,8 @@ const (
 	OwnerReferences
 	BoundRules
 	RuleSteps
+	BoundWords
+	IdentityGroups
 	AggregationSelectors
 	BindingSubjects
 	ActiveJobs
@@ -294,6 +296,12 @@ func Table() [quantities]Bound {
 		RuleSteps: {"rule-steps", PerObject, "steps", 200_000_000,
 			"these rules, times the combinations of a role that is made or bound",
 			"use smaller roles, or * in them, or delete bindings"},
+		BoundWords: {"bound-words", PerObject, "words", 2_000_000,
+			"subjects of all ClusterRoleBindings, and of the RoleBindings of a namespace, with the verbs, groups, resources, names, and URLs in the rules of their roles, once for each binding: a request of any user may be compared with each",
+			"use smaller roles, or * in them, bind roles to groups, or delete bindings"},
+		IdentityGroups: {"identity-groups", PerObject, "groups", 100,
+			"groups and extra values of a user that a request impersonates, or asks about in a SubjectAccessReview: each may be compared with each subject of each binding",
+			"use fewer groups"},
 		AggregationSelectors: {"aggregation-selectors", PerObject, "selectors", 20,
 			"selectors in the aggregation rule of a ClusterRole",
 			"use one label for all roles to aggregate"},

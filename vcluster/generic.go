@@ -71,7 +71,7 @@ func genericConfig(
 		api = boundFields(c.LongRunningFunc, api)
 		api = accountMemory(store.account, c.LongRunningFunc, api)
 		api = countWork(gate.abort, c.RequestTimeout, c.LongRunningFunc, api)
-		return genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c)
+		return boundIdentities(genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c))
 	}
 
 	storage, err := storageFactory(c, o.Etcd)

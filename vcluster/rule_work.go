@@ -48,6 +48,9 @@ func (w *ruleWork) RulesFor(ctx context.Context, u user.Info, namespace string) 
 
 // admit refuses to compare too many with those of a role, or of the role that a binding gives.
 func (w *ruleWork) admit(a admission.Attributes) error {
+	if err := w.admitWords(a); err != nil {
+		return err
+	}
 	combinations := int64(0)
 	switch o := a.GetObject().(type) {
 	case *rbac.Role:

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/apis/authorization"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -72,6 +73,10 @@ func of(object runtime.Object) counted {
 		c.add(bounds.BindingSubjects, len(o.Subjects))
 	case *batch.CronJob:
 		c.add(bounds.ActiveJobs, len(o.Status.Active))
+	case *authorization.SubjectAccessReview:
+		c.addIdentity(&o.Spec)
+	case *authorization.LocalSubjectAccessReview:
+		c.addIdentity(&o.Spec)
 	case *core.ResourceQuota:
 		c.addQuota(o)
 	case *core.LimitRange:
@@ -101,6 +106,14 @@ func Combinations[R rbac.PolicyRule | rbacv1.PolicyRule](rules []R) int64 {
 		n += max(1, len(r.APIGroups))*len(r.Resources)*len(r.Verbs)*max(1, len(r.ResourceNames)) + len(r.NonResourceURLs)*len(r.Verbs)
 	}
 	return int64(n)
+}
+
+func (c counted) addIdentity(s *authorization.SubjectAccessReviewSpec) {
+	n := len(s.Groups)
+	for _, values := range s.Extra {
+		n += len(values)
+	}
+	c.add(bounds.IdentityGroups, n)
 }
 
 func (c counted) addQuota(q *core.ResourceQuota) {

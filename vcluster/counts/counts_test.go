@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/apis/apps"
+	"k8s.io/kubernetes/pkg/apis/authorization"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -96,6 +97,11 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 				u.SetAnnotations(many)
 			}
 			return u
+		},
+		bounds.IdentityGroups: func(n int) runtime.Object {
+			return &authorization.LocalSubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+				Groups: texts(n - 1), Extra: map[string]authorization.ExtraValue{"a": {"b"}},
+			}}
 		},
 		bounds.QuotaNames: func(n int) runtime.Object {
 			names := core.ResourceList{}
