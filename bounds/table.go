@@ -23,6 +23,9 @@ const (
 	Autoscalers
 	ResourceQuotas
 	ServiceRanges
+	NetworkPolicies
+	DisruptionBudgets
+	Deployments
 	CustomResourceDefinitions
 	SchemaBytes
 	ServicePortsTotal
@@ -160,6 +163,15 @@ func Table() [quantities]Bound {
 		ServiceRanges: {"servicecidrs", PerSpace, "ranges", 20,
 			"ServiceCIDRs in the space, each of which is compared with each other and with each address of a Service",
 			"delete some: Services have addresses of the host"},
+		NetworkPolicies: {"networkpolicies", PerSpace, "policies", 500,
+			"NetworkPolicies in the space, each of which is compared with each pod of its namespace, again whenever one of them changes",
+			"use one policy for more pods, or ask the platform's admin for a higher limit"},
+		DisruptionBudgets: {"poddisruptionbudgets", PerSpace, "budgets", 500,
+			"PodDisruptionBudgets in the space, each of which is compared with each pod of its namespace",
+			"use one budget for more pods, or ask the platform's admin for a higher limit"},
+		Deployments: {"deployments", PerSpace, "deployments", 2000,
+			"Deployments in the space, each of which looks for its own among all ReplicaSets of its namespace",
+			"delete some, or ask the platform's admin for a higher limit"},
 		CustomResourceDefinitions: {"customresourcedefinitions", PerSpace, "definitions", 300,
 			"CustomResourceDefinitions in the space",
 			"delete definitions that are not used, or ask the platform's admin for a higher limit"},

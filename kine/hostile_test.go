@@ -177,7 +177,16 @@ func TestHostileAStoreTakesNoMoreObjectsThanAllowed(t *testing.T) {
 
 // L3: kinds of which each object costs for each request, or for each pod, have limits of their own.
 func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
-	a := bounds.NewAccount(bounds.Limits{bounds.ClusterRoleBindings: 2, bounds.RoleBindings: 2, bounds.Autoscalers: 2, bounds.ResourceQuotas: 2, bounds.ServiceRanges: 2})
+	prefixes := map[bounds.Quantity]string{
+		bounds.ClusterRoleBindings: "/registry/clusterrolebindings/", bounds.RoleBindings: "/registry/rolebindings/default/", bounds.Autoscalers: "/registry/horizontalpodautoscalers/default/",
+		bounds.ResourceQuotas: "/registry/resourcequotas/default/", bounds.ServiceRanges: "/registry/servicecidrs/", bounds.NetworkPolicies: "/registry/networkpolicies/default/",
+		bounds.DisruptionBudgets: "/registry/poddisruptionbudgets/default/", bounds.Deployments: "/registry/deployments/default/",
+	}
+	limits := bounds.Limits{}
+	for quantity := range prefixes {
+		limits[quantity] = 2
+	}
+	a := bounds.NewAccount(limits)
 	path := filepath.Join(t.TempDir(), "state.db")
 	open := func() *kine.Store {
 		s, err := kine.Open(t.Context(), kine.Options{Path: path, Account: a})
@@ -188,10 +197,7 @@ func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
 	}
 	s := open()
 	create(t, s, "/registry/clusterroles/c", "1")
-	for quantity, prefix := range map[bounds.Quantity]string{
-		bounds.ClusterRoleBindings: "/registry/clusterrolebindings/", bounds.RoleBindings: "/registry/rolebindings/default/", bounds.Autoscalers: "/registry/horizontalpodautoscalers/default/",
-		bounds.ResourceQuotas: "/registry/resourcequotas/default/", bounds.ServiceRanges: "/registry/servicecidrs/",
-	} {
+	for quantity, prefix := range prefixes {
 		create(t, s, prefix+"a", "1")
 		rev := create(t, s, prefix+"b", "1")
 		_, err := s.Client().Kubernetes.OptimisticPut(t.Context(), prefix+"c", []byte("1"), 0, kubernetes.PutOptions{GetOnFailure: true})
@@ -207,12 +213,12 @@ func TestHostileAStoreTakesNoMoreOfAKindThanAllowed(t *testing.T) {
 	closeStore(t, s)
 	s = open()
 	defer closeStore(t, s)
-	for _, quantity := range []bounds.Quantity{bounds.ClusterRoleBindings, bounds.RoleBindings, bounds.Autoscalers, bounds.ResourceQuotas, bounds.ServiceRanges} {
+	for quantity := range prefixes {
 		if used := a.Used(quantity); used != 1 {
 			t.Errorf("%d of %s are counted when the store is opened again, want 1", used, quantity)
 		}
 	}
-	if used := a.Used(bounds.Objects); used != 6 {
+	if used := a.Used(bounds.Objects); used != int64(1+len(prefixes)) {
 		t.Errorf("%d objects are counted", used)
 	}
 }

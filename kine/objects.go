@@ -31,6 +31,9 @@ var kinds = [...]kind{
 	{"/registry/horizontalpodautoscalers/", bounds.Autoscalers},
 	{"/registry/resourcequotas/", bounds.ResourceQuotas},
 	{"/registry/servicecidrs/", bounds.ServiceRanges},
+	{"/registry/networkpolicies/", bounds.NetworkPolicies},
+	{"/registry/poddisruptionbudgets/", bounds.DisruptionBudgets},
+	{"/registry/deployments/", bounds.Deployments},
 }
 
 // numbers are one for each of kinds.

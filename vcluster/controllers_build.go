@@ -190,10 +190,11 @@ func controllerSettings(c Config, id credentials) (*kcmconfig.KubeControllerMana
 	settings.CronJobController.ConcurrentCronJobSyncs = 1
 	settings.SAController.ServiceAccountKeyFile = id.serviceAccountKey
 	settings.SAController.RootCAFile = id.servingCA
-	// Each of these may work for seconds on one change of a pod.
+	// Each of these may work for seconds on one change of a pod, or on all pods at once.
 	settings.EndpointController.ConcurrentEndpointSyncs = 2
 	settings.EndpointSliceController.ConcurrentServiceEndpointSyncs = 2
 	settings.EndpointSliceMirroringController.MirroringConcurrentServiceEndpointSyncs = 2
+	settings.HPAController.ConcurrentHorizontalPodAutoscalerSyncs = 1
 	settings.ResourceQuotaController.ConcurrentResourceQuotaSyncs = 1
 	for gr := range garbagecollector.DefaultIgnoredResources() {
 		settings.GarbageCollectorController.GCIgnoredResources = append(settings.GarbageCollectorController.GCIgnoredResources,
