@@ -71,6 +71,7 @@ const (
 	ObjectLabels
 	QuotaNames
 	DefaultedResources
+	KeyBits
 	RoleRules
 	RoleCombinations
 	OwnerReferences
@@ -293,6 +294,9 @@ func Table() [quantities]Bound {
 		DefaultedResources: {"defaulted-resources", PerObject, "resources", 20_000,
 			"containers of a pod, times the names of resources in the LimitRanges of its namespace: an API server gives each container each default",
 			"use fewer containers, or fewer resources in LimitRanges"},
+		KeyBits: {"key-bits", PerObject, "bits", 8192,
+			"the length of the RSA key in a CertificateSigningRequest, or in a caBundle: an API server checks signatures with it, which takes time that is quadratic in it",
+			"use a shorter key, or one of an elliptic curve"},
 		RoleRules: {"role-rules", PerObject, "rules", 1000,
 			"rules of a Role or ClusterRole",
 			"spread them over several roles"},

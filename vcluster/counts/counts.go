@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/authorization"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	"k8s.io/kubernetes/pkg/apis/batch"
+	"k8s.io/kubernetes/pkg/apis/certificates"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 
@@ -77,6 +78,10 @@ func of(object runtime.Object) counted {
 		c.addIdentity(&o.Spec)
 	case *authorization.LocalSubjectAccessReview:
 		c.addIdentity(&o.Spec)
+	case *certificates.CertificateSigningRequest:
+		if r, err := certificates.ParseCSR(o.Spec.Request); err == nil {
+			c.add(bounds.KeyBits, bitsOf(r.PublicKey))
+		}
 	case *core.ResourceQuota:
 		c.addQuota(o)
 	case *core.LimitRange:
@@ -167,6 +172,9 @@ func (c counted) walk(v reflect.Value) {
 			c.add(bounds.SelectorTerms, len(part.Selector))
 		}
 		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.Name == "CABundle" && f.Type == reflect.TypeFor[[]byte]() {
+				c.add(bounds.KeyBits, longestKey(v.Field(i).Bytes()))
+			}
 			c.walk(v.Field(i))
 		}
 	}
