@@ -50,7 +50,11 @@ func TestHostileServicesWithoutPortsCount(t *testing.T) {
 	headless := func(name string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
 	}
-	for i := range 2 { // and the API server's own
+	eventually(t, func() error {
+		_, err := services.Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	for i := range 2 {
 		if _, err := services.Create(t.Context(), headless(fmt.Sprintf("s%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,7 @@ import (
 	kcmconfig "k8s.io/kubernetes/pkg/controller/apis/config"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	garbagecollectorconfig "k8s.io/kubernetes/pkg/controller/garbagecollector/config"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/vcluster/informer"
 )
@@ -156,6 +157,9 @@ func (b *controllerBuilder) inputs(
 	}
 	if b.config.Account != nil && (name == names.EndpointsController || name == names.EndpointSliceController) {
 		seen = boundTargets(ctx, b.config.Account, seen)
+	}
+	if b.config.Account != nil && listsPods(name) {
+		seen = paceLists(ctx, clock.RealClock{}, seen)
 	}
 	if name == names.HorizontalPodAutoscalerController {
 		clients.ClientConfig.Wrap(checkMetrics)

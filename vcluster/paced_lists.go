@@ -1,0 +1,99 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// listsPerSecond is how long a controller may look for pods in a second, once it has done that for listsAtOnce.
+	listsPerSecond = 500 * time.Millisecond
+	listsAtOnce    = 2 * time.Second
+)
+
+// listsPods says which controllers compare all pods of a namespace with a selector, for each of their own objects: a ReplicaSet that is
+// scaled down has that done for all ReplicaSets of its Deployment.
+func listsPods(name string) bool {
+	switch name {
+	case names.ReplicaSetController, names.ReplicationControllerController, names.DisruptionController, names.HorizontalPodAutoscalerController:
+		return true
+	}
+	return false
+}
+
+// paceLists returns a view of seen for a controller that runs until ctx ends, in which lists of pods take their time: a tenant may have
+// as many objects that select pods as pods.
+func paceLists(ctx context.Context, c clock.PassiveClock, seen informers.SharedInformerFactory) informers.SharedInformerFactory {
+	p := &listPace{ctx, c, rate.NewLimiter(rate.Limit(listsPerSecond.Microseconds()), int(listsAtOnce.Microseconds()))}
+	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return pacedLists{all, p} }}
+}
+
+// listPace counts microseconds.
+type listPace struct {
+	ctx     context.Context //nolint:containedctx // listers have none; it is the controller's
+	clock   clock.PassiveClock
+	limiter *rate.Limiter
+}
+
+// took waits after a list that was begun at a time.
+func (p *listPace) took(begun time.Time) error {
+	n := min(p.clock.Since(begun), listsAtOnce).Microseconds()
+	if err := p.limiter.WaitN(p.ctx, int(n)); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	return nil
+}
+
+type pacedLists struct {
+	coreinformers.Interface
+	pace *listPace
+}
+
+func (p pacedLists) Pods() coreinformers.PodInformer {
+	return pacedPodInformer{p.Interface.Pods(), p.pace}
+}
+
+type pacedPodInformer struct {
+	coreinformers.PodInformer
+	pace *listPace
+}
+
+func (i pacedPodInformer) Lister() corelisters.PodLister {
+	return pacedPodLister{i.PodInformer.Lister(), i.pace}
+}
+
+type pacedPodLister struct {
+	corelisters.PodLister
+	pace *listPace
+}
+
+func (l pacedPodLister) Pods(namespace string) corelisters.PodNamespaceLister {
+	return pacedPods{l.PodLister.Pods(namespace), l.pace}
+}
+
+type pacedPods struct {
+	corelisters.PodNamespaceLister
+	pace *listPace
+}
+
+func (l pacedPods) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	begun := l.pace.clock.Now()
+	pods, err := l.PodNamespaceLister.List(selector)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the lister's own
+	}
+	return pods, l.pace.took(begun)
+}

@@ -1,0 +1,55 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// slowly is a clock by which all takes a second.
+type slowly struct{ *clocktesting.FakeClock }
+
+func (s slowly) Now() time.Time {
+	defer s.Step(time.Second)
+	return s.FakeClock.Now()
+}
+
+// L3: 20,000 ReplicaSets of one controller had all of 20,000 pods compared with each of their selectors whenever one was scaled down.
+func TestHostileListsOfPodsAreNotAllOfAControllersTime(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	view := paceLists(ctx, slowly{clocktesting.NewFakeClock(time.Now())}, factory).Core().V1().Pods()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	if err := view.Informer().GetIndexer().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	list := func() (int, error) {
+		pods, err := view.Lister().Pods("default").List(labels.Everything())
+		return len(pods), err
+	}
+	for range listsAtOnce / time.Second {
+		if n, err := list(); n != 1 || err != nil {
+			t.Fatalf("%d pods, %v", n, err)
+		}
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := list()
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("one more list does not wait")
+	}
+}
