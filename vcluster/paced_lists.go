@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// listsPerSecond is how long a controller may look for pods in a second, once it has done that for listsAtOnce.
-	listsPerSecond = 500 * time.Millisecond
+	// listsShare is how long a controller may look for pods in a second, once it has done that for listsAtOnce.
+	listsShare = 500 * time.Millisecond
 	listsAtOnce    = 2 * time.Second
 )
 
@@ -37,7 +37,7 @@ func listsPods(name string) bool {
 // paceLists returns a view of seen for a controller that runs until ctx ends, in which lists of pods take their time: a tenant may have
 // as many objects that select pods as pods.
 func paceLists(ctx context.Context, c clock.PassiveClock, seen informers.SharedInformerFactory) informers.SharedInformerFactory {
-	p := &listPace{ctx, c, rate.NewLimiter(rate.Limit(listsPerSecond.Microseconds()), int(listsAtOnce.Microseconds()))}
+	p := &listPace{ctx, c, rate.NewLimiter(rate.Limit(listsShare.Microseconds()), int(listsAtOnce.Microseconds()))}
 	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return pacedLists{all, p} }}
 }
 

@@ -64,7 +64,7 @@ func TestHostileServicesSelectNoMorePodsThanControllersCanHold(t *testing.T) {
 	create("alone", 7) // 21 of 20
 	eventually(t, func() error { return refusedTargets(t, client, "alone") })
 	for _, name := range []string{"second", "alone"} {
-		if _, err := client.CoreV1().Endpoints("default").Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) { //nolint:staticcheck // it has a controller
+		if _, err := client.CoreV1().Endpoints("default").Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("endpoints of %s: %v", name, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestHostileServicesSelectNoMorePodsThanControllersCanHold(t *testing.T) {
 // addressed returns an error until a Service has endpoints, of both kinds.
 func addressed(t *testing.T, client kubernetes.Interface, service string, want int) error {
 	t.Helper()
-	e, err := client.CoreV1().Endpoints("default").Get(t.Context(), service, metav1.GetOptions{}) //nolint:staticcheck // it has a controller
+	e, err := client.CoreV1().Endpoints("default").Get(t.Context(), service, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
