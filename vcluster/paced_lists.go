@@ -20,8 +20,8 @@ import (
 
 const (
 	// listsShare is how long a controller may look for pods in a second, once it has done that for listsAtOnce.
-	listsShare = 500 * time.Millisecond
-	listsAtOnce    = 2 * time.Second
+	listsShare  = 500 * time.Millisecond
+	listsAtOnce = 2 * time.Second
 )
 
 // listsPods says which controllers compare all pods of a namespace with a selector, for each of their own objects: a ReplicaSet that is
