@@ -77,6 +77,13 @@ func newControllerBuilder(
 	}, nil
 }
 
+// limited are the clients of one controller.
+func (b *controllerBuilder) limited() controllerClients {
+	clients := b.clients
+	clients.ClientConfig = limitRequests(clients.ClientConfig, b.config.Account)
+	return clients
+}
+
 // forget drops old discovery until ctx ends.
 func (b *controllerBuilder) forget(ctx context.Context) {
 	wait.UntilWithContext(ctx, b.reset, mapperReset)
@@ -119,7 +126,7 @@ func (b *controllerBuilder) controller(
 	switch name {
 	case names.ServiceAccountTokenController:
 		// Upstream's descriptor of this one can't be built by others.
-		return newTokensController(ctx, b.id, b.config.ServingCA, b.clients, view)
+		return newTokensController(ctx, b.id, b.config.ServingCA, b.limited(), view)
 	case names.ValidatingAdmissionPolicyStatusController:
 		return newPolicyController(inputs)
 	case names.NamespaceController:
@@ -136,8 +143,7 @@ func (b *controllerBuilder) controller(
 func (b *controllerBuilder) inputs(
 	ctx context.Context, name string, view *informer.View,
 ) (app.ControllerContext, metadatainformer.SharedInformerFactory, error) {
-	clients := b.clients
-	clients.ClientConfig = limitInFlight(clients.ClientConfig, b.config.Account)
+	clients := b.limited()
 	config, err := clients.Config("metadata-informers")
 	if err != nil {
 		return app.ControllerContext{}, nil, err

@@ -26,16 +26,11 @@ type namespaceController struct {
 	workers int
 }
 
-// namespaceRequests are those that deletions of namespaces make in a second; five times as many may be made at once.
-const namespaceRequests = 200
-
 func newNamespaceController(ctx context.Context, c app.ControllerContext, aggregated func(groupVersion string) bool) (app.Controller, error) {
 	config, err := c.NewClientConfig(names.NamespaceController)
 	if err != nil {
 		return nil, err
 	}
-	// It repeats a write at once as long as that meets a conflict, which a tenant's webhook may answer with.
-	config.QPS, config.Burst = namespaceRequests, 5*namespaceRequests
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
