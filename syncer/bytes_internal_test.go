@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,28 @@ func TestALedgerForgetsWhatNeverCame(t *testing.T) {
 	var none *ledger
 	if _, err := none.take(named("any"), 1<<50); err != nil {
 		t.Error(err)
+	}
+}
+
+// L3: each of 30,000 objects that were refused had all that were not looked at, again with each try.
+func TestHostileRefusalsDoNotCostWhatIsCounted(t *testing.T) {
+	now := testingclock.NewFakePassiveClock(time.Now())
+	looked := 0
+	l := newLedger(bounds.SyncedBytes, bounds.NewAccount(bounds.Limits{bounds.SyncedBytes: 100}), now,
+		func(object) bool { looked++; return true }, func(Key) {})
+	for i := range 100 {
+		if _, err := l.take(named(strconv.Itoa(i)), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now.SetTime(now.Now().Add(2 * unshown))
+	for range 10 {
+		if _, err := l.take(named("more"), 1); !errors.Is(err, bounds.ErrExceeded) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if looked != 100 {
+		t.Errorf("%d objects were looked at, want 100", looked)
 	}
 }
 

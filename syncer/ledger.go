@@ -15,6 +15,9 @@ import (
 // unshown is how long an object may take to be in the host's watches after it was counted.
 const unshown = time.Minute
 
+// sweepPause is how long at least what never came to be is not looked for again: all that is counted is looked at.
+const sweepPause = 5 * time.Second
+
 // maxKept is how many objects that were refused are looked at as soon as less is in use. Others wait for their next try.
 const maxKept = 1000
 
@@ -29,6 +32,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	of      map[object]use
+	swept   time.Time
 	total   int64
 	refused map[Key]struct{}
 }
@@ -54,7 +58,7 @@ func (l *ledger) take(o object, amount int64) (undo func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limit, was := l.account.Limit(l.quantity), l.of[o]
-	if amount > was.amount && l.total-was.amount+amount > limit {
+	if amount > was.amount && l.total-was.amount+amount > limit && l.clock.Since(l.swept) >= sweepPause {
 		l.sweep()
 	}
 	if used := l.total - was.amount; amount > was.amount && used+amount > limit {
@@ -96,6 +100,7 @@ func (l *ledger) set(o object, amount int64) {
 
 // sweep forgets what was counted and never came to be. l.mu is held.
 func (l *ledger) sweep() {
+	l.swept = l.clock.Now()
 	for o, u := range l.of {
 		if l.clock.Since(u.at) > unshown && !l.there(o) {
 			l.total -= u.amount
