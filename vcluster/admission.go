@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/counts"
 	"github.com/berth-dev/berth/vcluster/expressions"
 	"github.com/berth-dev/berth/vcluster/inside"
+	"github.com/berth-dev/berth/vcluster/invalid"
 	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
@@ -78,6 +79,9 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	}
 	if err := counts.Check(a.GetObject(), a.GetOldObject()); err != nil {
 		return asStatus(err, a.GetResource().GroupResource(), a.GetName())
+	}
+	if err := invalid.Check(a.GetKind().GroupKind(), a.GetObject()); err != nil {
+		return err
 	}
 	if g.rules != nil {
 		if err := g.rules.admit(a); err != nil {

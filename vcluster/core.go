@@ -101,14 +101,14 @@ func newRegistries(
 			}
 			own := map[schema.GroupVersionResource]rest.Storage{}
 			for version, storages := range info.VersionedResourcesStorageMap {
-				for resource, s := range storages {
+				for _, s := range storages {
 					builtin.Strip(s)
-					if builtin.IsOwn(s) {
-						if pods != nil {
-							s = connected(s, pods)
-						}
-						own[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = s
+				}
+				for resource, s := range builtin.Own(p.GroupName(), storages) {
+					if pods != nil {
+						s = connected(s, pods)
 					}
+					own[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = s
 				}
 			}
 			return own, nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 
@@ -42,7 +43,15 @@ type API struct {
 	generic   *genericapiserver.Config
 	server    *genericapiserver.GenericAPIServer
 	discovery *recorder
+
+	registries map[schema.GroupVersionResource]Registry
 }
+
+// Registry is upstream's registry of a resource, and what is served in its place: the same if there is nothing to replace.
+type Registry struct{ Upstream, Served rest.Storage }
+
+// Registries returns those of all resources and subresources.
+func (a *API) Registries() map[schema.GroupVersionResource]Registry { return a.registries }
 
 // Config says what the handlers are made of: what is the same for all control
 // planes of the process.
@@ -106,8 +115,9 @@ func New(c Config) (*API, error) {
 	}
 	allocators := &allocators{}
 	defer allocators.destroy()
+	registries := map[schema.GroupVersionResource]Registry{}
 	for i, p := range providers {
-		providers[i] = ownProvider{p, allocators}
+		providers[i] = ownProvider{p, allocators, registries}
 	}
 	providers = append(providers, usageProvider{})
 	shared := &controlplaneapiserver.Server{
@@ -120,7 +130,7 @@ func New(c Config) (*API, error) {
 	}
 	// Each space serves these itself; they are here to be described.
 	kuberoutes.NewOpenIDMetadataServer(nil).Install(server.Handler.GoRestfulContainer)
-	return &API{generic: g, server: server, discovery: recorder}, nil
+	return &API{generic: g, server: server, discovery: recorder, registries: registries}, nil
 }
 
 // ServeHTTP serves requests below /api and /apis, in the space of their context.
@@ -158,6 +168,7 @@ func (a *allocators) destroy() {
 type ownProvider struct {
 	controlplaneapiserver.RESTStorageProvider
 	allocators *allocators
+	registries map[schema.GroupVersionResource]Registry
 }
 
 func (p ownProvider) NewRESTStorage(
@@ -169,11 +180,16 @@ func (p ownProvider) NewRESTStorage(
 	}
 	info.NegotiatedSerializer = quantities.Serializer{NegotiatedSerializer: info.NegotiatedSerializer, Scheme: info.Scheme}
 	for version, storages := range info.VersionedResourcesStorageMap {
+		upstream := maps.Clone(storages)
 		for resource, s := range storages {
 			if _, ok := s.(*services.REST); ok {
 				p.allocators.registries = append(p.allocators.registries, s)
 			}
 			storages[resource] = own(schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}, s)
+		}
+		boundErrors(p.GroupName(), storages)
+		for resource, s := range storages {
+			p.registries[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = Registry{upstream[resource], s}
 		}
 	}
 	return info, nil

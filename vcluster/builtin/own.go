@@ -6,6 +6,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -67,8 +68,20 @@ func own(resource schema.GroupVersionResource, shared rest.Storage) rest.Storage
 	return shared
 }
 
-// IsOwn tells whether each space must have a registry like s of its own.
-func IsOwn(s rest.Storage) bool {
+// Own returns those of a group's registries that each space must have of its own, by their resources, with bounds for their
+// validation errors.
+func Own(group string, storages map[string]rest.Storage) map[string]rest.Storage {
+	all := maps.Clone(storages)
+	boundErrors(group, all)
+	for resource, s := range storages {
+		if !isOwn(s) {
+			delete(all, resource)
+		}
+	}
+	return all
+}
+
+func isOwn(s rest.Storage) bool {
 	_, wrapped := own(schema.GroupVersionResource{}, s).(interface{ isOwn() })
 	return wrapped
 }

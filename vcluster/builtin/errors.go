@@ -1,0 +1,91 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package builtin
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/berth-dev/berth/vcluster/invalid"
+)
+
+// boundedCreate and boundedUpdate are strategies that return no more validation errors than an answer lists: see package invalid.
+// Upstream asserts nothing of these strategies, only of those by which objects are deleted.
+type (
+	boundedCreate struct{ rest.RESTCreateStrategy }
+	boundedUpdate struct{ rest.RESTUpdateStrategy }
+)
+
+func (s boundedCreate) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return invalid.Cut(s.RESTCreateStrategy.Validate(ctx, obj))
+}
+
+func (s boundedUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return invalid.Cut(s.RESTUpdateStrategy.ValidateUpdate(ctx, obj, old))
+}
+
+// boundErrors has the registries of a group's version return no more validation errors than an answer lists. It replaces those
+// of subresources that have a strategy of their own.
+func boundErrors(group string, storages map[string]rest.Storage) {
+	strategies := subresourceStrategies()
+	for resource, s := range storages {
+		if store := storeOf(s); store != nil {
+			boundStrategies(store)
+		}
+		if of := strategies[schema.GroupResource{Group: group, Resource: resource}]; of != nil {
+			storages[resource] = boundSubresource(resource, storages, of)
+		}
+	}
+}
+
+func boundStrategies(store *genericregistry.Store) {
+	if _, bounded := store.CreateStrategy.(boundedCreate); !bounded && store.CreateStrategy != nil {
+		store.CreateStrategy = boundedCreate{store.CreateStrategy}
+	}
+	if _, bounded := store.UpdateStrategy.(boundedUpdate); !bounded && store.UpdateStrategy != nil {
+		store.UpdateStrategy = boundedUpdate{store.UpdateStrategy}
+	}
+}
+
+// IsBounded reports whether all validation errors that the strategies of a registry return are bounded. A registry that keeps its
+// strategies to itself is not.
+func IsBounded(s rest.Storage) bool {
+	switch s.(type) {
+	case boundedStatus, boundedApproval, boundedPart:
+		return true
+	}
+	store := storeOf(s)
+	if store == nil {
+		return false
+	}
+	_, create := store.CreateStrategy.(boundedCreate)
+	_, update := store.UpdateStrategy.(boundedUpdate)
+	return (create || store.CreateStrategy == nil) && (update || store.UpdateStrategy == nil)
+}
+
+// storeOf returns the store that a registry embeds, or nil.
+func storeOf(s any) *genericregistry.Store {
+	v := reflect.Indirect(reflect.ValueOf(s))
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); !f.Anonymous || !f.IsExported() {
+			continue
+		}
+		switch embedded := v.Field(i).Interface().(type) {
+		case *genericregistry.Store:
+			return embedded
+		case rest.StandardStorage: // of roles and their bindings
+			return storeOf(embedded)
+		}
+	}
+	return nil
+}

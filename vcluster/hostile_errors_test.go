@@ -1,0 +1,102 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vcluster_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const listedErrors = "errors, of which only the first 100 are listed"
+
+// checkInvalid checks that an answer lists the first 100 errors and says how many there are.
+func checkInvalid(t *testing.T, name string, err error, total string) {
+	t.Helper()
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
+		t.Errorf("%s: %.300v", name, err)
+		return
+	}
+	s := status.Status()
+	// An update has the errors of metadata besides, which are few.
+	if causes := len(s.Details.Causes); causes < 101 || causes > 105 {
+		t.Errorf("%s: %d causes", name, causes)
+	}
+	if !strings.Contains(s.Message, "object: Too many: "+total) || !strings.Contains(s.Message, listedErrors) {
+		t.Errorf("%s: a message of %d bytes ends with %s", name, len(s.Message), s.Message[max(0, len(s.Message)-300):])
+	}
+}
+
+// L3: an API server makes the message of validation errors in time that is quadratic in their number. A ConfigMap of 9,900 bad
+// keys took 5 seconds, and a pod with 100,000 bad variables minutes. Nothing interrupts that.
+func TestHostileObjectsOfManyErrorsAreAnsweredShortly(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	config.QPS = -1
+	kube := clientset(t, config)
+	client := kube.CoreV1().RESTClient()
+	const json = runtime.ContentTypeJSON
+	const merge = string(types.MergePatchType)
+	create := func(path, body string) {
+		t.Helper()
+		if err := send(t.Context(), client, "POST", path, json, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const core = "/api/v1/namespaces/default/"
+	create(configMapsPath, configMapJSON(`"name":"m"`, ""))
+	create(core+"services", `{"metadata":{"name":"s"},"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}`)
+	create(core+"resourcequotas", `{"metadata":{"name":"q"}}`)
+	create(core+"serviceaccounts", `{"metadata":{"name":"account"}}`)
+	create("/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+	const one = `{"name":"c","image":"i"}`
+	const variable = `{"name":"V"}`
+	create(core+"pods", `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"account","containers":[`+one+`]}}`)
+	create("/apis/apps/v1/namespaces/default/daemonsets",
+		`{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[`+one+`]}}}}`)
+
+	bad := numbered(0, 9900, `"_/%05d/":""`)
+	badList := numbered(0, 9900, `"_/%05d/"`)
+	ips := numbered(0, 9500, `{"ip":"%d"}`)
+	containers := numbered(0, 30, `{"name":"c%d","image":"i","env":[`+strings.Repeat(`{},`, 900)+variable+`]}`)
+	for name, c := range map[string]struct{ verb, path, contentType, body, total string }{
+		"keys":                     {"POST", configMapsPath, json, configMapJSON(`"name":"new"`, bad), "9900"},
+		"keys instead":             {"PUT", configMapsPath + "/m", json, configMapJSON(`"name":"m"`, bad), "9900"},
+		"keys in a patch":          {"PATCH", configMapsPath + "/m", merge, `{"data":{` + bad + `}}`, "9900"},
+		"keys that are applied":    {"PATCH", configMapsPath + "/m", string(types.ApplyYAMLPatchType), configMapJSON(`"name":"m"`, bad), "9900"},
+		"labels":                   {"POST", configMapsPath, json, configMapJSON(`"name":"new","labels":{`+bad+`}`, ""), "9900"},
+		"labels in a patch":        {"PATCH", configMapsPath + "/m", merge, `{"metadata":{"labels":{` + bad + `}}}`, "9900"},
+		"annotations in a patch":   {"PATCH", configMapsPath + "/m", merge, `{"metadata":{"annotations":{` + bad + `}}}`, "9900"},
+		"finalizers":               {"POST", configMapsPath, json, configMapJSON(`"name":"new","finalizers":[`+badList+`]`, ""), "9900"},
+		"variables":                {"POST", core + "pods", json, `{"metadata":{"name":"new"},"spec":{"serviceAccountName":"account","containers":[` + containers + `]}}`, "27000"},
+		"ephemeral containers":     {"PATCH", core + "pods/p/ephemeralcontainers", merge, `{"spec":{"ephemeralContainers":[` + containers + `]}}`, "27"},
+		"addresses of a pod":       {"PATCH", core + "pods/p/status", merge, `{"status":{"podIPs":[` + ips + `]}}`, "9"},
+		"addresses of a Service":   {"PATCH", core + "services/s/status", merge, `{"status":{"loadBalancer":{"ingress":[` + ips + `]}}}`, "9500"},
+		"resources of a quota":     {"PATCH", core + "resourcequotas/q", merge, `{"spec":{"hard":{` + numbered(0, 9900, `"_/%05d/":"1"`) + `}}}`, ""},
+		"use of a quota":           {"PATCH", core + "resourcequotas/q/status", merge, `{"status":{"hard":{` + numbered(0, 9900, `"_/%05d/":"1"`) + `}}}`, ""},
+		"namespace":                {"POST", "/api/v1/namespaces", json, `{"metadata":{"name":"new"},"spec":{"finalizers":[` + badList + `]}}`, "9900"},
+		"namespace, finalized":     {"PUT", "/api/v1/namespaces/n/finalize", json, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"},"spec":{"finalizers":[` + badList + `]}}`, "9900"},
+		"labels of a DaemonSet":    {"PATCH", "/apis/apps/v1/namespaces/default/daemonsets/d", merge, `{"metadata":{"labels":{` + bad + `}}}`, "9900"},
+		"variables of a DaemonSet": {"PATCH", "/apis/apps/v1/namespaces/default/daemonsets/d", merge, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i","env":[` + strings.Repeat(`{},`, 9000) + variable + `]}]}}}}`, "9000"},
+		"access to many fields":    {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json, `{"spec":{"resourceAttributes":{"fieldSelector":{"requirements":[` + strings.Repeat(`{"key":"a","operator":"In"},`, 9000) + `{"key":"a"}]}}}}`, "9000"},
+	} {
+		began := time.Now()
+		err := send(t.Context(), client, c.verb, c.path, c.contentType, c.body)
+		t.Logf("%s: %d bytes in %s", name, len(c.body), time.Since(began).Round(time.Millisecond))
+		checkInvalid(t, name, err, c.total)
+	}
+
+	few := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Data: map[string]string{"/1": "", "/2": ""}}
+	if _, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), few, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
+		strings.Contains(err.Error(), listedErrors) || !strings.Contains(err.Error(), "/2") {
+		t.Errorf("few errors: %v", err)
+	}
+}
