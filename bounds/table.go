@@ -98,6 +98,8 @@ const (
 	PatchSteps
 	FieldSteps
 	RequestWebhooks
+	ValueErrors
+	RuleErrorSteps
 
 	quantities // their number
 )
@@ -375,6 +377,12 @@ func Table() [quantities]Bound {
 		RequestWebhooks: {"request-webhooks", PerObject, "webhooks", 100,
 			"validating webhooks with a rule for the resource of a request, which are all called at once, each with the object",
 			"give webhooks rules for fewer resources or operations, or have one webhook do the work of several"},
+		ValueErrors: {"value-errors", PerObject, "errors", 2000,
+			"the errors that the schema of a custom resource can have for one value: required fields, and 4 for each schema in allOf, anyOf, oneOf, and not",
+			"use fewer of them in the CustomResourceDefinition"},
+		RuleErrorSteps: {"rule-error-steps", PerObject, "steps", 20_000_000_000,
+			"the number of times that values of a custom resource are validated with CEL rules, times the bytes of all messages of these rules, with the paths of the values: an API server may answer them all",
+			"validate the list or map with one rule instead of each element, or use shorter messages in the CustomResourceDefinition"},
 	}
 }
 
