@@ -52,6 +52,7 @@ type guardedAdmission struct {
 	// validations bound how many objects of clients are validated at once.
 	validations *semaphore.Weighted
 	rules       *ruleWork
+	definitions *invalid.Definitions
 }
 
 func (g *guardedAdmission) Handles(op admission.Operation) bool { return g.next.Handles(op) }
@@ -94,7 +95,13 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	if err := admitDefinition(a); err != nil {
 		return err
 	}
-	return beginValidation(ctx, g.validations, a)
+	if err := beginValidation(ctx, g.validations, a); err != nil {
+		return err
+	}
+	if g.definitions != nil {
+		return g.definitions.Check(ctx, a)
+	}
+	return nil
 }
 
 // admitExpressions refuses an object with too many CEL expressions, and takes what they need to be compiled, which validation

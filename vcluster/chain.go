@@ -26,6 +26,7 @@ import (
 
 	"github.com/berth-dev/berth/vcluster/aggregation"
 	"github.com/berth-dev/berth/vcluster/builtin"
+	"github.com/berth-dev/berth/vcluster/invalid"
 )
 
 // chain is an API server that is built and not yet run: the aggregator, which
@@ -40,6 +41,7 @@ type chain struct {
 	aggregation aggregation.Config
 	informers   *ownedInformers
 	admission   *latch
+	definitions *invalid.Definitions
 	// space is what the shared handlers need of this one.
 	space *builtin.Space
 }
@@ -71,8 +73,8 @@ func newChain(
 	}
 	reachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
-	admission := newLatch()
-	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, validations, rules}
+	admission, definitions := newLatch(), &invalid.Definitions{}
+	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, validations, rules, definitions}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}
@@ -116,6 +118,8 @@ func newChain(
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
 	built.informers, built.admission = factory, admission
+	definitions.Lister = built.crds.Lister()
+	built.definitions = definitions
 	built.aggregated = aggregated
 	cost.crds = built.crds.Lister()
 	built.documents.aggregated = aggregated.OpenAPI
@@ -154,7 +158,7 @@ func newChain(
 func (c *chain) handler() http.Handler {
 	next := endStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(r.Context(), c.space)))
+		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(c.definitions.Begin(r), c.space)))
 	})
 }
 

@@ -5,18 +5,22 @@ package vcluster_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 )
 
-const listedErrors = "errors, of which only the first 100 are listed"
+const listedErrors = ", of which only the first 100 are listed"
 
 // checkInvalid checks that an answer lists the first 100 errors and says how many there are.
 func checkInvalid(t *testing.T, name string, err error, total string) {
@@ -98,5 +102,119 @@ func TestHostileObjectsOfManyErrorsAreAnsweredShortly(t *testing.T) {
 	if _, err := kube.CoreV1().ConfigMaps("default").Create(t.Context(), few, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
 		strings.Contains(err.Error(), listedErrors) || !strings.Contains(err.Error(), "/2") {
 		t.Errorf("few errors: %v", err)
+	}
+}
+
+// defineValidated has a space serve a kind with what a schema can find wrong.
+func defineValidated(t *testing.T, config *rest.Config, client rest.Interface) {
+	t.Helper()
+	definitions, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(items apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &items}}
+	}
+	allowed := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	for i := range 1000 {
+		allowed.Enum = append(allowed.Enum, apiextensionsv1.JSON{Raw: fmt.Appendf(nil, "%q", fmt.Sprintf("value-%d", i))})
+	}
+	least, set := 10.0, "set"
+	number := apiextensionsv1.JSONSchemaProps{Type: "integer"}
+	numbers := list(number)
+	numbers.XListType = &set
+	ruled := number
+	ruled.XValidations = apiextensionsv1.ValidationRules{{Rule: "self < 0", Message: "must be less than zero " + strings.Repeat("x", 10_000)}}
+	optional := number
+	optional.AnyOf = []apiextensionsv1.JSONSchemaProps{{Minimum: &least}, {Maximum: &least}}
+	parent := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
+	for i := range 3000 {
+		parent.Required = append(parent.Required, fmt.Sprintf("field-%d", i))
+	}
+	fields := map[string]apiextensionsv1.JSONSchemaProps{
+		"texts": {Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{
+			Allows: true, Schema: &apiextensionsv1.JSONSchemaProps{Type: "string", MaxLength: new(int64(10))},
+		}},
+		"lists": list(list(number)), "numbers": numbers, "allowed": list(allowed), "ruled": list(ruled), "optional": list(optional),
+	}
+	for kind, properties := range map[string]map[string]apiextensionsv1.JSONSchemaProps{
+		"checked": {"spec": {Type: "object", Properties: fields}, "status": {Type: "object", Properties: fields}},
+		"parent":  {"spec": parent},
+	} {
+		d := definition(kind, 1)
+		d.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = properties
+		if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error {
+			return client.Get().AbsPath("/apis/example.com/v1/" + kind + "s").Do(t.Context()).Error()
+		})
+	}
+}
+
+// L3: a custom resource's errors are compared with each other as well, at each level, and an error may have a text of the
+// definition's. 9,900 errors took a minute, and a list with a rule of a long message gigabytes.
+func TestHostileCustomResourcesOfManyErrorsAreAnsweredShortly(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	config.QPS = -1
+	client := clientset(t, config).CoreV1().RESTClient()
+	defineValidated(t, config, client)
+	const (
+		path, json, merge = "/apis/example.com/v1/namespaces/default/checkeds", runtime.ContentTypeJSON, string(types.MergePatchType)
+		one               = path + "/one"
+	)
+	body := func(kind, name, part, fields string) string {
+		return `{"apiVersion":"example.com/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"},"` + part + `":{` + fields + `}}`
+	}
+	for name, fields := range map[string]string{
+		"one":     "",
+		"valid":   `"numbers":[` + numbered(0, 7000, "%d") + `],"texts":{` + numbered(0, 5000, `"%d":"a"`) + `}`,
+		"ruled":   `"ruled":[` + numbered(-1000, 1000, "%d") + `]`,
+		"options": `"optional":[` + numbered(0, 5000, "%d") + `]`,
+	} {
+		if err := send(t.Context(), client, "POST", path, json, body("checked", name, "spec", fields)); err != nil {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+	texts := `"texts":{` + numbered(0, 9900, `"%d":1`) + `}`
+	long := `"texts":{` + numbered(0, 9900, `"%d":"01234567890"`) + `}`
+	lists := `"lists":[` + numbered(0, 30, `[`+strings.Repeat(`"a",`, 900)+`"%d"]`) + `]`
+	twice := `"numbers":[` + numbered(0, 3000, "%[1]d,%[1]d") + `]`
+	allowed := `"allowed":[` + strings.Repeat(`"no",`, 9000) + `"no"]`
+	ruled := `"ruled":[` + numbered(0, 9900, "%d") + `]`
+	for name, c := range map[string]struct{ verb, path, contentType, body, total string }{
+		"texts":          {"POST", path, json, body("checked", "new", "spec", texts), "3162"},
+		"long texts":     {"POST", path, json, body("checked", "new", "spec", long), "3162"},
+		"instead":        {"PATCH", one, merge, `{"spec":{` + texts + `}}`, "3162"},
+		"applied":        {"PATCH", one, string(types.ApplyYAMLPatchType), body("checked", "one", "spec", long), "3162"},
+		"a status":       {"PATCH", one + "/status", merge, `{"status":{` + texts + `}}`, "3162"},
+		"lists":          {"POST", path, json, body("checked", "new", "spec", lists), ""},
+		"numbers twice":  {"POST", path, json, body("checked", "new", "spec", twice), "3000"},
+		"allowed values": {"POST", path, json, body("checked", "new", "spec", allowed), ""},
+		"labels":         {"POST", path, json, `{"apiVersion":"example.com/v1","kind":"checked","metadata":{"name":"new","labels":{` + numbered(0, 9900, `"_/%05d/":""`) + `}}}`, "9900"},
+	} {
+		began := time.Now()
+		err := send(t.Context(), client, c.verb, c.path, c.contentType, c.body)
+		t.Logf("%s: %d bytes in %s", name, len(c.body), time.Since(began).Round(time.Millisecond))
+		checkInvalid(t, name, err, c.total)
+	}
+	for name, c := range map[string]struct{ verb, path, body, limit string }{
+		"rules":             {"POST", path, body("checked", "new", "spec", ruled), "rule-error-steps"},
+		"rules of a status": {"PUT", one + "/status", body("checked", "one", "status", ruled), "rule-error-steps"},
+		"required fields":   {"POST", "/apis/example.com/v1/namespaces/default/parents", body("parent", "new", "spec", ""), "value-errors"},
+	} {
+		began := time.Now()
+		err := send(t.Context(), client, c.verb, c.path, json, c.body)
+		t.Logf("%s: %d bytes in %s", name, len(c.body), time.Since(began).Round(time.Millisecond))
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit "+c.limit) {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+	if err := send(t.Context(), client, "PATCH", path+"/valid", merge, `{"spec":{"allowed":["value-1"]}}`); err != nil {
+		t.Errorf("a patch of a large one: %v", err)
+	}
+	if err := send(t.Context(), client, "PATCH", one, merge, `{"spec":{"allowed":["no"]}}`); !apierrors.IsInvalid(err) {
+		t.Errorf("one error: %v", err)
 	}
 }

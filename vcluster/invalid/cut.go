@@ -22,7 +22,10 @@ const (
 )
 
 // Cut returns the first errors of a list, shortened, and one more that says how many there are. A short list stays as it is.
-func Cut(errs field.ErrorList) field.ErrorList {
+func Cut(errs field.ErrorList) field.ErrorList { return cut(errs, "") }
+
+// cut likewise. If the errors were not counted to the end, more says so.
+func cut(errs field.ErrorList, more string) field.ErrorList {
 	listed := make(field.ErrorList, 0, min(len(errs), MaxErrors+1))
 	bytes := 0
 	for _, e := range errs {
@@ -36,10 +39,10 @@ func Cut(errs field.ErrorList) field.ErrorList {
 		bytes += n
 		listed = append(listed, e)
 	}
-	if len(listed) < len(errs) {
+	if len(listed) < len(errs) || more != "" {
 		listed = append(listed, &field.Error{
 			Type: field.ErrorTypeTooMany, Field: "object", BadValue: len(errs),
-			Detail: fmt.Sprintf("errors, of which only the first %d are listed", len(listed)),
+			Detail: fmt.Sprintf("errors%s, of which only the first %d are listed", more, len(listed)),
 		})
 	}
 	return listed

@@ -1,0 +1,157 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invalid
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// maxSchemas is how many schemas are kept of a space's, in short. Others are made again.
+const maxSchemas = 50
+
+// Definitions are a space's CustomResourceDefinitions. It is safe for concurrent use once Lister is set, which must be before
+// any request.
+type Definitions struct {
+	Lister listers.CustomResourceDefinitionLister
+
+	mu      sync.Mutex
+	schemas map[schemaKey]*schemaTree
+}
+
+type schemaKey struct {
+	uid      types.UID
+	revision string
+	version  string
+}
+
+type definitionKey struct{}
+
+// Begin returns the context of a request, with the definition of what it writes. Upstream validates an object by the definition
+// that there was when the request began, and its client may send the body when there is another one.
+func (d *Definitions) Begin(r *http.Request) context.Context {
+	ctx := r.Context()
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+	default:
+		return ctx
+	}
+	paths := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("apis", "api"), GrouplessAPIPrefixes: sets.NewString("api")}
+	info, err := paths.NewRequestInfo(r)
+	if err != nil || !info.IsResourceRequest || info.APIGroup == "" {
+		return ctx
+	}
+	if definition := d.get(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}); definition != nil {
+		return context.WithValue(ctx, definitionKey{}, definition)
+	}
+	return ctx
+}
+
+func (d *Definitions) get(resource schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+	definition, err := d.Lister.Get(resource.String())
+	if err != nil {
+		return nil
+	}
+	return definition
+}
+
+// Check refuses a custom resource whose validation errors are more than are listed, or take too much. Upstream keeps the
+// strategies of custom resources to itself, and compares each error with all others.
+func (d *Definitions) Check(ctx context.Context, a admission.Attributes) error {
+	u, ok := a.GetObject().(*unstructured.Unstructured)
+	if !ok || a.GetSubresource() != "" && a.GetSubresource() != "status" {
+		return nil
+	}
+	definitions := map[*apiextensionsv1.CustomResourceDefinition]bool{d.get(a.GetResource().GroupResource()): true}
+	if begun, ok := ctx.Value(definitionKey{}).(*apiextensionsv1.CustomResourceDefinition); ok {
+		definitions[begun] = true
+	}
+	for definition := range definitions {
+		if err := d.checkBy(definition, a, u.Object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Definitions) checkBy(definition *apiextensionsv1.CustomResourceDefinition, a admission.Attributes, content map[string]any) error {
+	if definition == nil {
+		return nil
+	}
+	for i := range definition.Spec.Versions {
+		v := &definition.Spec.Versions[i]
+		if v.Name != a.GetKind().Version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+		o := &object{props: v.Schema.OpenAPIV3Schema, schema: d.schemaOf(definition, v)}
+		o.content, o.whole, o.stored = written(a, content, v)
+		errs, err := o.check()
+		if err != nil {
+			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), err)
+		}
+		if len(errs) > 0 {
+			return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		}
+	}
+	return nil
+}
+
+// written returns what upstream takes of a request's object, its status or all but that; what it validates with rules; and what the
+// first replaces.
+func written(
+	a admission.Attributes, content map[string]any, v *apiextensionsv1.CustomResourceDefinitionVersion,
+) (taken, whole, stored map[string]any) {
+	const status = "status"
+	if old, ok := a.GetOldObject().(*unstructured.Unstructured); ok && old != nil {
+		stored = old.Object
+	}
+	if v.Subresources == nil || v.Subresources.Status == nil {
+		return content, content, stored
+	}
+	if a.GetSubresource() == status {
+		taken = map[string]any{status: content[status]}
+		whole = maps.Clone(stored)
+		if whole == nil {
+			whole = map[string]any{}
+		}
+		whole[status] = content[status]
+		return taken, whole, map[string]any{status: stored[status]}
+	}
+	taken = maps.Clone(content)
+	delete(taken, status)
+	whole = maps.Clone(content)
+	whole[status] = stored[status]
+	if stored != nil {
+		stored = maps.Clone(stored)
+		delete(stored, status)
+	}
+	return taken, whole, stored
+}
+
+func (d *Definitions) schemaOf(definition *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) *schemaTree {
+	key := schemaKey{definition.UID, definition.ResourceVersion, v.Name}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.schemas[key]; s != nil {
+		return s
+	}
+	if d.schemas == nil || len(d.schemas) >= maxSchemas {
+		d.schemas = map[schemaKey]*schemaTree{}
+	}
+	s := newSchema(v.Schema.OpenAPIV3Schema)
+	d.schemas[key] = s
+	return s
+}
