@@ -8,8 +8,10 @@ import (
 	"errors"
 	"testing"
 
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
@@ -47,5 +49,21 @@ func TestAHookThatFailsDoesNotEndTheProcess(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// L3: a second validation of objects is quadratic in their errors, and changes nothing. All other features are as they are set.
+func TestHostileObjectsAreValidatedOnce(t *testing.T) {
+	if err := processWide(); err != nil {
+		t.Fatal(err)
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.DeclarativeValidation) {
+		t.Error("objects are validated a second time, to be compared")
+	}
+	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+		if name != genericfeatures.DeclarativeValidation &&
+			utilfeature.DefaultFeatureGate.Enabled(name) != utilfeature.DefaultMutableFeatureGate.Enabled(name) {
+			t.Errorf("feature %s differs", name)
+		}
 	}
 }
