@@ -98,10 +98,10 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	if err := beginValidation(ctx, g.validations, a); err != nil {
 		return err
 	}
-	if g.definitions != nil {
-		return g.definitions.Check(ctx, a)
+	if err := invalid.CheckDefinition(ctx, a); err != nil || g.definitions == nil {
+		return err
 	}
-	return nil
+	return g.definitions.Check(ctx, a)
 }
 
 // admitExpressions refuses an object with too many CEL expressions, and takes what they need to be compiled, which validation

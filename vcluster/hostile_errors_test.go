@@ -218,3 +218,50 @@ func TestHostileCustomResourcesOfManyErrorsAreAnsweredShortly(t *testing.T) {
 		t.Errorf("one error: %v", err)
 	}
 }
+
+// L3: upstream validates some kinds in two ways, and compares the errors of one with each other, and with those of the other. 27 KB
+// of empty variables in a ReplicationController took more than half a minute.
+func TestHostileObjectsOfManyErrorsOfOtherKindsAreAnsweredShortly(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	config.QPS = -1
+	client := clientset(t, config).CoreV1().RESTClient()
+	bad := numbered(0, 9800, `"_/%05d/":"/"`)
+	empty := strings.Repeat(`{},`, 9000) + `{}`
+	variables := `{"containers":[{"name":"c","image":"i","env":[` + empty + `]}]}`
+	for name, c := range map[string]struct{ path, body string }{
+		"runtimeclass selector":    {"/apis/node.k8s.io/v1/runtimeclasses", `{"metadata":{"name":"r"},"handler":"h","scheduling":{"nodeSelector":{` + bad + `}}}`},
+		"runtimeclass tolerations": {"/apis/node.k8s.io/v1/runtimeclasses", `{"metadata":{"name":"r"},"handler":"h","scheduling":{"tolerations":[` + numbered(0, 9000, `{"key":"/%d"}`) + `]}}`},
+		"runtimeclass overhead":    {"/apis/node.k8s.io/v1/runtimeclasses", `{"metadata":{"name":"r"},"handler":"h","overhead":{"podFixed":{` + numbered(0, 9800, `"_/%05d/":"1"`) + `}}}`},
+		"claim":                    {"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", `{"metadata":{"name":"r"},"spec":{"devices":{"requests":[` + empty + `]}}}`},
+		"claim config":             {"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", `{"metadata":{"name":"r"},"spec":{"devices":{"config":[` + empty + `]}}}`},
+		"claim constraints":        {"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", `{"metadata":{"name":"r"},"spec":{"devices":{"constraints":[` + empty + `]}}}`},
+		"slice":                    {"/apis/resource.k8s.io/v1/resourceslices", `{"metadata":{"name":"r"},"spec":{"driver":"d","allNodes":true,"pool":{"name":"p","resourceSliceCount":1},"devices":[` + empty + `]}}`},
+		"class selectors":          {"/apis/resource.k8s.io/v1/deviceclasses", `{"metadata":{"name":"r"},"spec":{"selectors":[` + empty + `]}}`},
+		"class config":             {"/apis/resource.k8s.io/v1/deviceclasses", `{"metadata":{"name":"r"},"spec":{"config":[` + empty + `]}}`},
+		"role":                     {"/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"r"},"rules":[` + strings.Repeat(`{},`, 900) + `{}]}`},
+		"binding":                  {"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"r"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[` + strings.Repeat(`{},`, 900) + `{}]}`},
+		"controller":               {"/api/v1/namespaces/default/replicationcontrollers", `{"metadata":{"name":"r"},"spec":{"selector":{"a":"b"},"template":{"metadata":{"labels":{"a":"b"}},"spec":` + variables + `}}}`},
+		"cron job":                 {"/apis/batch/v1/namespaces/default/cronjobs", `{"metadata":{"name":"r"},"spec":{"schedule":"@daily","jobTemplate":{"spec":{"template":{"spec":` + variables + `}}}}}`},
+		"policy":                   {"/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", `{"metadata":{"name":"r"},"spec":{"podSelector":{},"ingress":[{"ports":[` + strings.Repeat(`{"port":0},`, 9000) + `{}]}]}}`},
+		"storage class":            {"/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"r"},"provisioner":"p","allowedTopologies":[{"matchLabelExpressions":[` + empty + `]}]}`},
+		"slices":                   {"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", `{"metadata":{"name":"r"},"addressType":"IPv4","endpoints":[` + strings.Repeat(`{"addresses":["1"]},`, 900) + `{}]}`},
+		"zones":                    {"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", `{"metadata":{"name":"r"},"addressType":"IPv4","endpoints":[{"addresses":["1.1.1.1"],"hints":{"forZones":[` + empty + `]}}]}`},
+		"request":                  {"/apis/certificates.k8s.io/v1/certificatesigningrequests", `{"metadata":{"name":"r"},"spec":{"request":"YQ==","signerName":"a/b","usages":[` + numbered(0, 9000, `"%d"`) + `]}}`},
+		"policy binding":           {"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"metadata":{"name":"r"},"spec":{"policyName":"p","validationActions":["Deny"],"matchResources":{"resourceRules":[` + empty + `]}}}`},
+		"policy binding actions":   {"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", `{"metadata":{"name":"r"},"spec":{"policyName":"p","validationActions":[` + numbered(0, 9000, `"%d"`) + `]}}`},
+		"flow schema":              {"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", `{"metadata":{"name":"r"},"spec":{"priorityLevelConfiguration":{"name":"p"},"rules":[` + empty + `]}}`},
+		"webhooks":                 {"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"metadata":{"name":"r"},"webhooks":[` + empty + `]}`},
+		"definition": {"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"as.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{` +
+			numbered(0, 9800, `"%d":{}`) + `}}}}]}}`},
+		"printer columns": {"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"as.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"additionalPrinterColumns":[` + empty + `],"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`},
+		"api service":     {"/apis/apiregistration.k8s.io/v1/apiservices", `{"metadata":{"name":"v1.a","labels":{` + bad + `}}}`},
+	} {
+		began := time.Now()
+		err := send(t.Context(), client, "POST", c.path, runtime.ContentTypeJSON, c.body)
+		t.Logf("%s: %d bytes in %s", name, len(c.body), time.Since(began).Round(time.Millisecond))
+		var status *apierrors.StatusError
+		if !errors.As(err, &status) || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) > 101 {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}
