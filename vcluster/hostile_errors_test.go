@@ -41,7 +41,7 @@ func checkInvalid(t *testing.T, name string, err error, total string) {
 }
 
 // L3: an API server makes the message of validation errors in time that is quadratic in their number. A ConfigMap of 9,900 bad
-// keys took 5 seconds, and a pod with 100,000 bad variables minutes. Nothing interrupts that.
+// keys took 3 to 12 seconds, and a pod with 27,000 bad variables 4 to 11. Nothing interrupts that.
 func TestHostileObjectsOfManyErrorsAreAnsweredShortly(t *testing.T) {
 	_, _, config := bounded(t, nil)
 	config.QPS = -1
@@ -154,7 +154,7 @@ func defineValidated(t *testing.T, config *rest.Config, client rest.Interface) {
 }
 
 // L3: a custom resource's errors are compared with each other as well, at each level, and an error may have a text of the
-// definition's. 9,900 errors took a minute, and a list with a rule of a long message gigabytes.
+// definition's. 45 KB of values that an enum does not allow held the space's validation slot for more than two minutes.
 func TestHostileCustomResourcesOfManyErrorsAreAnsweredShortly(t *testing.T) {
 	_, _, config := bounded(t, nil)
 	config.QPS = -1
