@@ -26,6 +26,7 @@ func TestAHookThatFailsDoesNotEndTheProcess(t *testing.T) {
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	c.LoopbackClientConfig = &rest.Config{}
 	c.ExternalAddress = "space.invalid:443"
+	c.EnableMetrics = false // as all of Berth's
 	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: newIdleListener(), DisableHTTP2: true}
 	s, err := c.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
 	if err != nil {
