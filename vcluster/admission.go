@@ -81,9 +81,6 @@ func (g *guardedAdmission) Admit(ctx context.Context, a admission.Attributes, o 
 	if err := counts.Check(a.GetObject(), a.GetOldObject()); err != nil {
 		return asStatus(err, a.GetResource().GroupResource(), a.GetName())
 	}
-	if err := invalid.Check(a.GetKind().GroupKind(), a.GetObject()); err != nil {
-		return err
-	}
 	if g.rules != nil {
 		if err := g.rules.admit(a); err != nil {
 			return err

@@ -24,7 +24,7 @@ import (
 )
 
 // Check returns an error that names the quantity if there is more of it in an object than allowed, and more than was in the object
-// that it takes the place of, which may be nil. Both are of an API server's internal types; of others, only owner references, labels, and annotations count.
+// that it takes the place of, which may be nil. Both are of an API server's internal types; of others, only the metadata counts.
 func Check(object, old runtime.Object) error {
 	have := of(object)
 	var had counted
@@ -56,6 +56,7 @@ func of(object runtime.Object) counted {
 		c.add(bounds.OwnerReferences, len(m.GetOwnerReferences()))
 		c.add(bounds.ObjectLabels, len(m.GetLabels()))
 		c.add(bounds.ObjectLabels, len(m.GetAnnotations()))
+		c.add(bounds.ObjectLabels, len(m.GetFinalizers()))
 	}
 	if _, ok := object.(runtime.Unstructured); ok {
 		return c
@@ -74,6 +75,10 @@ func of(object runtime.Object) counted {
 		c.add(bounds.BindingSubjects, len(o.Subjects))
 	case *batch.CronJob:
 		c.add(bounds.ActiveJobs, len(o.Status.Active))
+	case *core.Namespace:
+		c.add(bounds.ObjectLabels, len(o.Spec.Finalizers))
+	case *authorization.SelfSubjectAccessReview:
+		c.addRequest(o.Spec.ResourceAttributes)
 	case *authorization.SubjectAccessReview:
 		c.addIdentity(&o.Spec)
 	case *authorization.LocalSubjectAccessReview:
@@ -119,6 +124,25 @@ func (c counted) addIdentity(s *authorization.SubjectAccessReviewSpec) {
 		n += len(values)
 	}
 	c.add(bounds.IdentityGroups, n)
+	c.addRequest(s.ResourceAttributes)
+}
+
+func (c counted) addRequest(r *authorization.ResourceAttributes) {
+	if r == nil {
+		return
+	}
+	n := 0
+	if s := r.FieldSelector; s != nil {
+		for i := range s.Requirements {
+			n += 1 + len(s.Requirements[i].Values)
+		}
+	}
+	if s := r.LabelSelector; s != nil {
+		for i := range s.Requirements {
+			n += 1 + len(s.Requirements[i].Values)
+		}
+	}
+	c.add(bounds.SelectorTerms, n)
 }
 
 func (c counted) addQuota(q *core.ResourceQuota) {

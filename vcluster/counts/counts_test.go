@@ -145,3 +145,27 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// L3: what counts like others: an API server lists an error for each, and no registry's strategy returns these.
+func TestHostileListsOfOtherKindsAreBounded(t *testing.T) {
+	many := 501
+	finalizers := make([]core.FinalizerName, many)
+	fieldsOf := &authorization.FieldSelectorAttributes{Requirements: make([]metav1.FieldSelectorRequirement, many)}
+	labelsOf := &authorization.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Values: texts(many)}}}
+	for name, c := range map[string]struct {
+		object   runtime.Object
+		quantity bounds.Quantity
+	}{
+		"finalizers":                {&core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: texts(many)}}, bounds.ObjectLabels},
+		"finalizers of a namespace": {&core.Namespace{Spec: core.NamespaceSpec{Finalizers: finalizers}}, bounds.ObjectLabels},
+		"fields of a request": {&authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorization.ResourceAttributes{FieldSelector: fieldsOf}}}, bounds.SelectorTerms},
+		"labels of a request": {&authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+			ResourceAttributes: &authorization.ResourceAttributes{LabelSelector: labelsOf}}}, bounds.SelectorTerms},
+	} {
+		var exceeded *bounds.ExceededError
+		if err := counts.Check(c.object, nil); !errors.As(err, &exceeded) || exceeded.Quantity != c.quantity {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

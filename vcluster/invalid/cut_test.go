@@ -4,13 +4,9 @@
 package invalid_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/vcluster/invalid"
@@ -45,24 +41,5 @@ func TestHostileErrorsAreCut(t *testing.T) {
 		} else if len(cut) > 0 && cut[len(cut)-1].Error() != c.last {
 			t.Errorf("%s: %.200s", name, cut[len(cut)-1])
 		}
-	}
-}
-
-func TestHostileMetadataIsRefused(t *testing.T) {
-	kind := schema.GroupKind{Kind: "ConfigMap"}
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{}}}
-	for i := range 100 {
-		m.Labels[fmt.Sprintf("good-%d", i)] = ""
-		m.Finalizers = append(m.Finalizers, "bad/")
-	}
-	if err := invalid.Check(kind, m); err == nil || !strings.Contains(err.Error(), "of which only the first 100 are listed") {
-		t.Errorf("errors that are too many: %v", err)
-	}
-	m.Finalizers = nil
-	if err := invalid.Check(kind, m); err != nil {
-		t.Errorf("no errors: %v", err)
-	}
-	if err := invalid.Check(kind, nil); err != nil {
-		t.Errorf("no object: %v", err)
 	}
 }
