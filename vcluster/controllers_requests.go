@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
@@ -24,8 +25,10 @@ const (
 	// controllerRequests is how many requests of a controller are answered at once. Some begin one for each object at the same time:
 	// the garbage collector for all that a deleted owner leaves behind, the Job controller for all pods of a job that ends.
 	controllerRequests = 50
-	// waitingRequest is about what one takes that waits for its turn: its goroutine's stack, and what client-go made of it.
-	waitingRequest = 16 << 10
+	// waitingRequest is about what one takes that waits for its turn: its goroutine's stack, and what client-go made of it. No more
+	// than countedRequests count, so that clients can go on meanwhile.
+	waitingRequest  = 16 << 10
+	countedRequests = 4096
 )
 
 // limitRequests has the requests of one controller's clients wait for their turn, but for watches. Those that wait count as the
@@ -37,7 +40,9 @@ func limitRequests(config *rest.Config, a *bounds.Account) *rest.Config {
 		pace.SetLimit(rate.Inf)
 	}
 	turns := semaphore.NewWeighted(controllerRequests)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedRequests{next, pace, turns, a} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &limitedRequests{next: next, pace: pace, turns: turns, account: a}
+	})
 	return config
 }
 
@@ -46,6 +51,7 @@ type limitedRequests struct {
 	pace    *rate.Limiter
 	turns   *semaphore.Weighted
 	account *bounds.Account
+	waiting atomic.Int64
 }
 
 // RoundTrip waits for a turn, which ends with the answer.
@@ -68,8 +74,11 @@ func (l *limitedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (l *limitedRequests) wait(ctx context.Context) error {
-	l.account.Add(bounds.MemoryBytes, waitingRequest)
-	defer l.account.Give(bounds.MemoryBytes, waitingRequest)
+	defer l.waiting.Add(-1)
+	if l.waiting.Add(1) <= countedRequests {
+		l.account.Add(bounds.MemoryBytes, waitingRequest)
+		defer l.account.Give(bounds.MemoryBytes, waitingRequest)
+	}
 	if err := l.pace.Wait(ctx); err != nil {
 		return err
 	}

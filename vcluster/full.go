@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/invalid"
 )
 
 // reserve is the part of a store that is kept for what already is: 1/reserve of
@@ -77,8 +78,18 @@ func (b *boundedStorage) GuaranteedUpdate(
 	if b.spent() {
 		update = b.sparing(update)
 	}
-	update = b.boundFields(ctx, key, b.boundPatch(ctx, b.boundCached(update)))
+	update = b.boundFields(ctx, key, b.boundPatch(ctx, b.boundCached(boundScaled(ctx, update))))
 	return b.tell(b.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached))
+}
+
+// boundScaled makes update refuse to scale a custom resource whose validation takes too much.
+func boundScaled(ctx context.Context, update storage.UpdateFunc) storage.UpdateFunc {
+	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		if err := invalid.CheckScaled(ctx, old); err != nil {
+			return nil, nil, err
+		}
+		return update(old, response)
+	}
 }
 
 // sparing makes update refuse what would make an object, which server-side apply

@@ -6,6 +6,7 @@ package vcluster_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -250,5 +251,57 @@ func TestHostileObjectsOfManyErrorsOfOtherKindsAreAnsweredShortly(t *testing.T) 
 		if !errors.As(err, &status) || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) > 101 {
 			t.Errorf("%s: %.300v", name, err)
 		}
+	}
+}
+
+// L3: to scale a custom resource has an API server validate all of it, by a schema that may have changed since it was stored.
+func TestHostileScaledObjectsOfManyErrorsAreAnsweredShortly(t *testing.T) {
+	_, _, config := bounded(t, nil)
+	client := clientset(t, config).Discovery().RESTClient()
+	const (
+		json        = runtime.ContentTypeJSON
+		definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+		path        = "/apis/example.com/v1/namespaces/default/scaleds"
+	)
+	definition := func(values string) string {
+		return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"scaleds.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+			"names":{"plural":"scaleds","kind":"Scaled"},"versions":[{"name":"v1","served":true,"storage":true,
+			"subresources":{"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}},"schema":{"openAPIV3Schema":{"type":"object","properties":{
+			"status":{"type":"object","properties":{"replicas":{"type":"integer"}}},
+			"spec":{"type":"object","properties":{"replicas":{"type":"integer"},"lists":{"type":"array","items":{"type":"array","items":{"type":"string"` + values + `}}}}}}}}}]}}`
+	}
+	if err := send(t.Context(), client, "POST", definitions, json, definition("")); err != nil {
+		t.Fatal(err)
+	}
+	list := `[` + strings.TrimSuffix(strings.Repeat(`"a",`, 100), ",") + `]`
+	object := func(name string, lists int) string {
+		return `{"apiVersion":"example.com/v1","kind":"Scaled","metadata":{"name":"` + name + `"},"spec":{"replicas":1,"lists":[` + strings.TrimSuffix(strings.Repeat(list+",", lists), ",") + `]}}`
+	}
+	eventually(t, func() error { return send(t.Context(), client, "POST", path, json, object("few", 0)) })
+	if err := send(t.Context(), client, "POST", path, json, object("many", 100)); err != nil {
+		t.Fatal(err)
+	}
+	scale := func(name string) error {
+		return send(t.Context(), client, "PATCH", path+"/"+name+"/scale", string(types.MergePatchType), `{"spec":{"replicas":2}}`)
+	}
+	for _, name := range []string{"few", "many"} {
+		if err := scale(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	patch := `{"spec":{"versions":` + regexp.MustCompile(`(?s)"versions":(.*)}}$`).FindStringSubmatch(definition(`,"enum":[` + numbered(0, 1000, `"value-%d"`) + `]`))[1] + `}}`
+	if err := send(t.Context(), client, "PATCH", definitions+"/scaleds.example.com", string(types.MergePatchType), patch); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		err := scale("many")
+		var status *apierrors.StatusError
+		if !errors.As(err, &status) || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) > 101 {
+			return fmt.Errorf("an object of 10,000 errors: %.300w", err)
+		}
+		return nil
+	})
+	if err := scale("few"); err != nil {
+		t.Errorf("an object without errors: %v", err)
 	}
 }

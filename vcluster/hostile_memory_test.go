@@ -372,7 +372,7 @@ func TestHostileASpaceHasNoMoreWebhooksThanAllowed(t *testing.T) {
 				Name: fmt.Sprintf("w%d.example.com", n), SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 				ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Name: "a", Namespace: "a"}},
 				Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{
-					APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}},
+					APIGroups: []string{""}, APIVersions: []string{"v1beta1"}, Resources: []string{"configmaps"}}}},
 			})
 		}
 		_, err := configurations.Create(t.Context(), c, metav1.CreateOptions{})
@@ -388,7 +388,7 @@ func TestHostileASpaceHasNoMoreWebhooksThanAllowed(t *testing.T) {
 	}
 	eventually(t, func() error {
 		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m"}}, metav1.CreateOptions{})
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "900 webhooks, at most 100 are possible") {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "900 webhooks, at most 200 are possible") {
 			return fmt.Errorf("a request that is for all of them: %w", err)
 		}
 		return nil

@@ -45,7 +45,8 @@ func (b *boundedRanges) Admit(ctx context.Context, a admission.Attributes, o adm
 
 func (b *boundedRanges) check(a admission.Attributes) error {
 	pod, ok := a.GetObject().(*core.Pod)
-	if !ok {
+	created := a.GetOperation() == admission.Create && a.GetSubresource() == ""
+	if !ok || !created && a.GetSubresource() != "resize" { // others get no defaults
 		return nil
 	}
 	ranges, err := b.ranges.LimitRanges(a.GetNamespace()).List(labels.Everything())

@@ -29,6 +29,19 @@ func TestHostileLimitRangesGiveNoMoreDefaultsThanAPodCanHold(t *testing.T) {
 		}, metav1.CreateOptions{})
 		return err
 	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: template("web").Spec}
+	pod.Spec.Containers = slices.Repeat(pod.Spec.Containers, 200)
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Name = fmt.Sprintf("c%d", i)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := limits("many", 60); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit quota-names") {
 		t.Errorf("a LimitRange of many resources: %.300v", err)
 	}
@@ -37,8 +50,7 @@ func TestHostileLimitRangesGiveNoMoreDefaultsThanAPodCanHold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: template("web").Spec}
-	pod.Spec.Containers = slices.Repeat(pod.Spec.Containers, 200)
+	pod.Name = "later"
 	eventually(t, func() error { // once the LimitRanges have been seen
 		_, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "limit defaulted-resources") {
@@ -46,4 +58,12 @@ func TestHostileLimitRangesGiveNoMoreDefaultsThanAPodCanHold(t *testing.T) {
 		}
 		return nil
 	})
+	before.Status.Message = "it runs"
+	if before, err = client.CoreV1().Pods("default").UpdateStatus(t.Context(), before, metav1.UpdateOptions{}); err != nil {
+		t.Fatalf("the status of a pod that was there: %.300v", err)
+	}
+	before.Labels = map[string]string{"a": "b"}
+	if _, err := client.CoreV1().Pods("default").Update(t.Context(), before, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("labels of a pod that was there: %.300v", err)
+	}
 }

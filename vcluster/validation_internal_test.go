@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
@@ -21,6 +24,8 @@ import (
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	"k8s.io/client-go/informers"
+	admissionlisters "k8s.io/client-go/listers/admissionregistration/v1"
+	"k8s.io/client-go/tools/cache"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/berth-dev/berth/bounds"
@@ -203,5 +208,55 @@ func TestHostileWebhooksThatTimeOutGiveTheSlotBack(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// holding notes how much memory is held while webhooks are called.
+type holding struct {
+	admission.ValidationInterface
+	account *bounds.Account
+	held    int64
+}
+
+func (h *holding) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	h.held = h.account.Used(bounds.MemoryBytes)
+	return nil
+}
+
+// L3: all webhooks that validate an object are called at once, each with a copy of it: a thousand for an object of 1 MiB took
+// gigabytes. A request that can't have the memory is refused before any is called, because some may be ignored if they fail.
+func TestHostileCallsOfWebhooksAreTheRequestsMemory(t *testing.T) {
+	stored := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	hook := admissionv1.ValidatingWebhook{Rules: []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	}}}
+	err := stored.Add(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Webhooks: []admissionv1.ValidatingWebhook{hook, hook, hook}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: 10 << 20})
+	calls := &holding{account: account}
+	webhooks := &boundedValidatingWebhooks{
+		calls, admissionlisters.NewValidatingWebhookConfigurationLister(stored), webhookSlots{nil, func() bool { return false }},
+	}
+	validate := func(resource string, bytes int) error {
+		reservation := account.Reserve(bounds.MemoryBytes, 0)
+		defer reservation.End()
+		object := &corev1.ConfigMap{Data: map[string]string{"x": strings.Repeat("x", bytes)}}
+		return webhooks.Validate(bounds.WithReservation(t.Context(), reservation), admission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, "default", "m",
+			schema.GroupVersionResource{Version: "v1", Resource: resource}, "", admission.Create, nil, false, nil), nil)
+	}
+	if err := validate("configmaps", 100<<10); err != nil || calls.held < 3*callCopies*100<<10 {
+		t.Errorf("three calls with 100 KiB hold %d bytes: %v", calls.held, err)
+	}
+	if err := validate("secrets", 2<<20); err != nil || calls.held != 0 {
+		t.Errorf("without a call %d bytes are held: %v", calls.held, err)
+	}
+	calls.held = -1
+	if err := validate("configmaps", 2<<20); !apierrors.IsRequestEntityTooLargeError(err) || calls.held != -1 {
+		t.Errorf("three calls with 2 MiB: %v", err)
+	}
+	if used := account.Used(bounds.MemoryBytes); used != 0 {
+		t.Errorf("afterwards %d bytes are held", used)
 	}
 }

@@ -36,14 +36,22 @@ const (
 	callCopies = 3
 )
 
-// boundAnswers takes what a call holds from the request that it is for, and fails the reading of an answer that is longer than limit,
-// or has a patch that takes too long to apply.
+// holdConversion takes what the call of a conversion webhook holds from the request that it is for. What admission webhooks hold is
+// taken before they are called: some of them may be ignored if they fail.
+func holdConversion(r *http.Request, limit int) (*bounds.Reservation, error) {
+	if limit != maxConverted {
+		return nil, nil
+	}
+	held := bounds.ReservationOf(r.Context()).Part()
+	return held, held.Grow(callMemory + callCopies*max(0, r.ContentLength))
+}
+
+// boundAnswers fails the reading of an answer that is longer than limit, or has a patch that takes too long to apply.
 func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			// A request's validating webhooks are all called at once.
-			held := bounds.ReservationOf(r.Context()).Part()
-			if err := held.Grow(callMemory + callCopies*max(0, r.ContentLength)); err != nil {
+			held, err := holdConversion(r, limit)
+			if err != nil {
 				closeBody(r)
 				return nil, err
 			}

@@ -22,6 +22,7 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // boundConditions has match conditions of webhooks take one of the space's slots for validation, as policies do. Call it before
@@ -33,7 +34,7 @@ func boundConditions(o *kubeoptions.AdmissionOptions, slots *semaphore.Weighted,
 		switch p := plugin.(type) {
 		case *mutatingwebhook.Plugin:
 			configurations := registration.MutatingWebhookConfigurations()
-			return &boundedMutatingWebhooks{p, webhookSlots{slots, func() bool {
+			return &boundedMutatingWebhooks{p, configurations.Lister(), webhookSlots{slots, func() bool {
 				all, err := configurations.Lister().List(labels.Everything())
 				return !configurations.Informer().HasSynced() || err != nil || slices.ContainsFunc(all, func(c *admissionv1.MutatingWebhookConfiguration) bool {
 					return slices.ContainsFunc(c.Webhooks, func(w admissionv1.MutatingWebhook) bool { return len(w.MatchConditions) > 0 })
@@ -54,10 +55,20 @@ func boundConditions(o *kubeoptions.AdmissionOptions, slots *semaphore.Weighted,
 
 type boundedMutatingWebhooks struct {
 	admission.MutationInterface
+	configurations admissionlisters.MutatingWebhookConfigurationLister
 	webhookSlots
 }
 
 func (b *boundedMutatingWebhooks) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	all, err := b.configurations.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list webhooks: %w", err)
+	}
+	held, err := holdCalls(ctx, a, min(1, len(all))) // they are called one by one
+	if err != nil {
+		return err
+	}
+	defer held.End()
 	return b.evaluate(ctx, func(ctx context.Context) error { return b.MutationInterface.Admit(ctx, a, o) })
 }
 
@@ -68,20 +79,26 @@ type boundedValidatingWebhooks struct {
 }
 
 func (b *boundedValidatingWebhooks) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if err := b.checkCalls(a); err != nil {
+	calls, err := b.calls(a)
+	if err != nil {
 		return err
 	}
+	held, err := holdCalls(ctx, a, calls)
+	if err != nil {
+		return err
+	}
+	defer held.End()
 	return b.evaluate(ctx, func(ctx context.Context) error { return b.ValidationInterface.Validate(ctx, a, o) })
 }
 
-// checkCalls refuses a request for which too many webhooks would be called at once. Mutating webhooks are called one by one.
-func (b *boundedValidatingWebhooks) checkCalls(a admission.Attributes) error {
+// calls is how many webhooks may be called at once for a request, or an error if they are too many.
+func (b *boundedValidatingWebhooks) calls(a admission.Attributes) (int, error) {
 	if rules.IsExemptAdmissionConfigurationResource(a) {
-		return nil
+		return 0, nil
 	}
 	all, err := b.configurations.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("list webhooks: %w", err)
+		return 0, fmt.Errorf("list webhooks: %w", err)
 	}
 	calls := 0
 	for _, c := range all {
@@ -91,14 +108,28 @@ func (b *boundedValidatingWebhooks) checkCalls(a admission.Attributes) error {
 			}
 		}
 	}
-	return asStatus(bounds.RequestWebhooks.Check(int64(calls)), a.GetResource().GroupResource(), a.GetName())
+	return calls, asStatus(bounds.RequestWebhooks.Check(int64(calls)), a.GetResource().GroupResource(), a.GetName())
 }
 
-// mayCall tells whether a webhook has a rule for a request. By default, rules are for equivalent resources of other groups and versions, too.
+// holdCalls takes what calls of webhooks hold from their request.
+func holdCalls(ctx context.Context, a admission.Attributes, calls int) (*bounds.Reservation, error) {
+	if calls == 0 {
+		return nil, nil
+	}
+	held := bounds.ReservationOf(ctx).Part()
+	size := heapsize.Of(a.GetObject()) + heapsize.Of(a.GetOldObject())
+	return held, asStatus(held.Grow(int64(calls)*(callMemory+callCopies*size)), a.GetResource().GroupResource(), a.GetName())
+}
+
+// mayCall reports whether a webhook has a rule for a request. By default, rules are for equivalent resources, too: those of other
+// versions, and events of both groups.
 func mayCall(w *admissionv1.ValidatingWebhook, a admission.Attributes) bool {
 	return slices.ContainsFunc(w.Rules, func(rule admissionv1.RuleWithOperations) bool {
 		if w.MatchPolicy == nil || *w.MatchPolicy != admissionv1.Exact {
-			rule.APIGroups, rule.APIVersions = []string{"*"}, []string{"*"}
+			rule.APIVersions = []string{"*"}
+			if a.GetResource().Resource == "events" {
+				rule.APIGroups = []string{"*"}
+			}
 		}
 		return (&rules.Matcher{Rule: rule, Attr: a}).Matches()
 	})

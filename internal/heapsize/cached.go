@@ -51,7 +51,7 @@ func Count(informer cache.SharedInformer, add func(bytes int64)) (*Counter, erro
 	return c, nil
 }
 
-// Stop takes back all that was counted. What the informer tells later is not counted.
+// Stop takes back all that was counted. What changes later is not counted.
 func (c *Counter) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -117,10 +117,10 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	had := 0
 	if before != nil {
-		had = len(before.Spec.Ports)
+		had = max(1, len(before.Spec.Ports))
 	}
 	// The store would refuse it a moment later: then the host would have its ports for a minute.
-	if err := p.account.Promise(bounds.WorkOf(ctx), bounds.ServicePortsTotal, int64(len(v.Spec.Ports)-had)); err != nil {
+	if err := p.account.Promise(bounds.WorkOf(ctx), bounds.ServicePortsTotal, int64(max(1, len(v.Spec.Ports))-had)); err != nil {
 		return admission.NewForbidden(a, field.Forbidden(field.NewPath("spec", "ports"), err.Error()))
 	}
 	legacyscheme.Scheme.Default(v)

@@ -42,7 +42,7 @@ type storeInformer struct {
 	feed    *Feed
 	prefix  string
 	decode  *decoder
-	hold    func(bytes int64) // is told of each change of what the objects take in memory
+	hold    func(bytes int64) // is called with each change of what the objects take in memory
 	indexer cache.Indexer
 	synced  done // with the first list
 	working sync.WaitGroup
@@ -139,15 +139,17 @@ func (i *storeInformer) list(ctx context.Context) error {
 		return fmt.Errorf("list %s: %w", i.prefix, err)
 	}
 	objects := make([]runtime.Object, len(stored.Kvs))
-	var decoded int64
-	defer func() { i.hold(-decoded) }() // those that are kept are counted as they are indexed
+	first, decoded := !i.synced.is(), int64(0) // later, most are those that are held
+	defer func() { i.hold(-decoded) }()        // those that are kept are counted as they are indexed
 	for n, kv := range stored.Kvs {
 		if objects[n], err = i.decode.decode(kv.Value, kv.ModRevision); err != nil {
 			return fmt.Errorf("read %s: %w", kv.Key, err)
 		}
-		size := heapsize.Cached(objects[n])
-		decoded += size
-		i.hold(size)
+		if first {
+			size := heapsize.Cached(objects[n])
+			decoded += size
+			i.hold(size)
+		}
 	}
 
 	i.mu.Lock()

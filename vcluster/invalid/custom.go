@@ -41,7 +41,7 @@ func (o *object) check() (field.ErrorList, error) {
 	}
 	var r ruled
 	r.add(o.schema, o.whole, 0)
-	if err := bounds.RuleErrorSteps.Check(r.rules * r.bytes); err != nil {
+	if err := bounds.RuleErrorSteps.Check(r.steps()); err != nil {
 		return nil, fmt.Errorf("%d values are validated with rules, whose messages have %d bytes in all: %w", r.rules, r.bytes, err)
 	}
 	if n := valuesOf(o.content, fewErrors) * o.schema.mostErrors; n <= fewErrors && n*o.schema.longestEnum <= fewTexts {

@@ -13,6 +13,7 @@ import (
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -40,6 +41,12 @@ type schemaKey struct {
 
 type definitionKey struct{}
 
+// begun is the definition of what a request writes, as it was when the request began.
+type begun struct {
+	definitions *Definitions
+	definition  *apiextensionsv1.CustomResourceDefinition
+}
+
 // Begin returns the context of a request, with the definition of what it writes. Upstream validates an object by the definition
 // that there was when the request began, and its client may send the body when there is another one.
 func (d *Definitions) Begin(r *http.Request) context.Context {
@@ -55,7 +62,7 @@ func (d *Definitions) Begin(r *http.Request) context.Context {
 		return ctx
 	}
 	if definition := d.get(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}); definition != nil {
-		return context.WithValue(ctx, definitionKey{}, definition)
+		return context.WithValue(ctx, definitionKey{}, begun{d, definition})
 	}
 	return ctx
 }
@@ -76,34 +83,56 @@ func (d *Definitions) Check(ctx context.Context, a admission.Attributes) error {
 		return nil
 	}
 	definitions := map[*apiextensionsv1.CustomResourceDefinition]bool{d.get(a.GetResource().GroupResource()): true}
-	if begun, ok := ctx.Value(definitionKey{}).(*apiextensionsv1.CustomResourceDefinition); ok {
-		definitions[begun] = true
+	if of, ok := ctx.Value(definitionKey{}).(begun); ok {
+		definitions[of.definition] = true
 	}
 	for definition := range definitions {
-		if err := d.checkBy(definition, a, u.Object); err != nil {
+		err := d.checkBy(definition, a.GetKind().Version, a.GetName(), func(o *object, v *apiextensionsv1.CustomResourceDefinitionVersion) {
+			o.content, o.whole, o.stored = written(a, u.Object, v)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Definitions) checkBy(definition *apiextensionsv1.CustomResourceDefinition, a admission.Attributes, content map[string]any) error {
+// CheckScaled likewise refuses to scale a custom resource, as it is stored: upstream validates all of it, and admission sees a Scale.
+func CheckScaled(ctx context.Context, stored runtime.Object) error {
+	u, ok := stored.(*unstructured.Unstructured)
+	info, known := apirequest.RequestInfoFrom(ctx)
+	if !ok || !known || info.Subresource != "scale" {
+		return nil
+	}
+	of, ok := ctx.Value(definitionKey{}).(begun)
+	if !ok {
+		return nil
+	}
+	return of.definitions.checkBy(of.definition, info.APIVersion, info.Name, func(o *object, _ *apiextensionsv1.CustomResourceDefinitionVersion) {
+		o.content, o.whole = u.Object, u.Object
+	})
+}
+
+// checkBy checks an object, of which set sets the contents, by a definition's version.
+func (d *Definitions) checkBy(
+	definition *apiextensionsv1.CustomResourceDefinition, version, name string, set func(*object, *apiextensionsv1.CustomResourceDefinitionVersion),
+) error {
 	if definition == nil {
 		return nil
 	}
 	for i := range definition.Spec.Versions {
 		v := &definition.Spec.Versions[i]
-		if v.Name != a.GetKind().Version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 			continue
 		}
 		o := &object{props: v.Schema.OpenAPIV3Schema, schema: d.schemaOf(definition, v)}
-		o.content, o.whole, o.stored = written(a, content, v)
+		set(o, v)
 		errs, err := o.check()
 		if err != nil {
-			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), err)
+			return apierrors.NewForbidden(schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}, name, err)
 		}
 		if len(errs) > 0 {
-			return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+			return apierrors.NewInvalid(schema.GroupKind{Group: definition.Spec.Group, Kind: definition.Spec.Names.Kind}, name, errs)
 		}
 	}
 	return nil

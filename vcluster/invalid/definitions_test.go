@@ -91,6 +91,11 @@ func TestHostileSchemasAreValidatedOnlySoFar(t *testing.T) {
 		required.Required = append(required.Required, fmt.Sprintf("field-%d", i))
 	}
 	ruled := apiextensionsv1.JSONSchemaProps{Type: "integer", XValidations: apiextensionsv1.ValidationRules{{Rule: "self < 0"}}}
+	many := apiextensionsv1.JSONSchemaProps{Type: "integer"}
+	for range 500 {
+		many.XValidations = append(many.XValidations, apiextensionsv1.ValidationRule{Rule: "false", MessageExpression: "'x'"})
+	}
+	nestedMany := apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &many}}
 	for name, c := range map[string]struct {
 		items  apiextensionsv1.JSONSchemaProps
 		values []any
@@ -105,6 +110,7 @@ func TestHostileSchemasAreValidatedOnlySoFar(t *testing.T) {
 		"required fields":          {required, repeated(map[string]any{}, 1000), 422, 101},
 		"a few rules":              {ruled, repeated(int64(1), 10_000), 0, 0},
 		"rules":                    {ruled, repeated(int64(1), 100_000), 403, 0},
+		"rules beyond all numbers": {nestedMany, repeated(repeated(int64(1), 100), 1000), 403, 0},
 	} {
 		stored := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 		if err := stored.Add(definitionOf("1", c.items)); err != nil {

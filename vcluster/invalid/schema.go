@@ -4,6 +4,8 @@
 package invalid
 
 import (
+	"math"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -94,6 +96,14 @@ func (n *schemaTree) add(part *schemaTree) *schemaTree {
 
 // ruled counts the rules that values of an object are validated with.
 type ruled struct{ rules, bytes int64 }
+
+// steps are the rules times the bytes, or what is as good as without a limit.
+func (r *ruled) steps() int64 {
+	if r.bytes > 0 && r.rules > math.MaxInt64/r.bytes {
+		return math.MaxInt64
+	}
+	return r.rules * r.bytes
+}
 
 // add counts those of a value, whose path has a length.
 func (r *ruled) add(n *schemaTree, value any, path int) {
