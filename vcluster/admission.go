@@ -52,7 +52,7 @@ type guardedAdmission struct {
 	// validations bound how many objects of clients are validated at once.
 	validations *semaphore.Weighted
 	rules       *ruleWork
-	definitions *invalid.Definitions
+	definitions *invalid.CustomResources
 }
 
 func (g *guardedAdmission) Handles(op admission.Operation) bool { return g.next.Handles(op) }

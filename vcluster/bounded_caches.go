@@ -11,10 +11,8 @@ import (
 	"github.com/berth-dev/berth/internal/heapsize"
 )
 
-// What informers keep of a space's objects is counted as they decode them, and bounded where objects are written: decoded, an
-// object may take forty times what it takes in the store. As with the store, a part is kept for updates: see reserve.
-
-// checkCached refuses a further object to a space whose informers hold too much.
+// checkCached refuses a further object to a space whose informers hold too much: decoded, an object may take forty times what it
+// takes in the store. Informers count it as they decode it. As of the store, a part is kept for updates: see reserve.
 func (b *boundedStorage) checkCached(obj runtime.Object) error {
 	limit := b.account.Limit(bounds.CachedBytes)
 	if b.account.Used(bounds.CachedBytes) <= limit-limit/reserve {

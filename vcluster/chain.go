@@ -41,7 +41,7 @@ type chain struct {
 	aggregation aggregation.Config
 	informers   *ownedInformers
 	admission   *latch
-	definitions *invalid.Definitions
+	definitions *invalid.CustomResources
 	// space is what the shared handlers need of this one.
 	space *builtin.Space
 }
@@ -73,8 +73,10 @@ func newChain(
 	}
 	reachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
-	admission, definitions := newLatch(), &invalid.Definitions{}
-	generic.AdmissionControl = &guardedAdmission{generic.AdmissionControl, admission, c.HiddenNodes, validations, rules, definitions}
+	admission, definitions := newLatch(), &invalid.CustomResources{}
+	generic.AdmissionControl = &guardedAdmission{
+		next: generic.AdmissionControl, calls: admission, space: c.HiddenNodes, validations: validations, rules: rules, definitions: definitions,
+	}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}

@@ -5,7 +5,6 @@ package vcluster
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -69,7 +68,7 @@ func (l *limitedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	resp.Body = endingBody{resp.Body, end}
+	resp.Body = &endingBody{resp.Body, end}
 	return resp, nil
 }
 
@@ -83,15 +82,4 @@ func (l *limitedRequests) wait(ctx context.Context) error {
 		return err
 	}
 	return l.turns.Acquire(ctx, 1)
-}
-
-// endingBody is an answer with which a turn ends.
-type endingBody struct {
-	io.ReadCloser
-	end func()
-}
-
-func (b endingBody) Close() error {
-	defer b.end()
-	return b.ReadCloser.Close()
 }

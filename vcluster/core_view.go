@@ -4,9 +4,12 @@
 package vcluster
 
 import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/core"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
 // coreView is a factory whose informers of core/v1 a controller sees as view has them.
@@ -23,3 +26,42 @@ type coreGroupView struct {
 }
 
 func (g coreGroupView) V1() coreinformers.Interface { return g.view(g.Interface.V1()) }
+
+// podLists is a view in which list makes all lists of a namespace's pods.
+type podLists struct {
+	coreinformers.Interface
+	list listPods
+}
+
+type listPods func(corelisters.PodNamespaceLister, labels.Selector) ([]*corev1.Pod, error)
+
+func (v podLists) Pods() coreinformers.PodInformer {
+	return podListInformer{v.Interface.Pods(), v.list}
+}
+
+type podListInformer struct {
+	coreinformers.PodInformer
+	list listPods
+}
+
+func (i podListInformer) Lister() corelisters.PodLister {
+	return podLister{i.PodInformer.Lister(), i.list}
+}
+
+type podLister struct {
+	corelisters.PodLister
+	list listPods
+}
+
+func (l podLister) Pods(namespace string) corelisters.PodNamespaceLister {
+	return podNamespaceLister{l.PodLister.Pods(namespace), l.list}
+}
+
+type podNamespaceLister struct {
+	corelisters.PodNamespaceLister
+	list listPods
+}
+
+func (l podNamespaceLister) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	return l.list(l.PodNamespaceLister, selector)
+}

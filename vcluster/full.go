@@ -31,7 +31,7 @@ const (
 	deletionBytes = 1 << 10
 )
 
-// boundedStorage refuses what a store has no room for, and says what to do (D3).
+// boundedStorage refuses what is too much for a store, and says what to do (D3).
 type boundedStorage struct {
 	storage.Interface
 	resource schema.GroupResource

@@ -22,7 +22,7 @@ import (
 func TestHostileRequestsImpersonateFewGroups(t *testing.T) {
 	_, _, config := bounded(t, nil)
 	var groups []string
-	for i := range 200 {
+	for i := range 300 {
 		groups = append(groups, fmt.Sprintf("g%d", i))
 	}
 	want := func(what string, err error) {
@@ -35,7 +35,7 @@ func TestHostileRequestsImpersonateFewGroups(t *testing.T) {
 	many.Impersonate.UserName, many.Impersonate.Groups = "user", groups
 	_, err := clientset(t, many).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	want("groups", err)
-	many.Impersonate.Groups, many.Impersonate.Extra = nil, map[string][]string{"a": groups[:100], "b": groups[:100]}
+	many.Impersonate.Groups, many.Impersonate.Extra = nil, map[string][]string{"a": groups[:150], "b": groups[150:]}
 	_, err = clientset(t, many).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	want("extra", err)
 	_, err = clientset(t, config).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
@@ -43,7 +43,7 @@ func TestHostileRequestsImpersonateFewGroups(t *testing.T) {
 	}, metav1.CreateOptions{})
 	want("a review", err)
 	few := rest.CopyConfig(config)
-	few.Impersonate.UserName, few.Impersonate.Groups = "user", append(groups[:50:50], "system:masters")
+	few.Impersonate.UserName, few.Impersonate.Groups = "user", append(groups[:200:200], "system:masters")
 	if _, err := clientset(t, few).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("few groups: %v", err)
 	}

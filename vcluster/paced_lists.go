@@ -38,7 +38,7 @@ func listsPods(name string) bool {
 // as many objects that select pods as pods.
 func paceLists(ctx context.Context, c clock.PassiveClock, seen informers.SharedInformerFactory) informers.SharedInformerFactory {
 	p := &listPace{ctx, c, rate.NewLimiter(rate.Limit(listsShare.Microseconds()), int(listsAtOnce.Microseconds()))}
-	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return pacedLists{all, p} }}
+	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return podLists{all, p.list} }}
 }
 
 // listPace counts microseconds.
@@ -57,43 +57,12 @@ func (p *listPace) took(begun time.Time) error {
 	return nil
 }
 
-type pacedLists struct {
-	coreinformers.Interface
-	pace *listPace
-}
-
-func (p pacedLists) Pods() coreinformers.PodInformer {
-	return pacedPodInformer{p.Interface.Pods(), p.pace}
-}
-
-type pacedPodInformer struct {
-	coreinformers.PodInformer
-	pace *listPace
-}
-
-func (i pacedPodInformer) Lister() corelisters.PodLister {
-	return pacedPodLister{i.PodInformer.Lister(), i.pace}
-}
-
-type pacedPodLister struct {
-	corelisters.PodLister
-	pace *listPace
-}
-
-func (l pacedPodLister) Pods(namespace string) corelisters.PodNamespaceLister {
-	return pacedPods{l.PodLister.Pods(namespace), l.pace}
-}
-
-type pacedPods struct {
-	corelisters.PodNamespaceLister
-	pace *listPace
-}
-
-func (l pacedPods) List(selector labels.Selector) ([]*corev1.Pod, error) {
-	begun := l.pace.clock.Now()
-	pods, err := l.PodNamespaceLister.List(selector)
+// list waits after the list.
+func (p *listPace) list(next corelisters.PodNamespaceLister, selector labels.Selector) ([]*corev1.Pod, error) {
+	begun := p.clock.Now()
+	pods, err := next.List(selector)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the lister's own
+		return nil, err
 	}
-	return pods, l.pace.took(begun)
+	return pods, p.took(begun)
 }

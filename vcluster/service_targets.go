@@ -49,7 +49,9 @@ func boundTargets(ctx context.Context, account *bounds.Account, seen informers.S
 		pace: rate.NewLimiter(targetsPerSecond, targetsAtOnce), of: map[string]int64{},
 	}
 	context.AfterFunc(ctx, func() { account.Set(bounds.ServiceTargets, 0) })
-	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return boundedTargets{all, t} }}
+	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface {
+		return boundedTargets{podLists{all, listTargets}, t}
+	}}
 }
 
 // refusedKey is a label that no pod has. A selector with it has the error as its value.
@@ -155,29 +157,12 @@ func (l targetServices) Get(name string) (*corev1.Service, error) {
 	return l.targets.bound(service)
 }
 
-func (b boundedTargets) Pods() coreinformers.PodInformer {
-	return targetPodInformer{b.Interface.Pods()}
-}
-
-type targetPodInformer struct{ coreinformers.PodInformer }
-
-func (i targetPodInformer) Lister() corelisters.PodLister {
-	return targetPodLister{i.PodInformer.Lister()}
-}
-
-type targetPodLister struct{ corelisters.PodLister }
-
-func (l targetPodLister) Pods(namespace string) corelisters.PodNamespaceLister {
-	return targetPods{l.PodLister.Pods(namespace)}
-}
-
-type targetPods struct{ corelisters.PodNamespaceLister }
-
-func (l targetPods) List(selector labels.Selector) ([]*corev1.Pod, error) {
+// listTargets returns the error that a selector has as its value.
+func listTargets(next corelisters.PodNamespaceLister, selector labels.Selector) ([]*corev1.Pod, error) {
 	if refused, ok := selector.RequiresExactMatch(refusedKey); ok {
 		return nil, refusedTargets(refused)
 	}
-	return l.PodNamespaceLister.List(selector) //nolint:wrapcheck // the lister's own
+	return next.List(selector)
 }
 
 // refusedTargets is the text of an error.

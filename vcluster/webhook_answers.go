@@ -68,7 +68,7 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 				held.End()
 				return nil, err
 			}
-			resp.Body = &callBody{resp.Body, sync.OnceFunc(func() {
+			resp.Body = &endingBody{resp.Body, sync.OnceFunc(func() {
 				slot.endCall()
 				held.End()
 			})}

@@ -6,7 +6,6 @@ package vcluster
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 
@@ -216,23 +215,4 @@ func (s *webhookSlot) lastCall() bool {
 	defer s.mu.Unlock()
 	s.calls--
 	return s.calls == 0 && !s.ended
-}
-
-// callBody ends the call of a webhook when its answer has been read, or is closed.
-type callBody struct {
-	io.ReadCloser
-	end func()
-}
-
-func (b *callBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.end()
-	}
-	return n, err
-}
-
-func (b *callBody) Close() error {
-	defer b.end()
-	return b.ReadCloser.Close()
 }

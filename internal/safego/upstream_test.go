@@ -95,7 +95,7 @@ func unguarded(t *testing.T, path string) (functions []string) {
 	return functions
 }
 
-// recovers tells whether a call is of a function that handles its panics, or does nothing but call one of k8s.io/apimachinery's wait.
+// recovers reports whether a call is of a function that handles its panics, or does nothing but call one of k8s.io/apimachinery's wait.
 func recovers(call *ast.CallExpr) bool {
 	if of, _ := called(call); of == "wait" {
 		return true

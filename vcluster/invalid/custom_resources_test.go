@@ -57,7 +57,7 @@ func repeated(value any, n int) []any {
 func TestHostileDefinitionsOfARequestsBeginningCount(t *testing.T) {
 	text, anything := apiextensionsv1.JSONSchemaProps{Type: "string"}, apiextensionsv1.JSONSchemaProps{Type: "integer"}
 	stored := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	d := &invalid.Definitions{Lister: listers.NewCustomResourceDefinitionLister(stored)}
+	d := &invalid.CustomResources{Lister: listers.NewCustomResourceDefinitionLister(stored)}
 	begin := func() *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/apis/example.com/v1/namespaces/default/things", http.NoBody)
 		return r.WithContext(d.Begin(r))
@@ -116,7 +116,7 @@ func TestHostileSchemasAreValidatedOnlySoFar(t *testing.T) {
 		if err := stored.Add(definitionOf("1", c.items)); err != nil {
 			t.Fatal(err)
 		}
-		d := &invalid.Definitions{Lister: listers.NewCustomResourceDefinitionLister(stored)}
+		d := &invalid.CustomResources{Lister: listers.NewCustomResourceDefinitionLister(stored)}
 		err := d.Check(t.Context(), attributesOf(c.values...))
 		status, _ := err.(apierrors.APIStatus)
 		if c.code == 0 || status == nil {
@@ -140,7 +140,7 @@ func TestObjectsOfManyErrorsCanBeUpdatedIfTheyHadThem(t *testing.T) {
 	if err := stored.Add(definitionOf("1", apiextensionsv1.JSONSchemaProps{Type: "string"})); err != nil {
 		t.Fatal(err)
 	}
-	d := &invalid.Definitions{Lister: listers.NewCustomResourceDefinitionLister(stored)}
+	d := &invalid.CustomResources{Lister: listers.NewCustomResourceDefinitionLister(stored)}
 	if err := d.Check(t.Context(), updateOf(repeated(int64(1), 1000), repeated(int64(1), 1000))); err != nil {
 		t.Errorf("as many errors: %v", err)
 	}

@@ -24,9 +24,9 @@ import (
 // maxSchemas is how many schemas are kept of a space's, in short. Others are made again.
 const maxSchemas = 50
 
-// Definitions are a space's CustomResourceDefinitions. It is safe for concurrent use once Lister is set, which must be before
+// CustomResources bounds the validation errors of a space's custom resources, by their definitions. It is safe for concurrent use once Lister is set, which must be before
 // any request.
-type Definitions struct {
+type CustomResources struct {
 	Lister listers.CustomResourceDefinitionLister
 
 	mu      sync.Mutex
@@ -43,13 +43,13 @@ type definitionKey struct{}
 
 // begun is the definition of what a request writes, as it was when the request began.
 type begun struct {
-	definitions *Definitions
+	definitions *CustomResources
 	definition  *apiextensionsv1.CustomResourceDefinition
 }
 
 // Begin returns the context of a request, with the definition of what it writes. Upstream validates an object by the definition
 // that there was when the request began, and its client may send the body when there is another one.
-func (d *Definitions) Begin(r *http.Request) context.Context {
+func (d *CustomResources) Begin(r *http.Request) context.Context {
 	ctx := r.Context()
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
@@ -67,7 +67,7 @@ func (d *Definitions) Begin(r *http.Request) context.Context {
 	return ctx
 }
 
-func (d *Definitions) get(resource schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
+func (d *CustomResources) get(resource schema.GroupResource) *apiextensionsv1.CustomResourceDefinition {
 	definition, err := d.Lister.Get(resource.String())
 	if err != nil {
 		return nil
@@ -77,7 +77,7 @@ func (d *Definitions) get(resource schema.GroupResource) *apiextensionsv1.Custom
 
 // Check refuses a custom resource whose validation errors are more than are listed, or take too much. Upstream keeps the
 // strategies of custom resources to itself, and compares each error with all others.
-func (d *Definitions) Check(ctx context.Context, a admission.Attributes) error {
+func (d *CustomResources) Check(ctx context.Context, a admission.Attributes) error {
 	u, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok || a.GetSubresource() != "" && a.GetSubresource() != "status" {
 		return nil
@@ -114,7 +114,7 @@ func CheckScaled(ctx context.Context, stored runtime.Object) error {
 }
 
 // checkBy checks an object, of which set sets the contents, by a definition's version.
-func (d *Definitions) checkBy(
+func (d *CustomResources) checkBy(
 	definition *apiextensionsv1.CustomResourceDefinition, version, name string, set func(*object, *apiextensionsv1.CustomResourceDefinitionVersion),
 ) error {
 	if definition == nil {
@@ -170,7 +170,7 @@ func written(
 	return taken, whole, stored
 }
 
-func (d *Definitions) schemaOf(definition *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) *schemaTree {
+func (d *CustomResources) schemaOf(definition *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) *schemaTree {
 	key := schemaKey{definition.UID, definition.ResourceVersion, v.Name}
 	d.mu.Lock()
 	defer d.mu.Unlock()
