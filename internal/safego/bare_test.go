@@ -92,6 +92,17 @@ type started struct {
 // bare lists what a file starts otherwise than by safego.
 func bare(t *testing.T, path string) (all []started) {
 	t.Helper()
+	inspect(t, path, func(function string, n ast.Node, line int) {
+		if what := starts(n); what != "" {
+			all = append(all, started{function, what, line})
+		}
+	})
+	return all
+}
+
+// inspect calls see with each node of a file's functions.
+func inspect(t *testing.T, path string, see func(function string, n ast.Node, line int)) {
+	t.Helper()
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -103,13 +114,12 @@ func bare(t *testing.T, path string) (all []started) {
 			continue
 		}
 		ast.Inspect(function, func(n ast.Node) bool {
-			if what := starts(n); what != "" {
-				all = append(all, started{function.Name.Name, what, files.Position(n.Pos()).Line})
+			if n != nil {
+				see(function.Name.Name, n, files.Position(n.Pos()).Line)
 			}
 			return true
 		})
 	}
-	return all
 }
 
 // starts says how a node starts a goroutine that may panic, if it does.

@@ -5,8 +5,6 @@ package safego_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -76,22 +74,11 @@ func TestGoroutinesOfUpstreamsControllersAreReviewed(t *testing.T) {
 // unguarded lists the functions of a file that start a goroutine which does not begin with HandleCrash.
 func unguarded(t *testing.T, path string) (functions []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, declared := range file.Decls {
-		function, ok := declared.(*ast.FuncDecl)
-		if !ok {
-			continue
+	inspect(t, path, func(function string, n ast.Node, _ int) {
+		if start, ok := n.(*ast.GoStmt); ok && !recovers(start.Call) {
+			functions = append(functions, function)
 		}
-		ast.Inspect(function, func(n ast.Node) bool {
-			if start, ok := n.(*ast.GoStmt); ok && !recovers(start.Call) {
-				functions = append(functions, function.Name.Name)
-			}
-			return true
-		})
-	}
+	})
 	return functions
 }
 
