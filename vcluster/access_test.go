@@ -19,8 +19,8 @@ import (
 )
 
 func TestAServiceAccountMayDoWhatRBACGivesIt(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "rbac"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "rbac"))
 	masters := clientset(t, admin(t, p))
 	reader := clientset(t, bearer(t, p, token(t, p, "default", "reader")))
 
@@ -76,9 +76,9 @@ func TestAServiceAccountMayDoWhatRBACGivesIt(t *testing.T) {
 
 // Secrets of type service-account-token still get a token.
 func TestALegacyTokenSecretIsFilledIn(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "legacy")
-	p := door.start(t, c)
+	gateway := newTestGateway(t)
+	c := gateway.config(t, "legacy")
+	p := gateway.start(t, c)
 	client := clientset(t, p.Loopback())
 	account(t, p, "default", "robot")
 	_, err := client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
@@ -111,9 +111,9 @@ func TestALegacyTokenSecretIsFilledIn(t *testing.T) {
 
 // T2, A3: what one space hands out is worth nothing in another.
 func TestCredentialsOfOneSpaceAreRefusedByAnother(t *testing.T) {
-	door := openFrontDoor(t)
-	one := door.start(t, door.config(t, "one"))
-	two := door.start(t, door.config(t, "two"))
+	gateway := newTestGateway(t)
+	one := gateway.start(t, gateway.config(t, "one"))
+	two := gateway.start(t, gateway.config(t, "two"))
 
 	foreignCert := admin(t, one)
 	foreignToken := bearer(t, one, token(t, one, "default", "robot"))
@@ -132,8 +132,8 @@ func TestCredentialsOfOneSpaceAreRefusedByAnother(t *testing.T) {
 
 // A6
 func TestIdentityHeadersOfClientsChangeNothing(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "headers"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "headers"))
 	mallory := user(t, p, "mallory")
 	mallory.NextProtos = []string{"http/1.1"} // HTTP/2 has no Connection header
 	request := func(header map[string]string) int {
@@ -177,9 +177,9 @@ func TestIdentityHeadersOfClientsChangeNothing(t *testing.T) {
 
 // A certificate counts only for what its authority made it for.
 func TestOnlyClientCertificatesOfTheSpaceAuthenticate(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "certs")
-	p := door.start(t, c)
+	gateway := newTestGateway(t)
+	c := gateway.config(t, "certs")
+	p := gateway.start(t, c)
 	space, err := pki.OpenCA(c.Dir+"/pki", "")
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestOnlyClientCertificatesOfTheSpaceAuthenticate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving, err := door.ca.Client("admin", []string{"system:masters"})
+	serving, err := gateway.ca.Client("admin", []string{"system:masters"})
 	if err != nil {
 		t.Fatal(err)
 	}

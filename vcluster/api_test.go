@@ -176,8 +176,8 @@ func TestATenantInstallsItsOwnCRDs(t *testing.T) {
 }
 
 func TestServerSideApplyKeepsFieldOwnersApart(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "apply"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "apply"))
 	client := clientset(t, admin(t, p)).AppsV1().Deployments("default")
 	apply := func(manager string, force bool, change func(*appsv1apply.DeploymentSpecApplyConfiguration)) error {
 		spec := appsv1apply.DeploymentSpec()
@@ -207,8 +207,8 @@ func TestServerSideApplyKeepsFieldOwnersApart(t *testing.T) {
 
 // kubectl explain and kubectl apply read the schema, through a path prefix, too.
 func TestOpenAPIIsServedUnderThePathPrefix(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "schema"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "schema"))
 	client := clientset(t, admin(t, p))
 	paths, err := client.Discovery().OpenAPIV3().Paths()
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *boundedJSON) Read(p []byte) (int, error) {
 			return 0, apierrors.NewForbidden(noResource, "", exceeded)
 		}
 	}
-	return n, err //nolint:wrapcheck // the reader's own
+	return n, err
 }
 
 const (
@@ -85,7 +85,7 @@ func (b *boundedDocument) Read(p []byte) (int, error) {
 	if b.rest == nil {
 		document, err := io.ReadAll(io.LimitReader(b.ReadCloser, bodyBytes+1))
 		if err != nil {
-			return 0, err //nolint:wrapcheck // the reader's own
+			return 0, err
 		}
 		b.rest = io.MultiReader(bytes.NewReader(document), b.ReadCloser)
 		if n := len(document); n > fewBytes && n <= bodyBytes {

@@ -17,7 +17,7 @@ import (
 
 // S4, L3: the ports of the Services that are in the store count after a restart, too.
 func TestHostilePortsOfServicesCountAfterARestart(t *testing.T) {
-	endpoint := openFrontDoor(t)
+	endpoint := newTestGateway(t)
 	c := endpoint.config(t, "ports")
 	c.Controllers = nil
 	create := func(name string, ports int) error {

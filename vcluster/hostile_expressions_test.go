@@ -118,7 +118,7 @@ func TestHostileExpressionsAreAccountedToTheirRequest(t *testing.T) {
 
 // L3: what an API server keeps of expressions is bounded for all objects together, after a restart, too.
 func TestHostileExpressionsOfASpaceAreBounded(t *testing.T) {
-	endpoint := openFrontDoor(t)
+	endpoint := newTestGateway(t)
 	c := endpoint.config(t, "expressions")
 	c.Controllers, c.Account = nil, bounds.NewAccount(bounds.Limits{bounds.SchemaBytes: 64 << 10})
 	p := endpoint.start(t, c)

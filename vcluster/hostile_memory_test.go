@@ -29,10 +29,10 @@ import (
 // bounded starts a space with limits, without controllers, and returns its admin's way in from outside.
 func bounded(t *testing.T, limits bounds.Limits) (*bounds.Account, *vcluster.ControlPlane, *rest.Config) {
 	t.Helper()
-	door := openFrontDoor(t)
-	c := door.config(t, "bounded")
+	gateway := newTestGateway(t)
+	c := gateway.config(t, "bounded")
 	c.Controllers, c.Account = nil, bounds.NewAccount(limits)
-	p := door.start(t, c)
+	p := gateway.start(t, c)
 	return c.Account, p, admin(t, p)
 }
 

@@ -86,8 +86,8 @@ func chosenObjects() [][2]string {
 // L3: metrics of upstream's have labels for names that tenants choose. A process keeps each for good: with other names again and
 // again, those of webhooks alone, which no limit counted, filled it at some megabytes a second.
 func TestHostileMetricsHoldNothingThatATenantChooses(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "metrics"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "metrics"))
 	config := rest.CopyConfig(admin(t, p))
 	config.UserAgent = chosen
 	client := clientset(t, config).Discovery().RESTClient()

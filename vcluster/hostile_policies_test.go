@@ -101,11 +101,11 @@ func TestHostilePoliciesThatAreEvaluatedForLongWaitForEachOther(t *testing.T) {
 }
 
 func hammerPolicies(t *testing.T, install func(*testing.T, kubernetes.Interface)) {
-	door := openFrontDoor(t)
-	hostile, quiet := door.config(t, "hostile"), door.config(t, "quiet")
+	gateway := newTestGateway(t)
+	hostile, quiet := gateway.config(t, "hostile"), gateway.config(t, "quiet")
 	hostile.Controllers, quiet.Controllers = nil, nil
 	hostile.Account = bounds.NewAccount(nil)
-	attacker, other := clientset(t, admin(t, door.start(t, hostile))), clientset(t, admin(t, door.start(t, quiet)))
+	attacker, other := clientset(t, admin(t, gateway.start(t, hostile))), clientset(t, admin(t, gateway.start(t, quiet)))
 	install(t, attacker)
 	create := func(ctx context.Context, client kubernetes.Interface, length int) error {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}, Data: map[string]string{"x": strings.Repeat("a", length) + "b"}}

@@ -104,7 +104,7 @@ func makeLargePod(t *testing.T, client kubernetes.Interface) {
 
 // L3 (S2): connections to a pod don't hold the pod itself, which was read to make them, for as long as they last.
 func TestHostileConnectionsToALargePodHoldLittle(t *testing.T) {
-	endpoint := openFrontDoor(t)
+	endpoint := newTestGateway(t)
 	c := endpoint.config(t, "streams")
 	account := bounds.NewAccount(nil)
 	c.Controllers, c.Account, c.Pods = nil, account, silentPods{}

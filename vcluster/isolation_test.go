@@ -27,9 +27,9 @@ import (
 
 // T2
 func TestTwoSpacesSeeNothingOfEachOther(t *testing.T) {
-	door := openFrontDoor(t)
-	one := door.start(t, door.config(t, "one"))
-	two := door.start(t, door.config(t, "two"))
+	gateway := newTestGateway(t)
+	one := gateway.start(t, gateway.config(t, "one"))
+	two := gateway.start(t, gateway.config(t, "two"))
 	clients := map[string]*vcluster.ControlPlane{"one": one, "two": two}
 	for name, p := range clients {
 		client := clientset(t, admin(t, p))

@@ -43,7 +43,7 @@ func paceLists(ctx context.Context, c clock.PassiveClock, seen informers.SharedI
 
 // listPace counts microseconds.
 type listPace struct {
-	ctx     context.Context //nolint:containedctx // listers have none; it is the controller's
+	ctx     context.Context // the controller's: listers have none
 	clock   clock.PassiveClock
 	limiter *rate.Limiter
 }

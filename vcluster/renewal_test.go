@@ -17,11 +17,11 @@ import (
 // X4: a space that is awake for decades knows the clients that its authority
 // issued last, and no others, whichever authority that is by then.
 func TestASpaceRenewsItsAuthorityWhileItRuns(t *testing.T) {
-	door := openFrontDoor(t)
+	gateway := newTestGateway(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	c := door.config(t, "decades")
+	c := gateway.config(t, "decades")
 	c.Clock = clock
-	p := door.start(t, c)
+	p := gateway.start(t, c)
 	before := clientset(t, admin(t, p))
 	list := func(step string, want func(error) bool) {
 		t.Helper()

@@ -18,9 +18,9 @@ import (
 
 // T8
 func TestARestartKeepsObjectsAndCredentials(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "again")
-	p := door.start(t, c)
+	gateway := newTestGateway(t)
+	c := gateway.config(t, "again")
+	p := gateway.start(t, c)
 	made, err := clientset(t, p.Loopback()).CoreV1().ConfigMaps("default").Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -36,7 +36,7 @@ func TestARestartKeepsObjectsAndCredentials(t *testing.T) {
 		t.Error("a stopped control plane answers")
 	}
 
-	door.start(t, c)
+	gateway.start(t, c)
 	kept, err := clientset(t, cert).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("with the certificate from before: %v", err)

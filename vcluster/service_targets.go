@@ -31,7 +31,7 @@ const (
 // serviceTargets bounds the targets of all Services of a space, which are the pods that they select, times their ports: controllers
 // of endpoints hold and sort several objects for each, and remember each pod of each Service.
 type serviceTargets struct {
-	ctx     context.Context //nolint:containedctx // listers have none; it is the controller's
+	ctx     context.Context // the controller's: listers have none
 	account *bounds.Account
 	pods    corelisters.PodLister
 	pace    *rate.Limiter
@@ -152,7 +152,7 @@ func (l targetServices) Get(name string) (*corev1.Service, error) {
 		if apierrors.IsNotFound(err) {
 			l.targets.forget(l.namespace + "/" + name)
 		}
-		return nil, err //nolint:wrapcheck // the lister's own
+		return nil, err
 	}
 	return l.targets.bound(service)
 }

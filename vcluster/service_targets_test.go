@@ -21,12 +21,12 @@ import (
 // L3: five Services of 100 ports that select all of 49,000 pods have the controller of Endpoints hold 7 GiB, and that of EndpointSlices
 // works for 16 s for each 5,000 pods and Service, whenever one of the pods is written.
 func TestHostileServicesSelectNoMorePodsThanControllersCanHold(t *testing.T) {
-	door := openFrontDoor(t)
-	c := door.config(t, "targets")
+	gateway := newTestGateway(t)
+	c := gateway.config(t, "targets")
 	c.HiddenNodes = true
 	c.Controllers = []string{names.ServiceAccountController, names.EndpointsController, names.EndpointSliceController}
 	c.Account = bounds.NewAccount(bounds.Limits{bounds.ServiceTargets: 20})
-	client := clientset(t, admin(t, door.start(t, c)))
+	client := clientset(t, admin(t, gateway.start(t, c)))
 	eventually(t, func() error {
 		_, err := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
 		return err

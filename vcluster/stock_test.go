@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// door is how to get in.
-type stockDoor struct{ Host, Token, CA string }
+// access is how to get in.
+type stockAccess struct{ Host, Token, CA string }
 
 func serveStock(dir string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,8 +53,8 @@ func serveStock(dir string) error {
 	if err != nil {
 		return err
 	}
-	door := stockDoor{Host: config.Host, Token: config.BearerToken, CA: string(config.CAData)}
-	if err := json.NewEncoder(os.Stdout).Encode(door); err != nil {
+	access := stockAccess{Host: config.Host, Token: config.BearerToken, CA: string(config.CAData)}
+	if err := json.NewEncoder(os.Stdout).Encode(access); err != nil {
 		return err
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
@@ -82,12 +82,12 @@ func startStock(t *testing.T) *rest.Config {
 		_ = stdin.Close()
 		_ = cmd.Wait()
 	})
-	var door stockDoor
-	if err := json.NewDecoder(stdout).Decode(&door); err != nil {
+	var access stockAccess
+	if err := json.NewDecoder(stdout).Decode(&access); err != nil {
 		t.Fatalf("start a stock API server: %v: %s", err, cmd.Stderr)
 	}
-	config := &rest.Config{Host: door.Host, BearerToken: door.Token, QPS: -1}
-	config.CAData = []byte(door.CA)
+	config := &rest.Config{Host: access.Host, BearerToken: access.Token, QPS: -1}
+	config.CAData = []byte(access.CA)
 	config.ServerName = "apiserver-loopback-client"
 	eventually(t, func() error {
 		answer, err := ask(t.Context(), config, http.MethodGet, "/readyz", "", "")

@@ -23,8 +23,8 @@ import (
 const soon = 20 * time.Second
 
 func TestStopEndsWatches(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "watches"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "watches"))
 	remote, err := clientset(t, admin(t, p)).CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func TestStopEndsWatches(t *testing.T) {
 
 // A request whose body never comes must not hold up a stop.
 func TestStopDoesNotWaitForSlowClients(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "slow"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "slow"))
 	c := admin(t, p)
 	client, err := rest.HTTPClientFor(c)
 	if err != nil {
@@ -114,8 +114,8 @@ func stopSoon(t *testing.T, p *vcluster.ControlPlane) {
 
 // Nor must one that asks and does not read.
 func TestStopDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
-	door := openFrontDoor(t)
-	p := door.start(t, door.config(t, "deaf"))
+	gateway := newTestGateway(t)
+	p := gateway.start(t, gateway.config(t, "deaf"))
 	c := admin(t, p)
 	c.NextProtos = []string{"http/1.1"}
 	client := clientset(t, p.Loopback())

@@ -26,8 +26,6 @@ func Of(value any) int64 {
 	return int64(v.Type().Size()) + Behind(v)
 }
 
-var timeType = reflect.TypeFor[time.Time]() //nolint:gochecknoglobals // Does not change.
-
 // Behind is what v points to, without v itself.
 func Behind(v reflect.Value) int64 {
 	switch v.Kind() {
@@ -45,7 +43,7 @@ func Behind(v reflect.Value) int64 {
 	case reflect.Map:
 		return behindMap(v)
 	case reflect.Struct:
-		if v.Type() == timeType { // it points to its zone, which all share
+		if v.Type() == reflect.TypeFor[time.Time]() { // it points to its zone, which all share
 			return 0
 		}
 		var size int64

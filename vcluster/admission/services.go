@@ -116,7 +116,7 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 		return nil // stale by now: the API server refuses it, or asks again with what is there
 	}
 	had := 0
-	if before != nil {
+	if err == nil {
 		had = max(1, len(before.Spec.Ports))
 	}
 	// The store would refuse it a moment later: then the host would have its ports for a minute.

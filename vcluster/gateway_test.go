@@ -18,9 +18,9 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// frontDoor is a TLS port that several spaces share, each under a path of its
+// testGateway is a TLS port that several spaces share, each under a path of its
 // own, as the gateway has it: it asks for client certificates and verifies none.
-type frontDoor struct {
+type testGateway struct {
 	url string
 	ca  *pki.CA
 
@@ -28,7 +28,7 @@ type frontDoor struct {
 	spaces map[string]http.Handler
 }
 
-func openFrontDoor(t *testing.T) *frontDoor {
+func newTestGateway(t *testing.T) *testGateway {
 	t.Helper()
 	ca, err := pki.OpenCA(t.TempDir(), "serving")
 	if err != nil {
@@ -42,7 +42,7 @@ func openFrontDoor(t *testing.T) *frontDoor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &frontDoor{ca: ca, spaces: map[string]http.Handler{}}
+	d := &testGateway{ca: ca, spaces: map[string]http.Handler{}}
 	s := httptest.NewUnstartedServer(d)
 	s.EnableHTTP2 = true
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
@@ -52,7 +52,7 @@ func openFrontDoor(t *testing.T) *frontDoor {
 	return d
 }
 
-func (d *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *testGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/spaces/"), "/")
 	d.mu.Lock()
 	h := d.spaces[name]
@@ -64,8 +64,8 @@ func (d *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.StripPrefix("/spaces/"+name, h).ServeHTTP(w, r)
 }
 
-// config is a space's configuration behind the door.
-func (d *frontDoor) config(t *testing.T, name string) vcluster.Config {
+// config is a space's configuration behind the gateway.
+func (d *testGateway) config(t *testing.T, name string) vcluster.Config {
 	t.Helper()
 	c := config(t, name)
 	c.Endpoint = d.url + "/spaces/" + name
@@ -73,8 +73,8 @@ func (d *frontDoor) config(t *testing.T, name string) vcluster.Config {
 	return c
 }
 
-// start starts a space behind the door.
-func (d *frontDoor) start(t *testing.T, c vcluster.Config) *vcluster.ControlPlane {
+// start starts a space behind the gateway.
+func (d *testGateway) start(t *testing.T, c vcluster.Config) *vcluster.ControlPlane {
 	t.Helper()
 	p := start(t, c)
 	d.mu.Lock()
