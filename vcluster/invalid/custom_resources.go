@@ -21,16 +21,18 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// maxSchemas is how many schemas are kept of a space's, in short. Others are made again.
-const maxSchemas = 50
+// maxParts is how many parts of schemas are kept for a space, of about 300 bytes each, besides those of one schema. Others are made
+// again: a tenant may change a definition of 1 MiB as often as it likes.
+const maxParts = 50_000
 
-// CustomResources bounds the validation errors of a space's custom resources, by their definitions. It is safe for concurrent use once Lister is set, which must be before
-// any request.
+// CustomResources bounds the validation errors of a space's custom resources, by their definitions. It is safe for concurrent use
+// once Lister is set, which must be before any request.
 type CustomResources struct {
 	Lister listers.CustomResourceDefinitionLister
 
 	mu      sync.Mutex
 	schemas map[schemaKey]*schemaTree
+	parts   int // of all schemas
 }
 
 type schemaKey struct {
@@ -177,10 +179,11 @@ func (d *CustomResources) schemaOf(definition *apiextensionsv1.CustomResourceDef
 	if s := d.schemas[key]; s != nil {
 		return s
 	}
-	if d.schemas == nil || len(d.schemas) >= maxSchemas {
-		d.schemas = map[schemaKey]*schemaTree{}
-	}
 	s := newSchema(v.Schema.OpenAPIV3Schema)
+	if d.schemas == nil || d.parts+s.parts > maxParts {
+		d.schemas, d.parts = map[schemaKey]*schemaTree{}, 0
+	}
 	d.schemas[key] = s
+	d.parts += s.parts
 	return s
 }

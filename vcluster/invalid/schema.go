@@ -33,10 +33,11 @@ type schemaTree struct {
 	hasRules, hasLists bool
 	mostErrors         int
 	longestEnum        int
+	parts              int // itself included
 }
 
 func newSchema(s *apiextensionsv1.JSONSchemaProps) *schemaTree {
-	n := &schemaTree{errors: valueErrors + len(s.Required), rules: len(s.XValidations)}
+	n := &schemaTree{errors: valueErrors + len(s.Required), rules: len(s.XValidations), parts: 1}
 	n.hasRules = n.rules > 0
 	n.hasLists = s.XListType != nil || s.XEmbeddedResource
 	for _, v := range s.Enum {
@@ -91,6 +92,7 @@ func (n *schemaTree) add(part *schemaTree) *schemaTree {
 	n.hasLists = n.hasLists || part.hasLists
 	n.mostErrors = max(n.mostErrors, part.mostErrors)
 	n.longestEnum = max(n.longestEnum, part.longestEnum)
+	n.parts += part.parts
 	return part
 }
 

@@ -5,6 +5,6 @@
 // passes them, so they decode no more than they must. What can't be read counts as a yes: a controller that runs for
 // nothing does no harm.
 //
-// Package vcluster calls it to find out which controllers a write is for, and others to read protobuf. It knows no controller, and does not link the
-// API server, so that it can be fuzzed.
+// Package vcluster calls it to find out which controllers a write is for. Packages fields and quantities read protobuf by it. It
+// knows no controller, and does not link the API server, so that it can be fuzzed.
 package stored
