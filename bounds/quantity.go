@@ -68,6 +68,7 @@ const (
 	VolumeItems
 	TemplateBytes
 	SelectorTerms
+	WorkloadSelectorBytes
 	ObjectLabels
 	QuotaNames
 	DefaultedResources

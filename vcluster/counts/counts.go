@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/authorization"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/certificates"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/policy"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 
 	"github.com/berth-dev/berth/bounds"
@@ -96,6 +98,20 @@ func of(object runtime.Object) counted {
 		}
 	case *autoscaling.HorizontalPodAutoscaler:
 		c.addAutoscaler(&o.Spec)
+	case *apps.Deployment:
+		c.addWorkload(o.Spec.Selector)
+	case *apps.ReplicaSet:
+		c.addWorkload(o.Spec.Selector)
+	case *apps.StatefulSet:
+		c.addWorkload(o.Spec.Selector)
+	case *apps.DaemonSet:
+		c.addWorkload(o.Spec.Selector)
+	case *batch.Job:
+		c.addWorkload(o.Spec.Selector)
+	case *policy.PodDisruptionBudget:
+		c.addWorkload(o.Spec.Selector)
+	case *core.ReplicationController:
+		c.addWorkload(&metav1.LabelSelector{MatchLabels: o.Spec.Selector})
 	}
 	c.walk(reflect.ValueOf(object))
 	return c
@@ -210,6 +226,24 @@ func (c counted) addSelector(s metav1.LabelSelector) {
 		n += len(e.Values)
 	}
 	c.add(bounds.SelectorTerms, n)
+}
+
+func (c counted) addWorkload(s *metav1.LabelSelector) {
+	const each = 16
+	if s == nil {
+		return
+	}
+	n := 0
+	for key, value := range s.MatchLabels {
+		n += each + len(key) + len(value)
+	}
+	for _, e := range s.MatchExpressions {
+		n += each + len(e.Key)
+		for _, value := range e.Values {
+			n += each + len(value)
+		}
+	}
+	c.add(bounds.WorkloadSelectorBytes, n)
 }
 
 func (c counted) addPod(spec *core.PodSpec) {

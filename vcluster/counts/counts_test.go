@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/networking"
 	"k8s.io/kubernetes/pkg/apis/policy"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 
@@ -67,8 +68,13 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 			return &batch.CronJob{Spec: batch.CronJobSpec{JobTemplate: batch.JobTemplateSpec{Spec: batch.JobSpec{Template: template(n - 1000)}}}}
 		},
 		bounds.SelectorTerms: func(n int) runtime.Object {
-			return &policy.PodDisruptionBudget{Spec: policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{
+			return &networking.NetworkPolicy{Spec: networking.NetworkPolicySpec{PodSelector: metav1.LabelSelector{
 				MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Values: texts(n - 2)}},
+			}}}
+		},
+		bounds.WorkloadSelectorBytes: func(n int) runtime.Object {
+			return &apps.Deployment{Spec: apps.DeploymentSpec{Selector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Values: []string{strings.Repeat("d", n-3-3*16)}}},
 			}}}
 		},
 		bounds.RoleRules: func(n int) runtime.Object {
@@ -142,6 +148,23 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 	for _, other := range []runtime.Object{nil, &unstructured.Unstructured{}, &core.ConfigMap{}} {
 		if err := counts.Check(other, nil); err != nil {
 			t.Errorf("%T: %v", other, err)
+		}
+	}
+}
+
+// L3: 500 PodDisruptionBudgets with long selectors had more than a second of work for each pod that changed, and 2,000 Deployments
+// five seconds for a ReplicaSet.
+func TestHostileSelectorsOfAllWorkloadsAreBounded(t *testing.T) {
+	long := map[string]string{"a": strings.Repeat("b", bounds.WorkloadSelectorBytes.Max())}
+	selector := &metav1.LabelSelector{MatchLabels: long}
+	for _, object := range []runtime.Object{
+		&apps.Deployment{Spec: apps.DeploymentSpec{Selector: selector}}, &apps.ReplicaSet{Spec: apps.ReplicaSetSpec{Selector: selector}},
+		&apps.StatefulSet{Spec: apps.StatefulSetSpec{Selector: selector}}, &apps.DaemonSet{Spec: apps.DaemonSetSpec{Selector: selector}},
+		&batch.Job{Spec: batch.JobSpec{Selector: selector}}, &policy.PodDisruptionBudget{Spec: policy.PodDisruptionBudgetSpec{Selector: selector}},
+		&core.ReplicationController{Spec: core.ReplicationControllerSpec{Selector: long}},
+	} {
+		if err := counts.Check(object, nil); !errors.Is(err, bounds.ErrExceeded) || !strings.Contains(err.Error(), "limit workload-selector-bytes") {
+			t.Errorf("%T: %v", object, err)
 		}
 	}
 }
