@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -47,6 +48,12 @@ type controllerBuilder struct {
 	mapper      *restmapper.DeferredDiscoveryRESTMapper
 	metrics     *controllersmetrics.ControllerManagerMetrics
 	pool        *informer.Pool
+	lists       *rate.Limiter
+}
+
+// pace is for a controller that runs until ctx ends.
+func (b *controllerBuilder) pace(ctx context.Context) *listPace {
+	return &listPace{ctx, clock.RealClock{}, b.lists}
 }
 
 func newControllerBuilder(
@@ -74,6 +81,7 @@ func newControllerBuilder(
 		mapper:      restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		metrics:     controllersmetrics.NewControllerManagerMetrics("kube-controller-manager"),
 		pool:        pool,
+		lists:       newListLimiter(c.Account),
 	}, nil
 }
 
@@ -164,8 +172,11 @@ func (b *controllerBuilder) inputs(
 	if b.config.Account != nil && (name == names.EndpointsController || name == names.EndpointSliceController) {
 		seen = boundTargets(ctx, b.config.Account, seen)
 	}
-	if b.config.Account != nil && listsPods(name) {
-		seen = paceLists(ctx, clock.RealClock{}, seen)
+	if b.config.Account != nil {
+		seen = viewWorkloads(name, b.pace(ctx), seen)
+		if listsPods(name) {
+			seen = paceLists(b.pace(ctx), seen)
+		}
 	}
 	if name == names.HorizontalPodAutoscalerController {
 		clients.ClientConfig.Wrap(checkMetrics)

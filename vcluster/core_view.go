@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/informers/core"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // coreView is a factory whose informers of core/v1 a controller sees as view has them.
@@ -65,3 +66,31 @@ type podNamespaceLister struct {
 func (l podNamespaceLister) List(selector labels.Selector) ([]*corev1.Pod, error) {
 	return l.list(l.PodNamespaceLister, selector)
 }
+
+// podIndexes is a view in which index gives the index of pods.
+type podIndexes struct {
+	coreinformers.Interface
+	index indexView
+}
+
+type indexView func(cache.Indexer) cache.Indexer
+
+func (v podIndexes) Pods() coreinformers.PodInformer {
+	return podIndexInformer{v.Interface.Pods(), v.index}
+}
+
+type podIndexInformer struct {
+	coreinformers.PodInformer
+	index indexView
+}
+
+func (i podIndexInformer) Informer() cache.SharedIndexInformer {
+	return indexInformer{i.PodInformer.Informer(), i.index}
+}
+
+type indexInformer struct {
+	cache.SharedIndexInformer
+	index indexView
+}
+
+func (i indexInformer) GetIndexer() cache.Indexer { return i.index(i.SharedIndexInformer.GetIndexer()) }

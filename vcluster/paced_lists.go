@@ -14,31 +14,43 @@ import (
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 const (
-	// listsShare is how long a controller may look for pods in a second, once it has done that for listsAtOnce.
+	// listsShare is how long the controllers of a space may look for pods in a second, once they have done that for listsAtOnce.
 	listsShare  = 500 * time.Millisecond
 	listsAtOnce = 2 * time.Second
 )
 
-// listsPods says which controllers compare all pods of a namespace with a selector, for each of their own objects: a ReplicaSet that is
-// scaled down has that done for all ReplicaSets of its Deployment.
+// listsPods says which controllers compare all pods of a namespace, or all without an owner, with a selector, for each of their own
+// objects: a pod that loses its owner has that done for each ReplicaSet that selects it.
 func listsPods(name string) bool {
 	switch name {
-	case names.ReplicaSetController, names.ReplicationControllerController, names.DisruptionController, names.HorizontalPodAutoscalerController:
+	case names.ReplicaSetController, names.ReplicationControllerController, names.StatefulSetController, names.JobController,
+		names.DisruptionController, names.HorizontalPodAutoscalerController:
 		return true
 	}
 	return false
 }
 
-// paceLists returns a view of seen for a controller that runs until ctx ends, in which lists of pods take their time: a tenant may have
-// as many objects that select pods as pods.
-func paceLists(ctx context.Context, c clock.PassiveClock, seen informers.SharedInformerFactory) informers.SharedInformerFactory {
-	p := &listPace{ctx, c, rate.NewLimiter(rate.Limit(listsShare.Microseconds()), int(listsAtOnce.Microseconds()))}
-	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return podLists{all, p.list} }}
+// newListLimiter returns what all controllers of a space share. Those of a server without an account do not wait.
+func newListLimiter(a *bounds.Account) *rate.Limiter {
+	if a == nil {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(listsShare.Microseconds()), int(listsAtOnce.Microseconds()))
+}
+
+// paceLists returns a view of seen in which lists of pods take their time: a tenant may have as many objects that select pods as pods.
+func paceLists(p *listPace, seen informers.SharedInformerFactory) informers.SharedInformerFactory {
+	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface {
+		return podLists{podIndexes{all, p.index}, p.list}
+	}}
 }
 
 // listPace counts microseconds.
@@ -49,10 +61,11 @@ type listPace struct {
 }
 
 // took waits after a list that was begun at a time.
-func (p *listPace) took(begun time.Time) error {
-	n := min(p.clock.Since(begun), listsAtOnce).Microseconds()
-	if err := p.limiter.WaitN(p.ctx, int(n)); err != nil {
-		return fmt.Errorf("list pods: %w", err)
+func (p *listPace) took(begun time.Time) error { return p.wait(p.clock.Since(begun)) }
+
+func (p *listPace) wait(d time.Duration) error {
+	if err := p.limiter.WaitN(p.ctx, int(min(d, listsAtOnce).Microseconds())); err != nil {
+		return fmt.Errorf("list objects: %w", err)
 	}
 	return nil
 }
@@ -65,4 +78,47 @@ func (p *listPace) list(next corelisters.PodNamespaceLister, selector labels.Sel
 		return nil, err
 	}
 	return pods, p.took(begun)
+}
+
+func (p *listPace) index(all cache.Indexer) cache.Indexer { return pacedIndex{all, p} }
+
+// pacedIndex waits after each look-up, for as long as what it found takes to be compared with a selector.
+type pacedIndex struct {
+	cache.Indexer
+	pace *listPace
+}
+
+// comparison is about how long it takes to compare an object with a selector.
+const comparison = time.Microsecond
+
+func (i pacedIndex) ByIndex(name, value string) ([]any, error) {
+	found, err := i.Indexer.ByIndex(name, value)
+	if err != nil {
+		return nil, err
+	}
+	return found, i.pace.wait(time.Duration(len(found)) * comparison)
+}
+
+// begin returns work that can wait before it is done.
+func (p *listPace) begin() *pacedWork { return &pacedWork{p, p.clock.Now()} }
+
+type pacedWork struct {
+	pace  *listPace
+	begun time.Time
+}
+
+// pauseAfter is how long work goes on without a pause, once the controllers have used what they may at once.
+const pauseAfter = 10 * time.Millisecond
+
+func (w *pacedWork) pause() error {
+	if w.pace.clock.Since(w.begun) < pauseAfter {
+		return nil
+	}
+	return w.end()
+}
+
+func (w *pacedWork) end() error {
+	err := w.pace.took(w.begun)
+	w.begun = w.pace.clock.Now()
+	return err
 }
