@@ -141,6 +141,8 @@ func (b *controllerBuilder) controller(
 		return newNamespaceController(ctx, inputs, b.clients.aggregated)
 	case names.ClusterRoleAggregationController:
 		return newAggregator(inputs)
+	case names.ResourceQuotaController:
+		return newQuotaController(ctx, inputs, b.pace(ctx))
 	default:
 		return b.descriptors[name].BuildController(ctx, inputs)
 	}
