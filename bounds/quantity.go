@@ -64,6 +64,7 @@ const (
 	GracePeriodSeconds
 	PodContainers
 	ReadinessGates
+	PodResources
 	PodPorts
 	VolumeItems
 	TemplateBytes

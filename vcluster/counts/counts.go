@@ -247,10 +247,11 @@ func (c counted) addWorkload(s *metav1.LabelSelector) {
 }
 
 func (c counted) addPod(spec *core.PodSpec) {
-	ports, items := 0, 0
+	ports, items, resources := 0, 0, 0
 	for _, containers := range [][]core.Container{spec.Containers, spec.InitContainers} {
 		for i := range containers {
 			ports += len(containers[i].Ports)
+			resources += len(containers[i].Resources.Requests) + len(containers[i].Resources.Limits)
 		}
 	}
 	for i := range spec.EphemeralContainers {
@@ -260,6 +261,7 @@ func (c counted) addPod(spec *core.PodSpec) {
 		items += itemsOf(&spec.Volumes[i].VolumeSource)
 	}
 	c.add(bounds.PodPorts, ports)
+	c.add(bounds.PodResources, resources)
 	c.add(bounds.VolumeItems, items)
 }
 

@@ -61,6 +61,14 @@ func rule(groups, resources, verbs, names int) rbac.PolicyRule {
 func TestHostileNumbersAreBounded(t *testing.T) {
 	for quantity, of := range map[bounds.Quantity]func(n int) runtime.Object{
 		bounds.PodPorts: func(n int) runtime.Object { return &core.Pod{Spec: spec(n, 0)} },
+		bounds.PodResources: func(n int) runtime.Object {
+			names := core.ResourceList{}
+			for _, t := range texts(n / 10) {
+				names[core.ResourceName(t)] = resource.Quantity{}
+			}
+			all := slices.Repeat([]core.Container{{Resources: core.ResourceRequirements{Requests: names, Limits: names}}}, 3)
+			return &core.Pod{Spec: core.PodSpec{Containers: all[:2], InitContainers: all}}
+		},
 		bounds.VolumeItems: func(n int) runtime.Object {
 			return &apps.Deployment{Spec: apps.DeploymentSpec{Template: core.PodTemplateSpec{Spec: spec(0, n)}}}
 		},
