@@ -65,6 +65,7 @@ func newChain(
 	webhooksReachBy(o.Admission, dial)
 	boundPolicies(o.Admission, validations, factory)
 	boundLimitRanges(o.Admission, factory)
+	boundPodSecurity(o.Admission)
 	rules := newRuleWork(generic.RuleResolver, factory)
 	generic.RuleResolver = rules
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
