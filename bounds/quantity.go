@@ -84,6 +84,7 @@ const (
 	AggregationSelectors
 	BindingSubjects
 	ActiveJobs
+	ComparedEntries
 	AutoscalerMetrics
 	QuantityDigits
 	StatefulSetBytes

@@ -20,6 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/policy"
 	"k8s.io/kubernetes/pkg/apis/rbac"
+	"k8s.io/kubernetes/pkg/apis/resource"
+	"k8s.io/kubernetes/pkg/apis/storage"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/patches"
@@ -85,7 +87,12 @@ func of(object runtime.Object) counted {
 		c.addIdentity(&o.Spec)
 	case *authorization.LocalSubjectAccessReview:
 		c.addIdentity(&o.Spec)
+	case *resource.ResourceClaim:
+		c.add(bounds.ComparedEntries, len(o.Status.Devices))
+	case *storage.CSINode:
+		c.add(bounds.ComparedEntries, len(o.Spec.Drivers))
 	case *certificates.CertificateSigningRequest:
+		c.add(bounds.ComparedEntries, len(o.Status.Conditions))
 		if r, err := certificates.ParseCSR(o.Spec.Request); err == nil {
 			c.add(bounds.KeyBits, bitsOf(r.PublicKey))
 		}

@@ -18,10 +18,13 @@ import (
 	"k8s.io/kubernetes/pkg/apis/authorization"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
 	"k8s.io/kubernetes/pkg/apis/batch"
+	"k8s.io/kubernetes/pkg/apis/certificates"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/networking"
 	"k8s.io/kubernetes/pkg/apis/policy"
 	"k8s.io/kubernetes/pkg/apis/rbac"
+	resourceapi "k8s.io/kubernetes/pkg/apis/resource"
+	"k8s.io/kubernetes/pkg/apis/storage"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/counts"
@@ -134,6 +137,9 @@ func TestHostileNumbersAreBounded(t *testing.T) {
 		bounds.ActiveJobs: func(n int) runtime.Object {
 			return &batch.CronJob{Status: batch.CronJobStatus{Active: make([]core.ObjectReference, n)}}
 		},
+		bounds.ComparedEntries: func(n int) runtime.Object {
+			return &resourceapi.ResourceClaim{Status: resourceapi.ResourceClaimStatus{Devices: make([]resourceapi.AllocatedDeviceStatus, n)}}
+		},
 		bounds.AutoscalerMetrics: func(n int) runtime.Object {
 			return &autoscaling.HorizontalPodAutoscaler{Spec: autoscaling.HorizontalPodAutoscalerSpec{
 				Metrics:  make([]autoscaling.MetricSpec, n-10),
@@ -188,6 +194,8 @@ func TestHostileListsOfOtherKindsAreBounded(t *testing.T) {
 		quantity bounds.Quantity
 	}{
 		"finalizers":                {&core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: texts(many)}}, bounds.ObjectLabels},
+		"drivers of a node":         {&storage.CSINode{Spec: storage.CSINodeSpec{Drivers: make([]storage.CSINodeDriver, many)}}, bounds.ComparedEntries},
+		"conditions of a request":   {&certificates.CertificateSigningRequest{Status: certificates.CertificateSigningRequestStatus{Conditions: make([]certificates.CertificateSigningRequestCondition, many)}}, bounds.ComparedEntries},
 		"finalizers of a namespace": {&core.Namespace{Spec: core.NamespaceSpec{Finalizers: finalizers}}, bounds.ObjectLabels},
 		"fields of a request": {&authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorization.ResourceAttributes{FieldSelector: fieldsOf}}}, bounds.SelectorTerms},
