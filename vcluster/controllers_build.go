@@ -136,7 +136,7 @@ func (b *controllerBuilder) controller(
 		// Upstream's descriptor of this one can't be built by others.
 		return newTokensController(ctx, b.id, b.config.ServingCA, b.limited(), view)
 	case names.ValidatingAdmissionPolicyStatusController:
-		return newPolicyController(inputs)
+		return newPolicyController(inputs, b.pace(ctx))
 	case names.NamespaceController:
 		return newNamespaceController(ctx, inputs, b.clients.aggregated)
 	case names.ClusterRoleAggregationController:

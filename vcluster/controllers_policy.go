@@ -18,9 +18,8 @@ import (
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// policyWorkers is upstream's default of
-// --concurrent-validating-admission-policy-status-syncs.
-const policyWorkers = 5
+// policyWorkers is how many policies are checked at once, each of which may take a processor for a second.
+const policyWorkers = 1
 
 // builtinSchemas resolves the schemas of built-in types. Upstream's controller
 // makes them anew, which takes as much memory as all the objects of a space.
@@ -34,7 +33,7 @@ type policyController struct {
 	*validatingadmissionpolicystatus.Controller
 }
 
-func newPolicyController(c app.ControllerContext) (app.Controller, error) {
+func newPolicyController(c app.ControllerContext, pace *listPace) (app.Controller, error) {
 	client, err := c.NewClient(names.ValidatingAdmissionPolicyStatusController)
 	if err != nil {
 		return nil, err
@@ -44,7 +43,7 @@ func newPolicyController(c app.ControllerContext) (app.Controller, error) {
 		RestMapper:     c.RESTMapper,
 	}
 	controller, err := validatingadmissionpolicystatus.NewController(
-		c.InformerFactory.Admissionregistration().V1().ValidatingAdmissionPolicies(),
+		checkedPolicies{c.InformerFactory.Admissionregistration().V1().ValidatingAdmissionPolicies(), pace},
 		client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), checker)
 	if err != nil {
 		return nil, fmt.Errorf("build controller of policies: %w", err)
