@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -43,6 +44,7 @@ func TestControllersWorkWithoutNodes(t *testing.T) {
 		"claims can be deleted":       makeClaim,
 		"volumes can be deleted":      makeVolume,
 		"a cron job is taken in hand": makeCronJob,
+		"types of a policy":           checkPolicy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,6 +290,27 @@ func checkAggregation(ctx context.Context, client kubernetes.Interface) error {
 		role, err := client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
 		if err == nil && len(role.Rules) == 0 {
 			err = errEmpty
+		}
+		return err
+	})
+}
+
+func checkPolicy(ctx context.Context, client kubernetes.Interface) error {
+	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	rule := admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+	}
+	if _, err := policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta("checked"), Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: rule}}},
+		Validations:      []admissionv1.Validation{{Expression: "object.spec.replicas == 'many'"}},
+	}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return until(ctx, func() error {
+		policy, err := policies.Get(ctx, "checked", metav1.GetOptions{})
+		if err == nil && (policy.Status.TypeChecking == nil || len(policy.Status.TypeChecking.ExpressionWarnings) == 0) {
+			err = fmt.Errorf("no warnings of a wrong type: %+v", policy.Status)
 		}
 		return err
 	})
