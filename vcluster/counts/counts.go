@@ -91,6 +91,8 @@ func of(object runtime.Object) counted {
 		c.add(bounds.ComparedEntries, len(o.Status.Devices))
 	case *storage.CSINode:
 		c.add(bounds.ComparedEntries, len(o.Spec.Drivers))
+	case *storage.StorageClass:
+		c.add(bounds.ComparedEntries, len(o.AllowedTopologies))
 	case *certificates.CertificateSigningRequest:
 		c.add(bounds.ComparedEntries, len(o.Status.Conditions))
 		if r, err := certificates.ParseCSR(o.Spec.Request); err == nil {
