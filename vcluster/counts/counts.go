@@ -91,6 +91,9 @@ func of(object runtime.Object) counted {
 		c.add(bounds.ComparedEntries, len(o.Status.Devices))
 	case *storage.CSINode:
 		c.add(bounds.ComparedEntries, len(o.Spec.Drivers))
+	case *core.Pod:
+		s := &o.Status
+		c.add(bounds.PodContainers, max(len(s.ContainerStatuses), len(s.InitContainerStatuses), len(s.EphemeralContainerStatuses)))
 	case *storage.StorageClass:
 		c.add(bounds.ComparedEntries, len(o.AllowedTopologies))
 	case *certificates.CertificateSigningRequest:
@@ -269,6 +272,7 @@ func (c counted) addPod(spec *core.PodSpec) {
 	for i := range spec.Volumes {
 		items += itemsOf(&spec.Volumes[i].VolumeSource)
 	}
+	c.add(bounds.ComparedEntries, len(spec.Tolerations))
 	c.add(bounds.PodPorts, ports)
 	c.add(bounds.PodResources, resources)
 	c.add(bounds.VolumeItems, items)

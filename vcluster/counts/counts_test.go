@@ -196,6 +196,8 @@ func TestHostileListsOfOtherKindsAreBounded(t *testing.T) {
 		"finalizers":                {&core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: texts(many)}}, bounds.ObjectLabels},
 		"drivers of a node":         {&storage.CSINode{Spec: storage.CSINodeSpec{Drivers: make([]storage.CSINodeDriver, many)}}, bounds.ComparedEntries},
 		"topologies of a class":     {&storage.StorageClass{AllowedTopologies: make([]core.TopologySelectorTerm, many)}, bounds.ComparedEntries},
+		"tolerations of a pod":      {&core.Pod{Spec: core.PodSpec{Tolerations: make([]core.Toleration, many)}}, bounds.ComparedEntries},
+		"statuses of containers":    {&core.Pod{Status: core.PodStatus{InitContainerStatuses: make([]core.ContainerStatus, many)}}, bounds.PodContainers},
 		"conditions of a request":   {&certificates.CertificateSigningRequest{Status: certificates.CertificateSigningRequestStatus{Conditions: make([]certificates.CertificateSigningRequestCondition, many)}}, bounds.ComparedEntries},
 		"finalizers of a namespace": {&core.Namespace{Spec: core.NamespaceSpec{Finalizers: finalizers}}, bounds.ObjectLabels},
 		"fields of a request": {&authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
