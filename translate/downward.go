@@ -71,9 +71,14 @@ func annotationKey(prefix, key string) string {
 
 // downwardAnnotations are the annotations of the host pod that v's field
 // references are pointed at. Only what is referred to is copied: annotations
-// may be large.
+// may be large. Each is made once, however often a pod refers to it.
 func downwardAnnotations(v *corev1.Pod) map[string]string {
 	out := map[string]string{}
+	once := func(key string, value func() string) {
+		if _, made := out[key]; !made {
+			out[key] = value()
+		}
+	}
 	visitFieldRefs(v, func(path string) {
 		if base, key, ok := fieldpath.SplitMaybeSubscriptedPath(path); ok {
 			switch base {
@@ -86,9 +91,9 @@ func downwardAnnotations(v *corev1.Pod) map[string]string {
 		}
 		switch path {
 		case "metadata.labels":
-			out[annotationLabels] = fieldpath.FormatMap(v.Labels)
+			once(annotationLabels, func() string { return fieldpath.FormatMap(v.Labels) })
 		case "metadata.annotations":
-			out[annotationAnnotations] = fieldpath.FormatMap(v.Annotations)
+			once(annotationAnnotations, func() string { return fieldpath.FormatMap(v.Annotations) })
 		case "spec.serviceAccountName":
 			out[annotationAccount] = v.Spec.ServiceAccountName
 		}

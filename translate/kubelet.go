@@ -108,10 +108,8 @@ func (r *scrubber) mountReason(message string, v *corev1.Pod) string {
 
 // known is what the tenant calls an object of the host's.
 func (r *scrubber) known(hostName string) (string, bool) {
-	for _, p := range r.names {
-		if p[0] == hostName {
-			return p[1], true
-		}
+	if at, found := r.find(hostName); found {
+		return r.names[at][1], true
 	}
 	return "", false
 }

@@ -4,7 +4,6 @@
 package translate
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,13 +16,15 @@ const hiddenAddress = "host-address"
 // what it has put in is never taken for the host's: a tenant could name things
 // so as to have its guesses confirmed.
 type scrubber struct {
-	names     [][2]string // longest first, so that none is cut by another
+	names     [][2]string // sorted, each once
 	addresses map[netip.Addr]string
 }
 
+// newScrubber returns one that replaces the first of each pair by the second.
 func newScrubber(names [][2]string) *scrubber {
 	names = slices.DeleteFunc(names, func(p [2]string) bool { return p[0] == "" })
-	slices.SortStableFunc(names, func(a, b [2]string) int { return cmp.Compare(len(b[0]), len(a[0])) })
+	slices.SortStableFunc(names, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	names = slices.CompactFunc(names, func(a, b [2]string) bool { return a[0] == b[0] })
 	return &scrubber{names: names, addresses: map[netip.Addr]string{}}
 }
 
@@ -67,16 +68,47 @@ func (r *scrubber) rewrite(message string, finders ...finder) string {
 	return out.String()
 }
 
-// name finds a name. One without a dash or dot, such as a node's called "web",
-// may be part of ordinary words, and counts only as a word of its own: else it
-// would garble the message, and tell what it is by where it does.
+// name finds the longest name, so that none is cut by another. One without a dash
+// or dot, such as a node's called "web", may be part of ordinary words, and counts
+// only as a word of its own: else it would garble the message, and tell what it is
+// by where it does.
+//
+// Tenants choose how many names there are, and what stands in the messages of their
+// processes. All names that text begins with also begin the last name that does not
+// come after text, so that a few searches find them.
 func (r *scrubber) name(text string, word bool) (int, string) {
-	for _, p := range r.names {
-		if rest, found := strings.CutPrefix(text, p[0]); found && (strings.ContainsAny(p[0], "-.") || (word && !continues(rest))) {
-			return len(p[0]), p[1]
+	for left := text; left != ""; {
+		at, found := r.find(left)
+		if !found {
+			at--
 		}
+		if at < 0 {
+			return 0, ""
+		}
+		name, replacement := r.names[at][0], r.names[at][1]
+		both := commonPrefix(name, left)
+		if both == len(name) {
+			if strings.ContainsAny(name, "-.") || (word && !continues(text[both:])) {
+				return both, replacement
+			}
+			both--
+		}
+		left = left[:both]
 	}
 	return 0, ""
+}
+
+// find is where a name is, or would be.
+func (r *scrubber) find(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(r.names, name, func(p [2]string, name string) int { return strings.Compare(p[0], name) })
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // address finds an IP address, in any of its spellings.

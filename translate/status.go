@@ -50,6 +50,7 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 
 func pullConditions(v, host *corev1.Pod, r *scrubber) []corev1.PodCondition {
 	var out []corev1.PodCondition
+	seen := map[corev1.PodConditionType]bool{} // a tenant may write thousands
 	for i, c := range host.Status.Conditions {
 		if !hostCondition(c.Type) {
 			continue
@@ -78,10 +79,12 @@ func pullConditions(v, host *corev1.Pod, r *scrubber) []corev1.PodCondition {
 		if host.Status.Conditions[i].ObservedGeneration == host.Generation {
 			c.ObservedGeneration = v.Generation
 		}
+		seen[c.Type] = true
 		out = append(out, c)
 	}
 	for _, c := range v.Status.Conditions {
-		if !slices.ContainsFunc(out, func(o corev1.PodCondition) bool { return o.Type == c.Type }) && ownCondition(c.Type) {
+		if !seen[c.Type] && ownCondition(c.Type) {
+			seen[c.Type] = true
 			out = append(out, c)
 		}
 	}
