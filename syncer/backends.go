@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -53,30 +54,61 @@ func (s *Syncer) shut(ctx context.Context, v *corev1.Service) error {
 		return nil
 	}
 	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	for kind, all := range map[string]client.ObjectList{ingresses: &networkingv1.IngressList{}, httpRoutes: &gatewayv1.HTTPRouteList{}} {
-		if !s.host.sync.On(kind) {
+	if s.host.sync.On(ingresses) {
+		if err := shutDoors[*networkingv1.Ingress](ctx, s, ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
+			return err
+		}
+	}
+	if s.host.sync.On(httpRoutes) {
+		return shutDoors[*gatewayv1.HTTPRoute](ctx, s, httpRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
+	}
+	return nil
+}
+
+// shutDoors takes away those of one kind. They are listed past the watch, which may
+// not know yet of the latest; only those are read of which it does not: a space may
+// have megabytes of them, and as many endpoint slices that ask.
+func shutDoors[T client.Object](ctx context.Context, s *Syncer, kind string, gvk schema.GroupVersionKind, service string) error {
+	all := metadataOf(gvk)
+	if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
+		return fmt.Errorf("list the space's %s on the host: %w", kind, err)
+	}
+	for i := range all.Items {
+		listed := &all.Items[i]
+		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.space.Name {
 			continue
 		}
-		// Past the watch: it may not know yet of the latest.
-		if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
-			return fmt.Errorf("list the space's %s on the host: %w", kind, err)
-		}
-		err := meta.EachListItem(all, func(item runtime.Object) error {
-			door, ok := item.(client.Object)
+		door, ok := cached[T](s.host, kind, listed.Namespace, listed.Name)
+		if !ok || !same(door, listed) {
+			o, err := known().New(gvk)
+			if err != nil {
+				return err
+			}
+			door, ok = o.(T)
 			if !ok {
-				return nil
+				continue
 			}
-			id, ours := translate.IdentityOf(door)
-			if !ours || id.Space != s.space.Name || !slices.Contains(servicesOf(door), name) {
-				return nil
+			if err := s.writer.Get(ctx, client.ObjectKeyFromObject(listed), door); apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("read one of the space's %s on the host: %w", kind, err)
 			}
-			return s.withdraw(ctx, door)
-		})
-		if err != nil {
+		}
+		if !slices.Contains(servicesOf(door), service) {
+			continue
+		}
+		if err := s.withdraw(ctx, door); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// metadataOf is a list of the metadata of one kind.
+func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
 }
 
 // withdraw deletes the object of a UID, if it is there still.

@@ -76,7 +76,7 @@ func (w *writer) updateExposed(ctx context.Context, service *corev1.Service, opt
 // deleteWritten deletes the slices of a host service that a tenant wrote. They are
 // listed past the watch, which may lag.
 func (w *writer) deleteWritten(ctx context.Context, service *corev1.Service) error {
-	all := &discoveryv1.EndpointSliceList{}
+	all := metadataOf(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
 	err := w.host.reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	if err != nil {
 		return fmt.Errorf("list the service's endpoint slices on the host: %w", err)
@@ -86,7 +86,7 @@ func (w *writer) deleteWritten(ctx context.Context, service *corev1.Service) err
 		if _, written := translate.IdentityOf(slice); !written {
 			continue
 		}
-		if err := w.Delete(ctx, slice, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
+		if err := w.Delete(ctx, &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the service's endpoint slices before it is exposed: %w", err)
 		}
 	}

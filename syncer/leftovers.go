@@ -36,8 +36,7 @@ func (h *Host) findLeftovers(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("find %s, which are switched off: %w", k.Name, err)
 		}
-		all := &metav1.PartialObjectMetadataList{}
-		all.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		all := metadataOf(gvk)
 		err = h.reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
 		if apierrors.IsNotFound(err) {
 			continue // the host does not have the kind
