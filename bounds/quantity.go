@@ -67,6 +67,7 @@ const (
 	PodResources
 	PodPorts
 	VolumeItems
+	PodReferences
 	TemplateBytes
 	SelectorTerms
 	WorkloadSelectorBytes

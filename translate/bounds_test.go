@@ -88,6 +88,8 @@ func TestWhatOneObjectMayListIsBounded(t *testing.T) {
 		"Terms":           {"", pod(withTerms(50, 50, 100)), ""},
 		"TooManyTerms":    {"each becomes a list of namespaces", pod(withTerms(50, 51, 0)), "spec.affinity: Invalid value: 101"},
 		"SpreadTerms":     {"", pod(withTerms(0, 0, 101)), "spec.topologySpreadConstraints: Invalid value: 101"},
+		"Names":           {"each is read once", pod(referring(250, 250)), ""},
+		"TooManyNames":    {"each is read as the pod comes", pod(referring(250, 251)), "spec: Invalid value: 501: 501 names, at most 500 are possible (limit pod-references)"},
 		"Hosts":           {"", translate.CheckIngress(&networkingv1.IngressSpec{Rules: rules(1000)}), ""},
 		"TooManyHosts":    {"each is looked for among all spaces'", translate.CheckIngress(&networkingv1.IngressSpec{Rules: rules(100_000)}), "spec: Invalid value: 100000: 100000 hosts"},
 		"TooManyTLSHosts": {"they are claims, too", translate.CheckIngress(&networkingv1.IngressSpec{TLS: []networkingv1.IngressTLS{{Hosts: make([]string, 1001)}}}), "spec: Invalid value: 1001"},
@@ -187,4 +189,21 @@ func TestAffinityTermsMultiplyNothing(t *testing.T) {
 	if errs := translate.CheckNamespaces(&v.Spec, in.Namespaces[:50]); len(errs) > 0 {
 		t.Errorf("in a space of fifty namespaces, refused are %v", errs)
 	}
+}
+
+func referring(configMaps, secrets int) *corev1.PodSpec {
+	spec := &corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}
+	for i := range configMaps {
+		name := corev1.LocalObjectReference{Name: fmt.Sprint("c", i)}
+		spec.Containers[0].EnvFrom = append(spec.Containers[0].EnvFrom, corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: name}})
+		for _, key := range []string{"a", "b"} { // which are read together
+			spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{
+				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: name, Key: key},
+			}})
+		}
+	}
+	for i := range secrets {
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: fmt.Sprint("s", i)})
+	}
+	return spec
 }

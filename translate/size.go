@@ -5,9 +5,11 @@ package translate
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/bounds"
@@ -15,8 +17,22 @@ import (
 
 // countParts bounds what of a pod its translation and its status multiply with.
 func countParts(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
-	return append(atMost(path.Child("containers"), countContainers(spec), bounds.PodContainers),
-		atMost(path.Child("readinessGates"), len(spec.ReadinessGates), bounds.ReadinessGates)...)
+	return slices.Concat(atMost(path.Child("containers"), countContainers(spec), bounds.PodContainers),
+		atMost(path.Child("readinessGates"), len(spec.ReadinessGates), bounds.ReadinessGates),
+		atMost(path, countReferences(spec), bounds.PodReferences))
+}
+
+// countReferences is how many ConfigMaps and Secrets a pod refers to.
+func countReferences(spec *corev1.PodSpec) int {
+	refs := PodReferences(&corev1.Pod{Spec: *spec})
+	configMaps, secrets := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
+	for _, name := range refs.ConfigMaps {
+		configMaps[name] = true
+	}
+	for _, name := range refs.Secrets {
+		secrets[name] = true
+	}
+	return len(configMaps) + len(secrets)
 }
 
 // checkSize bounds what of a tenant's pod goes to the host. The other bounds do not
