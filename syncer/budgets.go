@@ -22,7 +22,8 @@ func (s *Syncer) syncBudgets() error {
 		down: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
 			return s.space.Budget(v, s.podsUnder(s.space.HostName(v.Namespace, v.Name, translate.LimitLabel))), true, nil
 		},
-		push: translate.PushBudget,
+		push:  translate.PushBudget,
+		aside: func(was, is *policyv1.PodDisruptionBudget) bool { return was.Generation == is.Generation },
 	}, func(v *policyv1.PodDisruptionBudget, enqueue func(Key)) { s.enqueuePods(v.Namespace, enqueue) })
 	return nil
 }

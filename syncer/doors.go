@@ -106,7 +106,9 @@ func addDoor[T client.Object](d *door[T]) error {
 	}
 	pull := k.pull
 	k.pull = func(ctx context.Context, v, host T) (time.Duration, error) {
-		if len(d.wayOut(v)) > 0 { // since it was allowed
+		out := false
+		k.compute(ctx, func() { out = len(d.wayOut(v)) > 0 })
+		if out { // since it was allowed
 			return 0, k.withdraw(ctx, host) // its event brings us back, and says why
 		}
 		return pull(ctx, v, host)

@@ -43,6 +43,8 @@ type kind[T client.Object] struct {
 	used func(key types.NamespacedName) (bool, error)
 	// down returns v's wanted host object, or false if it should have none.
 	down func(ctx context.Context, v T) (T, bool, error)
+	// asks says that down makes requests.
+	asks bool
 	// push copies onto have what the tenant owns, and reports a difference.
 	push func(want, have T) bool
 	// anew, if set, reports a difference that only another host object mends.
@@ -76,6 +78,8 @@ type kind[T client.Object] struct {
 	belongs func(host T) (Key, bool)
 	// seen, if set, is told each host object that came, changed or went.
 	seen func(host T, enqueue func(Key))
+	// aside, if set, reports that a change of a virtual object concerns no others.
+	aside func(was, is T) bool
 	// denied, if set, writes to v itself why the host does not take it.
 	denied func(ctx context.Context, v T, r refusal) error
 }
@@ -113,7 +117,7 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	if k.end != nil && v.GetDeletionTimestamp() != nil {
 		return 0, k.end(ctx, v, host, hosted)
 	}
-	want, wanted, err := k.down(ctx, v)
+	want, wanted, err := k.wanted(ctx, v)
 	if err != nil {
 		var again time.Duration
 		if hosted && k.relabel != nil && errors.As(err, &forbidden{}) && !k.held(v, host) {
@@ -180,6 +184,15 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	return again, err
 }
 
+// wanted is down, as fast as the syncer may compute.
+func (k *kind[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err error) {
+	if k.asks {
+		return k.down(ctx, v)
+	}
+	k.compute(ctx, func() { want, wanted, err = k.down(ctx, v) })
+	return want, wanted, err
+}
+
 // held reports whether v is not yet, or not again, what the host object is of.
 func (k *kind[T]) held(v, host T) bool {
 	return k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, version(v.GetResourceVersion()))
@@ -243,8 +256,13 @@ func (k *kind[T]) ours(v, host T) error {
 // v's: only while v is there, as the name may be in other hands by now. Who
 // reserves it again changes it, so that this comes late and fails.
 func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
-	have := host.DeepCopyObject().(T)
-	if !k.push(want, have) {
+	var have T
+	changed := false
+	k.compute(ctx, func() {
+		have = host.DeepCopyObject().(T)
+		changed = k.push(want, have)
+	})
+	if !changed {
 		return host, nil
 	}
 	if id, _ := translate.IdentityOf(host); id.UID == "" {
@@ -272,6 +290,7 @@ func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, hos
 	if !told {
 		return 0, fmt.Errorf("sync %s %s: %w", k.name, key, err)
 	}
+	r.message = brief(r.message)
 	k.teller.tell(v, corev1.EventTypeWarning, r.reason, r.message)
 	if k.denied != nil && !hosted { // pull would write otherwise
 		if err := k.denied(ctx, v, r); err != nil {

@@ -55,23 +55,30 @@ func (f *feeds) fed() bool {
 
 // fromSpace feeds the queue from an informer of the space.
 func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
+	s.fromChanges(informer, func(_, is client.Object, enqueue func(Key)) { lead(is, enqueue) })
+}
+
+// fromChanges is fromSpace with what an object was before it changed, nil if it came or went. lead must return soon: the
+// informer keeps for it all that changes meanwhile.
+func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, lead func(was, is client.Object, enqueue func(Key))) {
 	added := s.extended[informer]
 	if added == nil { // the rest does not wait for extensions
 		s.synced = append(s.synced, informer.HasSyncedChecker())
 	}
 	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
-		receive := func(obj any, enqueue func(Key)) {
+		receive := func(was, obj any, enqueue func(Key)) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
+			before, _ := was.(client.Object)
 			if o, ok := obj.(client.Object); ok {
-				lead(o, enqueue)
+				lead(before, o, enqueue)
 			}
 		}
 		handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { receive(obj, q.addFirst) },
-			UpdateFunc: func(_, obj any) { receive(obj, q.add) },
-			DeleteFunc: func(obj any) { receive(obj, q.add) },
+			AddFunc:    func(obj any) { receive(nil, obj, q.addFirst) },
+			UpdateFunc: func(was, obj any) { receive(was, obj, q.add) },
+			DeleteFunc: func(obj any) { receive(nil, obj, q.add) },
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch the space: %w", err)

@@ -99,6 +99,17 @@ func (w *changedNames) Update(obj any) error { return w.changed(obj) }
 func (w *changedNames) Delete(obj any) error { return w.changed(obj) }
 func (w *changedNames) Resync() error        { return nil }
 
+// Transformer implements [cache.TransformingStore]: until a watch has begun, a reflector collects what there is. Of that no
+// more is kept than the names, as a space's annotations may take hundreds of megabytes.
+func (w *changedNames) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}}, nil
+		}
+		return obj, nil
+	}
+}
+
 // Replace has all that is in use looked at, whether it is in the list or is
 // missing from it: anything may have changed since the last event.
 func (w *changedNames) Replace(list []any, _ string) error {

@@ -5,10 +5,13 @@ package syncer
 
 import (
 	"context"
+	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
@@ -34,10 +37,14 @@ func (s *Syncer) syncNetworkPolicies() error {
 			}
 			return host, true, nil
 		},
-		push: translate.PushNetworkPolicy,
+		push:  translate.PushNetworkPolicy,
+		aside: func(was, is *networkingv1.NetworkPolicy) bool { return was.Generation == is.Generation },
 	}, func(v *networkingv1.NetworkPolicy, enqueue func(Key)) { s.enqueuePods(v.Namespace, enqueue) })
 	// What a namespace selector selects depends on the namespaces' labels.
-	s.fromSpace(namespaces.Informer(), func(_ client.Object, enqueue func(Key)) {
+	s.fromChanges(namespaces.Informer(), func(was, is client.Object, enqueue func(Key)) {
+		if was != nil && maps.Equal(was.GetLabels(), is.GetLabels()) && was.GetUID() == is.GetUID() {
+			return
+		}
 		all, err := policies.Lister().List(labels.Everything())
 		if err != nil {
 			return
@@ -51,16 +58,26 @@ func (s *Syncer) syncNetworkPolicies() error {
 	return nil
 }
 
+// podsIn is the kind of keys that stand for all pods of a namespace. Whoever is told of a change enqueues one key, however
+// many pods there are, and however often it changes until the key's turn.
+const podsIn = "pods of a namespace"
+
 // enqueuePods looks again at all pods of a namespace.
 func (s *Syncer) enqueuePods(namespace string, enqueue func(Key)) {
-	if !s.host.sync.On(pods) {
-		return
+	if s.host.sync.On(pods) {
+		enqueue(Key{Kind: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
-	all, err := s.informers.Core().V1().Pods().Lister().Pods(namespace).List(labels.Everything())
-	if err != nil {
-		return
-	}
-	for _, pod := range all {
-		enqueue(Key{Kind: pods, NamespacedName: client.ObjectKeyFromObject(pod)})
-	}
+}
+
+// lookAtPods is the work of podsIn.
+func (s *Syncer) lookAtPods(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
+	var err error
+	s.compute(ctx, func() {
+		var all []*corev1.Pod
+		all, err = s.informers.Core().V1().Pods().Lister().Pods(in.Namespace).List(labels.Everything())
+		for _, pod := range all {
+			s.queue.add(Key{Kind: pods, NamespacedName: client.ObjectKeyFromObject(pod)})
+		}
+	})
+	return 0, err
 }

@@ -31,7 +31,7 @@ type ownClass[T client.Object] struct {
 }
 
 func (c *ownClass[T]) add() error {
-	c.cluster, c.strict, c.limit, c.down = true, true, translate.LimitSubdomain, c.hostClass
+	c.cluster, c.strict, c.limit, c.down, c.asks = true, true, translate.LimitSubdomain, c.hostClass, true
 	add(c.kind, nil)
 	return nil
 }

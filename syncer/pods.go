@@ -48,7 +48,11 @@ func (s *Syncer) syncPods() error {
 		relabel: s.podRelabel,
 		pull:    s.podPull,
 		seen:    s.enqueueBudgets,
-		denied:  s.podDenied,
+		// What a pod refers to changes with its ephemeral containers only.
+		aside: func(was, is *corev1.Pod) bool {
+			return len(was.Spec.EphemeralContainers) == len(is.Spec.EphemeralContainers)
+		},
+		denied: s.podDenied,
 	}
 	k.lost = func(ctx context.Context, v *corev1.Pod) (bool, error) { return podLost(ctx, k, v) }
 	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
@@ -184,7 +188,8 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.PseudoNode(host.Spec.NodeName)},
 		}) // its event brings us back
 	}
-	status := s.space.PullPodStatus(v, host)
+	var status corev1.PodStatus
+	s.compute(ctx, func() { status = s.space.PullPodStatus(v, host) })
 	if !equality.Semantic.DeepEqual(status, v.Status) {
 		out := v.DeepCopy()
 		out.Status = status
@@ -247,7 +252,8 @@ func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exis
 	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
 		return k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
 	}
-	status := k.space.PullPodStatus(v, host)
+	var status corev1.PodStatus
+	k.compute(ctx, func() { status = k.space.PullPodStatus(v, host) })
 	if equality.Semantic.DeepEqual(status, v.Status) {
 		return nil
 	}

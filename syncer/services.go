@@ -10,28 +10,48 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
 )
 
+// slicesOf is the kind of keys that stand for the endpoint slices of a service in the space. What tells of services must not
+// look for them: the host's watch serves all spaces.
+const slicesOf = "endpoint slices of a service"
+
 func (s *Syncer) syncServices() error {
-	lister := s.informers.Discovery().V1().EndpointSlices().Lister()
+	written := s.informers.Discovery().V1().EndpointSlices().Informer()
+	err := written.AddIndexers(cache.Indexers{indexService: func(obj any) ([]string, error) {
+		if v, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			return sliceService(v), nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return err
+	}
+	s.work[slicesOf] = func(ctx context.Context, service types.NamespacedName) (_ time.Duration, err error) {
+		s.compute(ctx, func() {
+			var keys []string
+			keys, err = written.GetIndexer().IndexKeys(indexService, service.String())
+			for _, key := range keys {
+				if name, err := cache.ParseObjectName(key); err == nil {
+					s.queue.add(Key{Kind: endpointSlices, NamespacedName: types.NamespacedName(name)})
+				}
+			}
+		})
+		return 0, err
+	}
 	enqueueSlices := func(service types.NamespacedName, enqueue func(Key)) {
-		found, err := lister.EndpointSlices(service.Namespace).List(labels.Set{discoveryv1.LabelServiceName: service.Name}.AsSelector())
-		if err != nil {
-			return
-		}
-		for _, slice := range found {
-			enqueue(Key{Kind: endpointSlices, NamespacedName: client.ObjectKeyFromObject(slice)})
-		}
+		enqueue(Key{Kind: slicesOf, NamespacedName: service})
 	}
 	add(&kind[*corev1.Service]{
 		Syncer: s, name: services, limit: translate.LimitLabel,
 		fresh:   func() *corev1.Service { return &corev1.Service{} },
 		virtual: s.informers.Core().V1().Services().Informer(),
+		asks:    true,
 		down: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
 			err := forbids(translate.CheckService(&v.Spec))
 			if err == nil && v.Spec.Type == corev1.ServiceTypeExternalName {
@@ -82,6 +102,7 @@ func (s *Syncer) syncEndpointSlices() error {
 		Syncer: s, name: endpointSlices, limit: translate.LimitSubdomain,
 		fresh:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		virtual: s.informers.Discovery().V1().EndpointSlices().Informer(),
+		asks:    true,
 		down: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
 			service, err := lister.Services(v.Namespace).Get(v.Labels[discoveryv1.LabelServiceName])
 			if err != nil || !translate.HasOwnEndpoints(service) {

@@ -104,6 +104,7 @@ type Syncer struct {
 	failing      atomic.Bool // something that failed is to be tried again
 	lastHastened atomic.Int64
 	tally        tally
+	processor    *computing
 	room         room
 	// tokens of pods that were written.
 	tokens  tokenWrites
@@ -141,10 +142,12 @@ func New(c Config) (*Syncer, error) {
 	})
 	c.Host.short.Delete(c.Space.Name) // it may fit by now; if not, its tries will say so
 	s.work[probes] = s.shortages.probe
+	s.work[podsIn] = s.lookAtPods
 	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}
+	s.processor = newComputing(s.clock)
 	onHost, err := c.Host.newAccount(c.Space, c.Account)
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
@@ -211,13 +214,18 @@ func (s *Syncer) reach(space *rest.Config) (err error) {
 }
 
 // add declares a kind that is synced down: its work and both sides' events.
-// also, if set, is told each virtual object that came, changed or went.
+// also, if set, is told each virtual object that came, changed or went, but for changes that are aside.
 func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
-	k.fromSpace(k.virtual, func(obj client.Object, enqueue func(Key)) {
+	k.fromChanges(k.virtual, func(was, obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
-		if v, ok := obj.(T); ok && also != nil {
-			also(v, enqueue)
+		v, ok := obj.(T)
+		if !ok || also == nil {
+			return
 		}
+		if before, ok := was.(T); ok && k.aside != nil && before.GetUID() == v.GetUID() && k.aside(before, v) {
+			return
+		}
+		also(v, enqueue)
 	})
 	addToHost(k)
 }

@@ -1,0 +1,51 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// computeShare is how long a space's syncer may compute in a second, once it has done that for computeAtOnce. One change of a
+	// Service, a NetworkPolicy, or a Namespace can have it look at tens of thousands of objects again, at each for
+	// milliseconds, and a tenant can make such changes without an end.
+	computeShare  = 500 * time.Millisecond
+	computeAtOnce = 2 * time.Second
+)
+
+// computing lets a space's syncer use one processor at a time, and that not for longer than its share. It is safe for
+// concurrent use.
+type computing struct {
+	clock   clock.PassiveClock
+	limiter *rate.Limiter
+
+	mu sync.Mutex
+}
+
+func newComputing(c clock.PassiveClock) *computing {
+	return &computing{clock: c, limiter: rate.NewLimiter(rate.Limit(computeShare.Microseconds()), int(computeAtOnce.Microseconds()))}
+}
+
+// compute is [computing.compute] for the space.
+func (s *Syncer) compute(ctx context.Context, work func()) { s.processor.compute(ctx, work) }
+
+// compute does work that waits for nothing, and then waits until the syncer may go on, or ctx ends.
+func (c *computing) compute(ctx context.Context, work func()) {
+	took := min(c.alone(work), computeAtOnce)
+	_ = c.limiter.WaitN(ctx, int(took.Microseconds())) // the work is done; what follows sees that ctx has ended
+}
+
+func (c *computing) alone(work func()) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begun := c.clock.Now()
+	work()
+	return c.clock.Since(begun)
+}
