@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
@@ -36,7 +37,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)
 	}
-	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), teller: &teller{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {})}
+	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), teller: &teller{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
 	k := &kind[*corev1.Pod]{
 		Syncer: s, name: pods, limit: translate.LimitSubdomain, virtual: virtual,
 		fresh: func() *corev1.Pod { return &corev1.Pod{} },

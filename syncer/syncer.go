@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -107,8 +108,9 @@ type Syncer struct {
 	processor    *computing
 	room         room
 	// tokens of pods that were written.
-	tokens  tokenWrites
-	account *bounds.Account // nil in tests
+	tokens    tokenWrites
+	tokenPace *rate.Limiter
+	account   *bounds.Account // nil in tests
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
@@ -130,7 +132,8 @@ func New(c Config) (*Syncer, error) {
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
 		room:  room{made: map[object]*making{}}, account: c.Account,
-		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
+		tokenPace: newTokenPace(),
+		names:     map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.queue = newQueue(workers, s.reconcile)
 	s.shortages = newShortages(s.queue, func(short bool) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,14 @@ import (
 // annotationRefresh on a token secret is when its tokens are replaced: an
 // instant in RFC 3339, before the first of them expires.
 const annotationRefresh = translate.Domain + "/refresh-at"
+
+// tokensPerSecond is how many tokens a space's syncer requests in a second, once it has requested those of ten seconds. A pod
+// may have as many as items of volumes, and each is signed.
+const tokensPerSecond = 200
+
+func newTokenPace() *rate.Limiter {
+	return rate.NewLimiter(tokensPerSecond, burstSeconds*tokensPerSecond)
+}
 
 // tokenWrites are the token secrets that were written and that the host's watch has
 // not shown yet, by name: a pod's status changes several times meanwhile.
@@ -133,6 +142,10 @@ func (s *Syncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
 }
 
 func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []translate.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
+	// A secret that has to wait, for the space's bytes, has them requested anew when it is its turn.
+	if err := s.tokenPace.WaitN(ctx, min(len(requests), s.tokenPace.Burst())); err != nil {
+		return nil, 0, fmt.Errorf("wait to request tokens: %w", err)
+	}
 	data = map[string][]byte{}
 	account := v.Spec.ServiceAccountName
 	for _, r := range requests {
