@@ -45,7 +45,7 @@ func Table() [quantities]Bound {
 			"what the space's store holds, old versions until they are compacted included",
 			"delete objects, or ask the platform's admin for a larger store"},
 		CachedBytes: {"cached-bytes", PerSpace, "bytes", 512 * miB,
-			"what the API server, the controllers and the syncer keep in memory of the space's objects, decoded: with 1 KiB for each object, and 700 bytes for each owner reference",
+			"what the API server, the controllers and the syncer keep in memory of the space's objects, decoded: with 1 KiB for each object, and 700 bytes for each owner reference, and 400 for each ConfigMap, Secret, or Service that containers or an Ingress name",
 			"delete objects, or ask the platform's admin for a higher limit"},
 		Objects: {"objects", PerSpace, "objects", 50_000,
 			"objects of all resources in the space's store",

@@ -4,9 +4,12 @@
 package heapsize_test
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -65,4 +68,62 @@ func TestACounterCountsWhatItsInformerHolds(t *testing.T) {
 	if held != 0 {
 		t.Errorf("a stopped counter counts %d bytes", held)
 	}
+}
+
+// L3: of an Ingress that leads to a thousand Services, the syncer's index takes many times what the Ingress takes.
+func TestWhatAnObjectNamesIsCounted(t *testing.T) {
+	var objects []*networkingv1.Ingress
+	var counted int64
+	for i := range 40 {
+		http := &networkingv1.HTTPIngressRuleValue{}
+		for j := range 1000 {
+			http.Paths = append(http.Paths, networkingv1.HTTPIngressPath{Backend: networkingv1.IngressBackend{
+				Service: &networkingv1.IngressServiceBackend{Name: fmt.Sprintf("s%d-%d", i, j)},
+			}})
+		}
+		o := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("o", i)}}
+		o.Spec.Rules = []networkingv1.IngressRule{{IngressRuleValue: networkingv1.IngressRuleValue{HTTP: http}}}
+		objects = append(objects, o)
+		counted += heapsize.Cached(o)
+	}
+	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"services": func(obj any) (names []string, _ error) {
+		for _, path := range obj.(*networkingv1.Ingress).Spec.Rules[0].HTTP.Paths {
+			names = append(names, "n/"+path.Backend.Service.Name)
+		}
+		return names, nil
+	}})
+	before := heap()
+	for _, o := range objects {
+		if err := index.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := heap() - before; took > counted {
+		t.Errorf("the index takes %d KiB, and %d KiB are counted", took>>10, counted>>10)
+	}
+	runtime.KeepAlive(index)
+
+	many, one := objects[0].DeepCopy(), objects[0].DeepCopy()
+	for i := range one.Spec.Rules[0].HTTP.Paths {
+		one.Spec.Rules[0].HTTP.Paths[i].Backend.Service.Name = many.Spec.Rules[0].HTTP.Paths[i].Backend.Service.Name[:2]
+	}
+	if more := heapsize.Cached(many) - heapsize.Cached(one); more < 350_000 {
+		t.Errorf("a thousand names count %d bytes more than one", more)
+	}
+	named, none := pod(0, 0, 0), pod(0, 0, 0)
+	for i := range 100 {
+		from := corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("c", i)}}}
+		named.Spec.Containers = append(named.Spec.Containers, corev1.Container{EnvFrom: []corev1.EnvFromSource{from}})
+		none.Spec.Containers = append(none.Spec.Containers, corev1.Container{EnvFrom: []corev1.EnvFromSource{{}}})
+	}
+	if more := heapsize.Cached(named) - heapsize.Cached(none); more < 35_000 {
+		t.Errorf("a hundred names of a pod count %d bytes", more)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
