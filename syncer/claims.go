@@ -45,7 +45,33 @@ func indexClaims(obj any) ([]string, error) {
 		// for. The host's admins' own claims all count.
 		hosts = hosts[:min(len(hosts), bounds.IngressHosts.Max())]
 	}
+	if slices.ContainsFunc(hosts, isWildcard) {
+		hosts = append(hosts, wildcards)
+	}
 	return hosts, nil
+}
+
+// wildcards is where [indexHosts] finds all that claim a wildcard: some of the host's own, as spaces may not.
+const wildcards = "*"
+
+const wildcard = "*."
+
+func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
+
+// wildcards are all that are claimed on the host, without their asterisks. A host name has up to 126 that cover it, and a space may
+// ask for thousands of names: few are claimed, if any.
+func (h *Host) wildcards() map[string]bool {
+	all := map[string]bool{}
+	for _, kind := range doors() {
+		for _, other := range found[client.Object](h, kind, indexHosts, wildcards) {
+			for _, name := range hostsOf(other) {
+				if rest, is := strings.CutPrefix(name, wildcard); is {
+					all[rest] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // ownHosts are the host names that a door has on the host.
@@ -69,11 +95,12 @@ func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.E
 		since := host.GetCreationTimestamp()
 		own = ownHosts{hostsOf(host), &since}
 	}
+	covering := k.host.wildcards()
 	for _, name := range hostsOf(v) {
 		if !k.inDomains(name) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
 				name, strings.Join(k.space.Settings.Domains, ", "))))
-		} else if k.host.claimed(name, k.space, own) {
+		} else if k.host.claimed(name, covering, k.space, own) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
 		}
 	}
@@ -102,9 +129,15 @@ func (s *Syncer) inDomains(name string) bool {
 // claimed reports whether a door that is not the space's has a host name: who was
 // first keeps it. Of two that came in one moment, neither looks like the first;
 // both give way, and try again at their own time.
-func (h *Host) claimed(name string, space translate.Space, own ownHosts) bool {
+func (h *Host) claimed(name string, wildcards map[string]bool, space translate.Space, own ownHosts) bool {
 	since := own.of(name)
-	for _, claim := range translate.HostClaims(name) {
+	claims := []string{name}
+	for _, rest, found := strings.Cut(name, "."); found && len(wildcards) > 0; _, rest, found = strings.Cut(rest, ".") {
+		if wildcards[rest] {
+			claims = append(claims, wildcard+rest)
+		}
+	}
+	for _, claim := range claims {
 		for _, kind := range doors() {
 			for _, other := range found[client.Object](h, kind, indexHosts, claim) {
 				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {

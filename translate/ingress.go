@@ -177,20 +177,6 @@ func IngressHosts(v *networkingv1.Ingress) []string {
 	return slices.Compact(hosts)
 }
 
-// HostClaims are the names under which others may have claimed a host name:
-// itself, and every wildcard that covers it.
-func HostClaims(host string) []string {
-	claims := []string{host}
-	for rest := host; ; {
-		_, after, found := strings.Cut(rest, ".")
-		if !found {
-			return claims
-		}
-		claims = append(claims, "*."+after)
-		rest = after
-	}
-}
-
 // IngressServices are the names of the services that an ingress leads to, each
 // once, sorted.
 func IngressServices(v *networkingv1.Ingress) (names []string) {

@@ -5,7 +5,6 @@ package translate_test
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -144,13 +143,6 @@ func TestNoIngressReachesPastItsSpace(t *testing.T) {
 		}
 		checkNoSharedMemory(t, v, host)
 	})
-}
-
-func TestAHostNameIsClaimedByWildcardsAboveIt(t *testing.T) {
-	got := translate.HostClaims("a.b.example.com")
-	if want := []string{"a.b.example.com", "*.b.example.com", "*.example.com", "*.com"}; !slices.Equal(got, want) {
-		t.Errorf("claims are %v, want %v", got, want)
-	}
 }
 
 // An annotation that the tenant takes away goes from the host; the host's own stay.
