@@ -204,6 +204,7 @@ func (s *Syncer) declare() error {
 func (s *Syncer) reach(space *rest.Config) (err error) {
 	config := rest.CopyConfig(space)
 	config.UserAgent = "berth-syncer"
+	config.RateLimiter = newRequestLimiter()
 	s.toSpace = config
 	if s.virtualAPI, err = newClient(config, s.host.mapper); err != nil {
 		return err
