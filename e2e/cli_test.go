@@ -144,7 +144,7 @@ func TestUpEndsQuicklyWhenInterruptedWhileItStarts(t *testing.T) {
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(b.end)
 	b.logIfFailed(t)
-	for _, after := range []string{"Starting the embedded host", "The host is ready", "Walls of space demo stand"} {
+	for _, after := range []string{"Starting the embedded host", "The host is ready", "Space demo is isolated on the host"} {
 		b.launch(t)
 		eventually(t, func() error {
 			if strings.Contains(b.stderr.String(), after) {

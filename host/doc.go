@@ -6,7 +6,7 @@
 // simulated dynamic volumes, all in this process and without a port of their
 // own.
 //
-// It is called by cmd/berth when no cluster is given, and by tests on machines
+// It is called by platform when no cluster is given, and by tests on machines
 // without containers. Nothing runs on its nodes: a pod that is scheduled is
 // said to run, and one that may end (restartPolicy other than Always) ends well
 // after a second, or after the time in its annotation

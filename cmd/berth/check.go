@@ -37,7 +37,7 @@ not answer is asked again until the timeout. A space that sleeps is woken.
 			defer cancel()
 			var failed []string
 			for _, path := range args {
-				name := strings.TrimSuffix(filepath.Base(path), kubeconfigSuffix)
+				name := strings.TrimSuffix(filepath.Base(path), ".kubeconfig")
 				answer, err := checkCluster(ctx, path)
 				if err != nil {
 					answer = err.Error()

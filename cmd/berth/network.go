@@ -4,18 +4,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // networkOptions are the flags about what spaces' pods reach.
@@ -42,23 +34,6 @@ func (o *networkOptions) ranges() (out []netip.Prefix, err error) {
 		out = append(out, prefix)
 	}
 	return out, nil
-}
-
-// all are these and those of the host.
-func (o *networkOptions) all(ctx context.Context, config *rest.Config, logger logr.Logger) ([]netip.Prefix, error) {
-	own, err := o.ranges()
-	if err != nil {
-		return nil, err
-	}
-	host, err := client.New(config, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make host client: %w", err)
-	}
-	found, err := tenancy.HostRanges(ctx, host)
-	if err != nil {
-		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others by --network-closed")
-	}
-	return tenancy.JoinRanges(slices.Concat(own, found)), nil
 }
 
 // args are the flags again, for another process.

@@ -43,7 +43,7 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"a user in the URL":           {[]string{"serve", "--advertise", "https://me@berth"}, "--advertise=https://me@berth: want https://HOST or https://HOST:PORT"},
 		"secrets in no namespace":     {[]string{"serve", "--kubeconfig-secrets", "a/b"}, "--kubeconfig-secrets=a/b: want a namespace: "},
 		"a log of no format":          {[]string{"serve", "--log-format", "xml"}, "--log-format=xml: want text or json"},
-		"a host that is nowhere":      {[]string{"serve"}, "this is no pod of a cluster; name one by --host-kubeconfig: "},
+		"a host that is nowhere":      {[]string{"serve"}, "--host-kubeconfig: name a cluster, as this is no pod of one: "},
 		"no file to check":            {[]string{"check"}, "requires at least 1 arg"},
 		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: want json or yaml"},
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/platform"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -158,17 +158,17 @@ as it was.`,
 			if replace && as == "" {
 				return errors.New("--replace goes with --as; under its own name, a snapshot takes the space's place anyway")
 			}
-			var result restored
+			var result platform.Restored
 			query := url.Values{"id": {args[0]}, "from": {from}, "as": {as}}
 			if replace {
 				query.Set("replace", "")
 			}
 			err := control.NewClient(dir).Do(cmd.Context(), http.MethodPost, "/snapshots/restore?"+query.Encode(), &result)
 			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" {
-				result.Space, result.Snapshot, err = restoreAtRest(cmd.Context(), dir, args[0], from)
+				result.Space, result.Snapshot, err = platform.RestoreStopped(cmd.Context(), dir, args[0], from)
 			}
 			if err != nil {
-				return err
+				return flagError(err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "space/%s restored from snapshot/%s\n", result.Space, result.Snapshot)
 			if as != "" {
@@ -184,25 +184,4 @@ as it was.`,
 	cmd.Flags().StringVar(&as, "as", "", "name of the space to make of it; its own if empty")
 	cmd.Flags().BoolVar(&replace, "replace", false, "with --as, take the place of all that a space of that name holds")
 	return cmd
-}
-
-// restoreAtRest restores a space of a data directory on which no berth runs.
-func restoreAtRest(ctx context.Context, dir, name, from string) (space, restored string, err error) {
-	id, err := snapshot.ParseID(name)
-	if err != nil {
-		return "", "", err
-	}
-	bucket, err := snapshot.Open(from)
-	if err != nil {
-		return "", "", err
-	}
-	lock, err := lockDataDir(dir)
-	if err != nil {
-		return "", "", err
-	}
-	defer lock.Close()
-	if id, err = bucket.Find(ctx, id); err != nil {
-		return "", "", err
-	}
-	return id.Space, id.String(), snapshot.Replace(ctx, bucket, id, filepath.Join(dir, "spaces"), scratchDir(dir))
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/platform"
 )
 
 func newUp() *cobra.Command {
@@ -50,33 +52,34 @@ where it was, with the spaces of earlier runs too.`,
   berth up --host-kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			if len(o.spaces)+len(o.dedicated) == 0 {
+			if len(o.Spaces)+len(o.Dedicated) == 0 {
 				return errors.New("--space: name at least one space")
 			}
-			logs, err := openLogs(o.dataDir, o.verbosity)
+			if o.Host.Kubeconfig == "" {
+				o.Host.EmbeddedNodes = nodes
+			}
+			config, err := o.config()
+			if err != nil {
+				return err
+			}
+			logs, err := openLogs(o.DataDir, o.verbosity)
 			if err != nil {
 				return err
 			}
 			defer logs.close()
-			u := &up{platform: platform{options: o, logger: logs.logger}, nodes: nodes, out: cmd.OutOrStdout()}
 			started := time.Now()
-			u.say = func(format string, args ...any) {
+			config.Logger, config.RequireOne = logs.logger, true
+			config.Progress = func(format string, args ...any) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 			}
-			u.openHost, u.serves, u.explain = u.startEmbedded, func() {}, u.explainUse
-			if o.hostKubeconfig != "" {
-				u.openHost = u.reachHost
-			}
-			return u.run(cmd.Context())
+			config.Started = func(p *platform.Platform) { explainUse(cmd.OutOrStdout(), &config, p.Endpoint) }
+			return flagError(platform.New(config).Run(cmd.Context()))
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
-	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
-	cmd.Flags().StringVar(&o.hostKubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
+	cmd.Flags().StringSliceVar(&o.Spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
+	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
 	return cmd

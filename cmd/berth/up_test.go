@@ -4,9 +4,10 @@
 package main
 
 import (
-	"net"
 	"strings"
 	"testing"
+
+	"github.com/berth-dev/berth/platform"
 )
 
 // X3: a port that is open to others, with kubeconfigs that are of no use to them,
@@ -16,16 +17,9 @@ func TestUpTellsOfAPortThatKubeconfigsDoNotLeadTo(t *testing.T) {
 		"0.0.0.0:7443": true, ":7443": true, "[::]:7443": true,
 		"127.0.0.1:7443": false, "192.0.2.1:7443": false, "berth.example:7443": false,
 	} {
-		port, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
 		var out strings.Builder
-		u := &up{platform: platform{options: runOptions{listen: listen, spaces: []string{"demo"}}, listener: port, host: &remoteHost{}}, out: &out}
-		u.explainUse()
-		if err := port.Close(); err != nil {
-			t.Error(err)
-		}
+		config := platform.Config{Listen: listen, Spaces: []string{"demo"}}
+		explainUse(&out, &config, func(space string) string { return "https://127.0.0.1:7443/spaces/" + space })
 		if got := strings.Contains(out.String(), "--listen="+listen); got != warns {
 			t.Errorf("--listen=%s: told of it: %v, want %v:\n%s", listen, got, warns, out.String())
 		}

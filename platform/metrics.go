@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
@@ -20,11 +20,10 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-func (p *platform) newMetrics() *metrics.Metrics {
-	version := readVersion()
+func (p *Platform) newMetrics() *metrics.Metrics {
 	return metrics.New(metrics.Config{
-		Version: version.Berth, Kubernetes: version.Kubernetes,
-		Names:  p.spaceNames,
+		Version: p.config.Version.Berth, Kubernetes: p.config.Version.Kubernetes,
+		Names:  p.Names,
 		Spaces: p.spaceMetrics,
 		Certificates: func() map[string]time.Time {
 			return map[string]time.Time{"authority": p.ca.NotAfter(), "serving": p.certificate.NotAfter()}
@@ -32,7 +31,8 @@ func (p *platform) newMetrics() *metrics.Metrics {
 	})
 }
 
-func (p *platform) spaceNames() []string {
+// Names are those of all spaces that the platform serves, in no order.
+func (p *Platform) Names() []string {
 	return slices.AppendSeq(p.shard.Names(), maps.Keys(p.processes))
 }
 
@@ -41,7 +41,7 @@ func (p *platform) spaceNames() []string {
 const metricsTimeout = 2 * time.Second
 
 // spaceMetrics is what is known of the spaces without waking any.
-func (p *platform) spaceMetrics() []metrics.Space {
+func (p *Platform) spaceMetrics() []metrics.Space {
 	counts := p.shard.HostObjects()
 	spaces := p.dedicatedMetrics(counts)
 	for _, status := range p.shard.List() {
@@ -57,7 +57,7 @@ func (p *platform) spaceMetrics() []metrics.Space {
 
 // dedicatedMetrics are what the processes say of their spaces. Of one that does
 // not answer it is known why.
-func (p *platform) dedicatedMetrics(hostObjects map[string]map[string]int) []metrics.Space {
+func (p *Platform) dedicatedMetrics(hostObjects map[string]map[string]int) []metrics.Space {
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 	defer cancel()
 	names := slices.Sorted(maps.Keys(p.processes))

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type firstStarts struct {
 }
 
 // beginFirstStarts begins them in the background. They end with berth.
-func (p *platform) beginFirstStarts(ctx context.Context) error {
+func (p *Platform) beginFirstStarts(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		defer close(p.first.done)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +30,8 @@ type restorable interface {
 	Wake(ctx context.Context, space string) error
 }
 
-// restored is what came of a restore.
-type restored struct {
+// Restored is what came of a restore.
+type Restored struct {
 	Space    string           `json:"space"`
 	Snapshot string           `json:"snapshot"`
 	Changes  snapshot.Changes `json:"changes"` // of one that was given another name
@@ -40,7 +39,7 @@ type restored struct {
 
 // restore makes a space of a snapshot: the one that it was taken of, or as, which
 // may hold something only if that is to be replaced.
-func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, as string, replace bool) (*restored, error) {
+func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, as string, replace bool) (*Restored, error) {
 	id, err := snapshot.ParseID(name)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -52,7 +51,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
-	result := &restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
+	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
 	defer s.shard.Hold(result.Space)()
 	if as == "" {
 		err = s.replace(ctx, bucket, id)
@@ -79,7 +78,7 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 	_, had := s.shard.Status(id.Space)
 	err := s.stop(ctx, id.Space)
 	if err == nil {
-		err = snapshot.Replace(ctx, bucket, id, filepath.Join(s.dataDir, "spaces"), scratchDir(s.dataDir))
+		err = snapshot.Replace(ctx, bucket, id, spacesDir(s.dataDir), scratchDir(s.dataDir))
 	}
 	return s.settle(id.Space, had, err)
 }
@@ -89,11 +88,11 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 		return snapshot.Changes{}, fmt.Errorf("--as: %w", err)
 	}
 	_, had := s.shard.Status(as)
-	dir := filepath.Join(s.dataDir, "spaces", as)
+	dir := spaceDir(s.dataDir, as)
 	if err := s.mayClone(id, as, had || s.elsewhere(as) || snapshot.Exists(dir), replace); err != nil {
 		return snapshot.Changes{}, err
 	}
-	changes, err := snapshot.Clone(ctx, bucket, id, as, filepath.Join(s.dataDir, "spaces"), scratchDir(s.dataDir),
+	changes, err := snapshot.Clone(ctx, bucket, id, as, spacesDir(s.dataDir), scratchDir(s.dataDir),
 		func(ctx context.Context) error {
 			// Not before the snapshot was found sound; and what it holds has its services
 			// reserved under the eyes of no syncer.
@@ -110,7 +109,7 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			return s.shard.InheritServices(ctx, as, vs)
 		})
 	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
-		_ = os.Remove(kubeconfigPath(s.dataDir, as)) // it leads nowhere
+		_ = os.Remove(KubeconfigPath(s.dataDir, as)) // it leads nowhere
 	}
 	return changes, err
 }

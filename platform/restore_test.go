@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func restorables(t *testing.T) (*snapshots, *places, *snapshot.Bucket) {
 		t.Fatal(err)
 	}
 	keeper, err := snapshot.NewKeeper(snapshot.Config{
-		Dir: filepath.Join(s.dataDir, "spaces"), Scratch: scratchDir(s.dataDir), Spaces: p, Logger: klog.Background(),
+		Dir: spacesDir(s.dataDir), Scratch: scratchDir(s.dataDir), Spaces: p, Logger: klog.Background(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -27,7 +25,6 @@ import (
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
-	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -39,50 +36,44 @@ const startTimeout = 2 * time.Minute
 // crash, at the next start.
 const stopTimeout = 20 * time.Second
 
-// platform is one run of spaces on a host, by `berth up` or `berth serve`. Its
-// steps undo themselves in reverse order.
-type platform struct {
-	options runOptions
-	logger  klog.Logger
-
-	// In these the commands differ.
-	say      func(format string, args ...any) // told of what is being done
-	openHost func(ctx context.Context) error  // the step that sets host
-	serves   func()                           // called once, when requests are served
-	explain  func()                           // called once, when all spaces that were asked for have been tried
-	// persevere has it run on if none of the spaces that were asked for starts.
-	persevere bool
-	// secrets are where kubeconfigs go too, if anywhere.
-	secrets kubeconfigSecrets
+// Platform runs spaces on a host cluster. Its methods may be called concurrently once [Config.Serving] has been called.
+type Platform struct {
+	config Config
+	logger klog.Logger
 
 	// commands are what the control socket serves; steps add theirs.
 	commands *http.ServeMux
+	secrets  kubeconfigSecrets
 
 	ca          *pki.CA
 	certificate *pki.Serving
 	listener    net.Listener
 	host        hostCluster
-	// hostKubeconfig is by what a process of its own reaches the host; see hostConfig.
+	// hostKubeconfig is by what the process of a dedicated space reaches the host: that which it is a pod of if empty.
 	hostKubeconfig string
-	closed         []netip.Prefix // to spaces' pods, beside what always is
-	settings       func(space string) translate.Settings
+	closed         []netip.Prefix // to spaces' pods
 	shard          *shard.Shard
-	prepare        func(ctx context.Context, space string) error // what a space stands on
+	prepare        func(ctx context.Context, space string) error // isolates a space on the host
 	processes      map[string]*dedicated.Process                 // by space
 	server         *gateway.Server
 	metrics        *metrics.Metrics
 	traces         tracing.TracerProvider // nil if there are none
-	limiter        *gateway.Limiter       // of the requests that come in by either port
+	limiter        *gateway.Limiter       // of the requests of clients and of pods
 	serving        atomic.Bool            // between start and stop
 	undo           []func(context.Context)
 
 	first firstStarts
 }
 
-func (p *platform) run(ctx context.Context) (err error) {
+// New returns a platform with a configuration that is complete.
+func New(c Config) *Platform { return &Platform{config: c, logger: c.Logger} }
+
+// Run runs the platform until ctx ends, and then stops it cleanly, within stopTimeout. It may be called once. Its steps
+// undo themselves in reverse order.
+func (p *Platform) Run(ctx context.Context) (err error) {
 	defer func() {
 		if p.server != nil {
-			p.say("Stopping ...")
+			p.config.Progress("Stopping ...")
 		}
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
@@ -104,7 +95,9 @@ func (p *platform) run(ctx context.Context) (err error) {
 	}
 	p.serving.Store(true)
 	defer p.serving.Store(false)
-	p.serves()
+	if p.config.Serving != nil {
+		p.config.Serving(p)
+	}
 	for tried := p.first.done; ; tried = nil {
 		select {
 		case <-ctx.Done():
@@ -117,16 +110,18 @@ func (p *platform) run(ctx context.Context) (err error) {
 			if p.first.failure != nil {
 				return p.first.failure
 			}
-			p.explain()
+			if p.config.Started != nil {
+				p.config.Started(p)
+			}
 		}
 	}
 }
 
-func (p *platform) onStop(undo func(context.Context)) { p.undo = append(p.undo, undo) }
+func (p *Platform) onStop(undo func(context.Context)) { p.undo = append(p.undo, undo) }
 
 // lock makes the data directory ours until the process ends, however it ends.
-func (p *platform) lock(context.Context) error {
-	file, err := lockDataDir(p.options.dataDir)
+func (p *Platform) lock(context.Context) error {
+	file, err := lockDataDir(p.config.DataDir)
 	if err != nil {
 		return err
 	}
@@ -134,26 +129,10 @@ func (p *platform) lock(context.Context) error {
 	return nil
 }
 
-// lockDataDir makes a data directory ours until the file is closed.
-func lockDataDir(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock data directory: %w", err)
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("data directory %s is in use by another berth; stop it or choose another --data-dir", dir)
-		}
-		return nil, fmt.Errorf("lock data directory: %w", err)
-	}
-	return file, nil
-}
-
 // serveCommands opens the socket by which other commands reach this one.
-func (p *platform) serveCommands(context.Context) error {
+func (p *Platform) serveCommands(context.Context) error {
 	p.commands = http.NewServeMux()
-	server, err := control.Serve(filepath.Join(p.options.dataDir, control.Name), p.commands, p.logger)
+	server, err := control.Serve(filepath.Join(p.config.DataDir, control.Name), p.commands, p.logger)
 	if err != nil {
 		return err
 	}
@@ -161,55 +140,57 @@ func (p *platform) serveCommands(context.Context) error {
 	return nil
 }
 
-func (p *platform) listen(ctx context.Context) (err error) {
-	if p.ca, err = pki.OpenCA(filepath.Join(p.options.dataDir, "pki"), "berth"); err != nil {
+func (p *Platform) listen(ctx context.Context) (err error) {
+	if p.ca, err = pki.OpenCA(portKeys(p.config.DataDir), portCA); err != nil {
 		return err
 	}
-	if p.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.options.listen); err != nil {
+	if p.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.config.Listen); err != nil {
 		if errors.Is(err, unix.EADDRINUSE) {
-			return fmt.Errorf("--listen=%s: the port is in use; stop what uses it or choose another", p.options.listen)
+			return fieldError("listen", p.config.Listen, "the port is in use; stop what uses it or choose another")
 		}
-		return fmt.Errorf("--listen=%s: %w", p.options.listen, err)
+		return &FieldError{Field: "listen", Value: p.config.Listen, Err: err}
 	}
 	p.onStop(func(context.Context) { _ = p.listener.Close() })
 	return nil
 }
 
-// endpoint is the URL of a space's API, as its clients reach it.
-func (p *platform) endpoint(space string) string {
-	if p.options.advertise != "" {
-		return p.options.advertise + gateway.Path(space)
+// Endpoint is the URL of a space's API, as its clients reach it.
+func (p *Platform) Endpoint(space string) string {
+	if p.config.Advertise != "" {
+		return p.config.Advertise + gateway.Path(space)
 	}
 	return "https://" + net.JoinHostPort(p.address(), p.port()) + gateway.Path(space)
 }
 
-func (p *platform) port() string {
+func (p *Platform) port() string {
 	_, port, _ := net.SplitHostPort(p.listener.Addr().String())
 	return port
 }
 
-func (p *platform) address() string { return cmp.Or(p.options.listenHost(), "127.0.0.1") }
+func (p *Platform) address() string {
+	if p.config.ListensEverywhere() {
+		return Loopback
+	}
+	host, _, _ := net.SplitHostPort(p.config.Listen)
+	return host
+}
 
 // names are those that the port's certificate is good for: the one that is
 // advertised, and this machine's own, by which also a forwarded port is reached.
-func (p *platform) names() []string {
-	names := []string{p.address(), "127.0.0.1", "::1", "localhost"}
-	if u, err := url.Parse(p.options.advertise); err == nil && u.Hostname() != "" {
+func (p *Platform) names() []string {
+	names := []string{p.address(), Loopback, "::1", "localhost"}
+	if u, err := url.Parse(p.config.Advertise); err == nil && u.Hostname() != "" {
 		names = append(names, u.Hostname())
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-func (p *platform) serve(context.Context) (err error) {
+func (p *Platform) serve(context.Context) (err error) {
 	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
 		return err
 	}
-	limits, err := p.options.limits.options()
-	if err != nil {
-		return err
-	}
-	p.limiter = gateway.NewLimiter(limits.of)
+	p.limiter = gateway.NewLimiter(p.config.Spec.Limits)
 	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
 		Lookup: p.lookup, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)

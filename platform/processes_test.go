@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -30,7 +29,7 @@ import (
 // X4, T9: whoever is to be woken by berth_spaces{state="failed"} is so for spaces
 // in processes of their own as well, whether these answer or not.
 func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
-	p := &platform{shard: &shard.Shard{}, processes: map[string]*dedicated.Process{}, options: runOptions{dataDir: t.TempDir()}}
+	p := &Platform{shard: &shard.Shard{}, processes: map[string]*dedicated.Process{}, config: Config{DataDir: t.TempDir()}}
 	dirs := map[string]string{}
 	for _, name := range []string{"broken", "fine"} {
 		dirs[name] = t.TempDir()
@@ -68,7 +67,7 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the processes' spaces are %+v, want %+v", got, want)
 	}
-	if names := slices.Sorted(slices.Values(p.spaceNames())); !slices.Equal(names, []string{"broken", "fine"}) {
+	if names := slices.Sorted(slices.Values(p.Names())); !slices.Equal(names, []string{"broken", "fine"}) {
 		t.Errorf("there are the spaces %q", names)
 	}
 }
@@ -84,7 +83,7 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	}
 	// Each ends when both have been asked to.
 	const script = `cat >/dev/null; : >"$0/$1"; until [ -e "$0/a" ] && [ -e "$0/b" ]; do sleep 0.02; done`
-	p := &platform{processes: map[string]*dedicated.Process{}, say: func(string, ...any) {}}
+	p := &Platform{processes: map[string]*dedicated.Process{}, config: Config{Progress: func(string, ...any) {}}}
 	for _, name := range []string{"a", "b"} {
 		p.processes[name] = dedicated.New(name, t.TempDir(), prepared, func() *exec.Cmd { return exec.Command("sh", "-c", script, ended, name) }, klog.Background())
 	}
@@ -108,31 +107,5 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	p.stopDedicated(ctx)
 	if ctx.Err() != nil {
 		t.Error("one is stopped after the other")
-	}
-}
-
-// T9, X4: a space's own process gets all that this one was told.
-func TestASpacesOwnProcessIsToldTheSame(t *testing.T) {
-	told := dedicatedOptions{
-		dataDir: "/data", hostKubeconfig: "/host", endpoint: "https://berth.example", idleAfter: time.Minute,
-		pods: podsOptions{address: "192.0.2.1", apiPort: 1, dnsPort: 2}, sync: syncOptions{switches: []string{"ingresses=off", "priorityclasses=tier in (a,b)"}, annotations: []string{"example.com/a"}},
-		nodes:    nodeOptions{selectors: []string{"pool=shared"}, labels: []string{"own:disk"}},
-		settings: settingsOptions{podSecurity: []string{"level=restricted"}, reservedLabels: []string{"example.com"}, ingressDomains: []string{"apps.example.com"}, showNodeAddresses: true},
-		limits:   limitOptions{limits: []string{"own:watches=5"}}, network: networkOptions{closed: []string{"203.0.113.0/24"}},
-		traces: traceOptions{endpoint: "127.0.0.1:4317", perMillion: 7}, verbosity: 3,
-	}
-	var heard dedicatedOptions
-	cmd := &cobra.Command{}
-	heard.addFlags(cmd)
-	args := dedicatedArgs(told, "own")
-	if args[0] != "dedicated" || args[1] != "own" {
-		t.Fatalf("the command is %q", args)
-	}
-	if err := cmd.ParseFlags(args[2:]); err != nil {
-		t.Fatal(err)
-	}
-	heard.pods.hostDomain = "" // of the DNS, which this process serves
-	if !reflect.DeepEqual(heard, told) {
-		t.Errorf("it hears %+v, was told %+v", heard, told)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ const renewInterval = time.Hour
 
 // startRenewing keeps the kubeconfigs in the data directory good, also those of
 // spaces that sleep, for as long as the process runs.
-func (p *platform) startRenewing(context.Context) error {
+func (p *Platform) startRenewing(context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	authority := &publisher{spaces: p.shard, port: p.ca.PEM, published: p.ca.PEM(), logger: p.logger}
@@ -90,13 +90,13 @@ func (p *publisher) publish(ctx context.Context) {
 	})
 }
 
-func (p *platform) renewKubeconfigs(ctx context.Context) {
-	names, err := knownKubeconfigs(p.options.dataDir)
+func (p *Platform) renewKubeconfigs(ctx context.Context) {
+	names, err := Kubeconfigs(p.config.DataDir)
 	if err != nil {
 		p.logger.Error(err, "renew kubeconfigs")
 	}
 	for _, name := range names {
-		config, err := renewKubeconfig(p.options.dataDir, name, "", p.ca)
+		config, err := renewKubeconfig(p.config.DataDir, name, "", p.ca)
 		if err != nil {
 			p.logger.Error(err, "renew kubeconfig", "name", name)
 			continue
@@ -110,13 +110,13 @@ func (p *platform) renewKubeconfigs(ctx context.Context) {
 // returns it. It is to lead to server, or to where it did if that is empty. The
 // space need not be awake.
 func renewKubeconfig(dataDir, name, server string, port *pki.CA) ([]byte, error) {
-	path := kubeconfigPath(dataDir, name)
+	path := KubeconfigPath(dataDir, name)
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig of %s: %w", name, err)
 	}
-	keys := filepath.Join(dataDir, "spaces", name, "pki")
-	if name == "host" {
+	keys := filepath.Join(spaceDir(dataDir, name), "pki")
+	if name == HostName {
 		keys = filepath.Join(dataDir, "host", "pki")
 	}
 	if !pki.Exists(keys) {
@@ -136,4 +136,17 @@ func renewKubeconfig(dataDir, name, server string, port *pki.CA) ([]byte, error)
 		}
 	}
 	return renewed, nil
+}
+
+// Kubeconfig returns the kubeconfig of a space, or of the host, in a data directory, with a certificate that is good for
+// half a year at least. A platform may run on the directory or not.
+func Kubeconfig(dataDir, name string) ([]byte, error) {
+	if !pki.Exists(portKeys(dataDir)) {
+		return os.ReadFile(KubeconfigPath(dataDir, name))
+	}
+	port, err := pki.OpenCA(portKeys(dataDir), portCA)
+	if err != nil {
+		return nil, err
+	}
+	return renewKubeconfig(dataDir, name, "", port)
 }

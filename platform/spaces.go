@@ -1,13 +1,14 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/shard"
@@ -27,40 +29,25 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-func (p *platform) startShard(ctx context.Context) error {
+func (p *Platform) startShard(ctx context.Context) error {
 	host, err := client.New(p.host.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
-	synced, err := p.options.sync.options()
-	if err != nil {
+	spec := p.config.Spec
+	if p.closed, err = closedRanges(ctx, host, spec.ClosedRanges, p.logger); err != nil {
 		return err
 	}
-	where, err := p.options.nodes.options(synced.Sync)
-	if err != nil {
-		return err
-	}
-	synced.NodeLabels = where.keys()
-	limits, err := p.options.limits.options()
-	if err != nil {
-		return err
-	}
-	if p.settings, err = p.options.settings.settings(); err != nil {
-		return err
-	}
-	if p.closed, err = p.options.network.all(ctx, p.host.Config(), p.logger); err != nil {
-		return err
-	}
-	walls := []tenancy.Option{tenancy.BoundTo(p.options.spaceRole), tenancy.ExposedBy(synced.IngressAnnotations)}
-	if p.options.spaceRole == "" { // who installed the role sees to this, too
-		if err := tenancy.Guard(ctx, host, synced.Sync); err != nil {
+	isolation := []tenancy.Option{tenancy.BoundTo(p.config.SpaceRole), tenancy.ExposedBy(spec.Sync.IngressAnnotations)}
+	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
+		if err := tenancy.Guard(ctx, host, spec.Sync.Sync); err != nil {
 			return err
 		}
-		walls = append(walls, tenancy.Syncing(synced.Sync))
+		isolation = append(isolation, tenancy.Syncing(spec.Sync.Sync))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		err := p.buildWalls(ctx, host, space, append(slices.Clone(walls), tenancy.PlacedBy(where.of(space))))
+		err := p.isolate(ctx, host, space, append(slices.Clone(isolation), tenancy.PlacedBy(spec.Placement(space))))
 		if apierrors.IsForbidden(err) && !p.isListed(space) {
 			return fmt.Errorf("%w; what it runs on the host goes on, and its data stay: list it again to have it served (%w)", shard.ErrNotListed, err)
 		}
@@ -70,16 +57,14 @@ func (p *platform) startShard(ctx context.Context) error {
 		held.Do(func() { p.awaitHeld(ctx, space) })
 		return p.writeKubeconfig(ctx, space)
 	}
-	if err := p.newProcesses(); err != nil {
-		return err
-	}
+	p.newProcesses()
 	p.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(p.options.dataDir, "spaces"), ActiveDir: filepath.Join(p.options.dataDir, "active"),
-		Host: p.host.Config(), Sync: synced, Where: where.of, Settings: p.settings, Closed: p.closed,
-		Endpoint: p.endpoint, ServingCA: p.ca.PEM, Pods: p.options.pods.endpoint(),
+		Dir: spacesDir(p.config.DataDir), ActiveDir: filepath.Join(p.config.DataDir, "active"),
+		Host: p.host.Config(), Sync: spec.Sync, Where: spec.Placement, Settings: spec.Settings, Closed: p.closed,
+		Endpoint: p.Endpoint, ServingCA: p.ca.PEM, Pods: p.config.Pods.endpoint(),
 		Prepare: p.prepare,
-		Limits:  limits.of, Memory: shard.ProcessMemory(),
-		IdleAfter: p.options.idleAfter, SpacesMax: p.options.spacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
+		Limits:  spec.Limits, Memory: shard.ProcessMemory(),
+		IdleAfter: p.config.IdleAfter, SpacesMax: p.config.SpacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
 	if err != nil {
 		return err
@@ -99,7 +84,7 @@ const heldAfter = 5 * time.Second
 
 // awaitHeld has the first space wait until the host holds spaces' accounts. One
 // that never does is the platform's choice, and is told of.
-func (p *platform) awaitHeld(ctx context.Context, name string) {
+func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, heldAfter)
 	defer cancel()
 	space := translate.Space{Name: name}
@@ -112,17 +97,17 @@ func (p *platform) awaitHeld(ctx context.Context, name string) {
 	}
 }
 
-func (p *platform) buildWalls(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {
+func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {
 	store, err := pki.Secret(p.spaceDir(name), "store.id")
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
-	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.options.pods.endpoint(), Settings: p.settings(name), Closed: p.closed}
+	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.config.Pods.endpoint(), Settings: p.config.Spec.Settings(name), Closed: p.closed}
 	if err := tenancy.Build(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
-	if slices.Contains(p.options.spaces, name) {
-		p.say("Walls of space %s stand: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+	if slices.Contains(p.config.Spaces, name) {
+		p.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
 	}
 	return nil
 }
@@ -131,12 +116,12 @@ func (p *platform) buildWalls(ctx context.Context, host client.Client, name stri
 // this order, those that were asked for. Those of earlier runs are woken once
 // afterwards: whatever was due in them, or happened to their host objects, while no
 // berth ran is taken up.
-func (p *platform) startSpaces(context.Context) error {
+func (p *Platform) startSpaces(context.Context) error {
 	earlier, err := p.earlierSpaces()
 	if err != nil {
 		return err
 	}
-	for _, name := range append(slices.Clone(p.options.spaces), earlier...) {
+	for _, name := range append(slices.Clone(p.config.Spaces), earlier...) {
 		if err := p.shard.Add(name); err != nil {
 			return err
 		}
@@ -160,12 +145,12 @@ func (p *platform) startSpaces(context.Context) error {
 
 // trySpaces starts the spaces that were asked for, and says how that went. It
 // returns an error if none of them starts.
-func (p *platform) trySpaces(ctx context.Context) error {
-	errs := make([]error, len(p.options.spaces))
+func (p *Platform) trySpaces(ctx context.Context) error {
+	errs := make([]error, len(p.config.Spaces))
 	var wg sync.WaitGroup
-	for i, name := range p.options.spaces {
+	for i, name := range p.config.Spaces {
 		if err := p.shard.HeldBack(name); err != nil {
-			p.say("Space %s is held back; the others serve: %v", name, err)
+			p.config.Progress("Space %s is held back; the others serve: %v", name, err)
 			// It is not prepared yet, but its clients are to learn why from it.
 			if err := p.writeKubeconfig(ctx, name); err != nil {
 				p.logger.Error(err, "write kubeconfig", "space", name)
@@ -177,7 +162,7 @@ func (p *platform) trySpaces(ctx context.Context) error {
 			ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not done within %s", startTimeout))
 			defer cancel()
 			if errs[i] = started(ctx); errs[i] == nil {
-				p.say("Space %s is ready", name)
+				p.config.Progress("Space %s is ready", name)
 			}
 		})
 	}
@@ -185,20 +170,20 @@ func (p *platform) trySpaces(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // interrupted while starting
 	}
-	if len(errs) > 0 && !slices.Contains(errs, nil) && !p.persevere {
+	if len(errs) > 0 && !slices.Contains(errs, nil) && p.config.RequireOne {
 		return errs[0]
 	}
-	for i, name := range p.options.spaces {
+	for i, name := range p.config.Spaces {
 		if errs[i] != nil {
-			p.say("Space %s does not start, and is tried again; the others serve: %v", name, errs[i])
+			p.config.Progress("Space %s does not start, and is tried again; the others serve: %v", name, errs[i])
 		}
 	}
 	return nil
 }
 
 // earlierSpaces lists the spaces of the data directory that were not asked for.
-func (p *platform) earlierSpaces() (names []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(p.options.dataDir, "spaces"))
+func (p *Platform) earlierSpaces() (names []string, err error) {
+	entries, err := os.ReadDir(spacesDir(p.config.DataDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
@@ -213,20 +198,20 @@ func (p *platform) earlierSpaces() (names []string, err error) {
 
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and
 // leads here. The space need not run.
-func (p *platform) writeKubeconfig(ctx context.Context, name string) error {
+func (p *Platform) writeKubeconfig(ctx context.Context, name string) error {
 	if pki.Exists(filepath.Join(p.spaceDir(name), "pki")) {
-		if config, err := renewKubeconfig(p.options.dataDir, name, p.endpoint(name), p.ca); err == nil {
+		if config, err := renewKubeconfig(p.config.DataDir, name, p.Endpoint(name), p.ca); err == nil {
 			p.publishKubeconfig(ctx, name, config)
 			return nil
 		}
 	}
 	config, err := vcluster.ClientKubeconfig(vcluster.Config{
-		Name: name, Dir: p.spaceDir(name), Endpoint: p.endpoint(name), ServingCA: p.ca.PEM(),
+		Name: name, Dir: p.spaceDir(name), Endpoint: p.Endpoint(name), ServingCA: p.ca.PEM(),
 	}, "admin", []string{"system:masters"})
 	if err != nil {
 		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
 	}
-	if err := pki.WriteFile(kubeconfigPath(p.options.dataDir, name), config); err != nil {
+	if err := pki.WriteFile(KubeconfigPath(p.config.DataDir, name), config); err != nil {
 		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
 	}
 	p.publishKubeconfig(ctx, name, config)
@@ -234,10 +219,17 @@ func (p *platform) writeKubeconfig(ctx context.Context, name string) error {
 }
 
 // isListed reports whether a space was asked for, by this run's options.
-func (p *platform) isListed(space string) bool {
-	return slices.Contains(p.options.spaces, space) || slices.Contains(p.options.dedicated, space)
+func (p *Platform) isListed(space string) bool {
+	return slices.Contains(p.config.Spaces, space) || slices.Contains(p.config.Dedicated, space)
 }
 
-func (p *platform) spaceDir(name string) string {
-	return filepath.Join(p.options.dataDir, "spaces", name)
+func (p *Platform) spaceDir(name string) string { return spaceDir(p.config.DataDir, name) }
+
+// closedRanges are ranges that were named and those of the host.
+func closedRanges(ctx context.Context, host client.Client, named []netip.Prefix, logger klog.Logger) ([]netip.Prefix, error) {
+	found, err := tenancy.HostRanges(ctx, host)
+	if err != nil {
+		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others by --network-closed")
+	}
+	return tenancy.JoinRanges(slices.Concat(named, found)), nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"bytes"
@@ -29,27 +29,28 @@ const (
 // host, for those who may read Secrets there (X2). It is the platform's: no
 // space is synced to it, and no owner reference leads from or to it.
 type kubeconfigSecrets struct {
-	namespace string // none are written if empty
-	client    corev1client.SecretInterface
+	namespace string
+	client    corev1client.SecretInterface // nil if none are written
 }
 
 // openSecrets prepares to write Secrets, if that was asked for.
-func (p *platform) openSecrets(context.Context) error {
-	if p.secrets.namespace == "" {
+func (p *Platform) openSecrets(context.Context) error {
+	if p.config.KubeconfigSecrets == "" {
 		return nil
 	}
 	client, err := kubernetes.NewForConfig(p.host.Config())
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
-	p.secrets.client = client.CoreV1().Secrets(p.secrets.namespace)
+	namespace := p.config.KubeconfigSecrets
+	p.secrets = kubeconfigSecrets{namespace: namespace, client: client.CoreV1().Secrets(namespace)}
 	return nil
 }
 
 // publishKubeconfig writes a space's kubeconfig to its Secret. A failure is no
 // reason not to serve: it is logged, and tried again with the next renewal.
-func (p *platform) publishKubeconfig(ctx context.Context, space string, kubeconfig []byte) {
-	if p.secrets.client == nil || space == "host" {
+func (p *Platform) publishKubeconfig(ctx context.Context, space string, kubeconfig []byte) {
+	if p.secrets.client == nil || space == HostName {
 		return
 	}
 	if err := p.secrets.write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {

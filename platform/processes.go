@@ -1,14 +1,12 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -19,41 +17,38 @@ import (
 	"github.com/berth-dev/berth/shard/dedicated"
 )
 
+// Dedicated is what the process of a dedicated space is told besides the configuration.
+type Dedicated struct {
+	Space          string
+	HostKubeconfig string // that of the cluster which the process is a pod of if empty
+	Endpoint       string // URL of the platform's TLS listener, without a path
+}
+
 // newProcesses prepares a process for each space that is to have its own (T9).
-func (p *platform) newProcesses() error {
-	path, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find the command for dedicated spaces: %w", err)
-	}
-	options := dedicatedOptions{
-		dataDir: p.options.dataDir, hostKubeconfig: p.hostKubeconfig, idleAfter: p.options.idleAfter, sync: p.options.sync, nodes: p.options.nodes,
-		limits: p.options.limits, settings: p.options.settings, network: p.options.network,
-		endpoint: strings.TrimSuffix(p.endpoint(""), gateway.Path("")), pods: p.options.pods,
-		traces: p.options.traces, verbosity: p.options.verbosity,
-	}
+func (p *Platform) newProcesses() {
+	endpoint := strings.TrimSuffix(p.Endpoint(""), gateway.Path(""))
 	p.processes = map[string]*dedicated.Process{}
-	for _, name := range p.options.dedicated {
+	for _, name := range p.config.Dedicated {
 		prepare := func(ctx context.Context) error { return p.prepare(ctx, name) }
-		p.processes[name] = dedicated.New(name, dedicatedDir(p.options.dataDir, name), prepare, func() *exec.Cmd {
-			return exec.Command(path, dedicatedArgs(options, name)...)
+		p.processes[name] = dedicated.New(name, DedicatedDir(p.config.DataDir, name), prepare, func() *exec.Cmd {
+			return p.config.DedicatedCommand(Dedicated{Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: endpoint})
 		}, p.logger)
 	}
-	return nil
 }
 
 // startDedicated starts these processes. One that does not start is tried again,
 // and the others serve.
-func (p *platform) startDedicated(context.Context) error {
+func (p *Platform) startDedicated(context.Context) error {
 	for name, process := range p.processes {
 		process.Start()
 		p.first.each = append(p.first.each, func(ctx context.Context) {
 			if err := p.awaitDedicated(ctx, process); err != nil {
 				if ctx.Err() == nil {
-					p.say("Space %s does not start in its process, and is tried again: %v", name, err)
+					p.config.Progress("Space %s does not start in its process, and is tried again: %v", name, err)
 				}
 				return
 			}
-			p.say("Space %s is ready, in a process of its own", name)
+			p.config.Progress("Space %s is ready, in a process of its own", name)
 		})
 	}
 	p.onStop(p.stopDedicated)
@@ -62,7 +57,7 @@ func (p *platform) startDedicated(context.Context) error {
 
 // stopDedicated stops all processes at once: together they have as long as the
 // shard has.
-func (p *platform) stopDedicated(ctx context.Context) {
+func (p *Platform) stopDedicated(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, process := range p.processes {
 		wg.Go(func() { process.Stop(ctx) })
@@ -71,7 +66,7 @@ func (p *platform) stopDedicated(ctx context.Context) {
 }
 
 // awaitDedicated waits until a process has its space awake.
-func (p *platform) awaitDedicated(ctx context.Context, process *dedicated.Process) error {
+func (p *Platform) awaitDedicated(ctx context.Context, process *dedicated.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return process.Await(ctx)
@@ -79,7 +74,7 @@ func (p *platform) awaitDedicated(ctx context.Context, process *dedicated.Proces
 
 // List, Status, Wake and Sleep are of all spaces, wherever they run.
 
-func (p *platform) List() []shard.Status {
+func (p *Platform) List() []shard.Status {
 	list := p.shard.List()
 	for _, process := range p.processes {
 		list = append(list, process.Status(context.Background()))
@@ -89,7 +84,7 @@ func (p *platform) List() []shard.Status {
 }
 
 // Status implements spaceSet.
-func (p *platform) Status(name string) (shard.Status, bool) {
+func (p *Platform) Status(name string) (shard.Status, bool) {
 	if process := p.processes[name]; process != nil {
 		return process.Status(context.Background()), true
 	}
@@ -97,7 +92,7 @@ func (p *platform) Status(name string) (shard.Status, bool) {
 }
 
 // Wake implements spaceSet.
-func (p *platform) Wake(ctx context.Context, name string) error {
+func (p *Platform) Wake(ctx context.Context, name string) error {
 	if process := p.processes[name]; process != nil {
 		return process.Wake(ctx)
 	}
@@ -105,14 +100,14 @@ func (p *platform) Wake(ctx context.Context, name string) error {
 }
 
 // Sleep implements spaceSet.
-func (p *platform) Sleep(ctx context.Context, name string) error {
+func (p *Platform) Sleep(ctx context.Context, name string) error {
 	if process := p.processes[name]; process != nil {
 		return process.Sleep(ctx)
 	}
 	return p.shard.Sleep(ctx, name)
 }
 
-func (p *platform) lookup(space string) http.Handler {
+func (p *Platform) lookup(space string) http.Handler {
 	if space == gateway.SystemSpace {
 		return p.host.Handler()
 	}
@@ -124,7 +119,7 @@ func (p *platform) lookup(space string) http.Handler {
 
 // verify is for [gateway.Router.Verify]. An embedded host is the admin's, who is no
 // tenant; its API server verifies by itself.
-func (p *platform) verify(space string, r *http.Request) (*http.Request, bool, error) {
+func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, error) {
 	if space == gateway.SystemSpace && p.host.Handler() != nil {
 		return r, true, nil
 	}

@@ -1,15 +1,13 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -18,31 +16,6 @@ import (
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 )
-
-// snapshotOptions are the flags about scheduled snapshots.
-type snapshotOptions struct {
-	to    string
-	every time.Duration
-	keep  int
-}
-
-// leastSnapshotInterval keeps snapshots from being all that a machine does.
-const leastSnapshotInterval = time.Minute
-
-func (o *snapshotOptions) check() error {
-	switch {
-	case o.to == "":
-		return nil
-	case o.every < leastSnapshotInterval:
-		return fmt.Errorf("--snapshot-every=%s: want %s or more", o.every, leastSnapshotInterval)
-	case o.keep < 1:
-		return fmt.Errorf("--snapshot-keep=%d: want 1 or more", o.keep)
-	}
-	if _, err := snapshot.Open(o.to); err != nil {
-		return fmt.Errorf("--snapshot-to: %w", err)
-	}
-	return nil
-}
 
 // snapshots takes and restores snapshots of a running berth's spaces.
 type snapshots struct {
@@ -56,22 +29,20 @@ type snapshots struct {
 	restoring sync.Mutex // one at a time
 }
 
-func scratchDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
-
 // startSnapshots lets other commands take and restore snapshots, and takes those
 // that are scheduled.
-func (p *platform) startSnapshots(context.Context) (err error) {
-	o := p.options.snapshots
+func (p *Platform) startSnapshots(context.Context) (err error) {
+	o := p.config.Snapshots
 	config := snapshot.Config{
-		Dir: filepath.Join(p.options.dataDir, "spaces"), Scratch: scratchDir(p.options.dataDir), Spaces: shardSpaces{p.shard},
-		Every: o.every, Keep: o.keep, Observe: p.metrics.Snapshot, Logger: p.logger,
+		Dir: spacesDir(p.config.DataDir), Scratch: scratchDir(p.config.DataDir), Spaces: shardSpaces{p.shard},
+		Every: o.Every, Keep: o.Keep, Observe: p.metrics.Snapshot, Logger: p.logger,
 	}
-	if o.to != "" {
-		if config.Bucket, err = snapshot.Open(o.to); err != nil {
+	if o.To != "" {
+		if config.Bucket, err = snapshot.Open(o.To); err != nil {
 			return err
 		}
 	}
-	s := &snapshots{shard: p.shard, dataDir: p.options.dataDir, logger: p.logger, elsewhere: func(space string) bool { return p.processes[space] != nil }}
+	s := &snapshots{shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, elsewhere: func(space string) bool { return p.processes[space] != nil }}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
 	}
@@ -86,7 +57,7 @@ func (p *platform) startSnapshots(context.Context) (err error) {
 		s.keeper.Run(run)
 	}()
 	p.onStop(func(context.Context) { stop(); <-done })
-	p.say("Each space that has changed goes to %s every %s; the newest %d are kept", config.Bucket, o.every, o.keep)
+	p.config.Progress("Each space that has changed goes to %s every %s; the newest %d are kept", config.Bucket, o.Every, o.Keep)
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"net/netip"
@@ -23,8 +23,8 @@ func TestThePodsAddressIsOfTheServicesFamily(t *testing.T) {
 		"IPv4 on IPv6": {"192.0.2.10", "fd00:96::/112", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := (&podsOptions{address: tc.address}).suits(netip.MustParsePrefix(tc.services))
-			if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "--pods-address="+tc.address) {
+			err := (&Pods{Address: tc.address}).suits(netip.MustParsePrefix(tc.services))
+			if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "pods-address="+tc.address) {
 				t.Errorf("got %v, refused is %v", err, tc.refused)
 			}
 		})

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package platform
 
 import (
 	"context"
@@ -23,14 +23,14 @@ import (
 const healthTimeout = 5 * time.Second
 
 // serveOperations shows the process's health and metrics, on the control socket
-// and on the port of --metrics-listen: tenants reach neither.
-func (p *platform) serveOperations(ctx context.Context) error {
+// and on a port of its own if there is one: tenants reach neither.
+func (p *Platform) serveOperations(ctx context.Context) error {
 	live, ready, err := p.healthChecks()
 	if err != nil {
 		return err
 	}
 	muxes := []*http.ServeMux{p.commands}
-	if p.options.metricsListen != "" {
+	if p.config.MetricsListen != "" {
 		mux := http.NewServeMux()
 		if err := p.listenOperations(ctx, mux); err != nil {
 			return err
@@ -45,13 +45,13 @@ func (p *platform) serveOperations(ctx context.Context) error {
 	return nil
 }
 
-func (p *platform) listenOperations(ctx context.Context, handler http.Handler) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.options.metricsListen)
+func (p *Platform) listenOperations(ctx context.Context, handler http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.config.MetricsListen)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("--metrics-listen=%s: the port is in use; stop what uses it or choose another", p.options.metricsListen)
+		return fieldError("metrics-listen", p.config.MetricsListen, "the port is in use; stop what uses it or choose another")
 	}
 	if err != nil {
-		return fmt.Errorf("--metrics-listen=%s: %w", p.options.metricsListen, err)
+		return &FieldError{Field: "metrics-listen", Value: p.config.MetricsListen, Err: err}
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: healthTimeout, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
@@ -68,13 +68,13 @@ func (p *platform) listenOperations(ctx context.Context, handler http.Handler) e
 		_ = server.Close() // nothing it serves is worth waiting for
 		<-done
 	})
-	p.say("Metrics and health are at http://%s/metrics, /livez and /readyz", listener.Addr())
+	p.config.Progress("Metrics and health are at http://%s/metrics, /livez and /readyz", listener.Addr())
 	return nil
 }
 
 // healthChecks tell whether the process should be restarted, and whether it
 // should get requests. One space that fails is in its own condition, not here.
-func (p *platform) healthChecks() (live, ready []healthz.HealthChecker, err error) {
+func (p *Platform) healthChecks() (live, ready []healthz.HealthChecker, err error) {
 	config := rest.CopyConfig(p.host.Config())
 	config.Timeout = healthTimeout
 	client, err := kubernetes.NewForConfig(config)

@@ -1,0 +1,42 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/berth-dev/berth/platform"
+)
+
+// explainUse prints what a person at a terminal can do with the spaces that now run.
+func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) string) {
+	names := slices.Concat(c.Spaces, c.Dedicated)
+	for _, name := range names {
+		fmt.Fprintf(out, "\nSpace %s serves at %s", name, endpoint(name))
+	}
+	fmt.Fprintf(out, `
+
+  export KUBECONFIG=%s
+  kubectl create deployment web --image=nginx --replicas=3
+  kubectl get pods -o wide
+`, platform.KubeconfigPath(c.DataDir, names[0]))
+	if c.Host.EmbeddedNodes > 0 {
+		fmt.Fprintf(out, `
+and, as the platform's admin, see the same pods on the host:
+
+  kubectl --kubeconfig %s get pods -A
+`, platform.KubeconfigPath(c.DataDir, platform.HostName))
+	}
+	if c.ListensEverywhere() {
+		fmt.Fprintf(out, `
+--listen=%s: the port is open on all addresses, but kubeconfigs lead to %s,
+and the certificate is good on this machine only. For clients elsewhere, name in
+--listen the address or host name by which they reach it.
+`, c.Listen, platform.Loopback)
+	}
+	fmt.Fprintf(out, "\nLog: %s. Stop with Ctrl-C; start again to go on.\n", filepath.Join(c.DataDir, logFile))
+}

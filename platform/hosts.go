@@ -1,0 +1,124 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package platform
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// reachTimeout bounds the first call to a host that is not ours.
+const reachTimeout = 15 * time.Second
+
+// HostConfig says which cluster is the host.
+type HostConfig struct {
+	// EmbeddedNodes is the number of simulated nodes of an embedded host. If it is 0, the host is an existing cluster:
+	// that of Kubeconfig, or if this is empty, the cluster that the process is a pod of.
+	EmbeddedNodes int
+	Kubeconfig    string
+}
+
+// hostCluster is the cluster that the spaces share.
+type hostCluster interface {
+	Config() *rest.Config
+	Handler() http.Handler // nil if the cluster serves itself
+	Done() <-chan struct{} // never closed for a cluster that is not ours
+	Err() error
+}
+
+// remoteHost is a cluster that was there before.
+type remoteHost struct{ config *rest.Config }
+
+func (h *remoteHost) Config() *rest.Config  { return h.config }
+func (h *remoteHost) Handler() http.Handler { return nil }
+func (h *remoteHost) Done() <-chan struct{} { return nil }
+func (h *remoteHost) Err() error            { return nil }
+
+func (p *Platform) openHost(ctx context.Context) error {
+	if p.config.Host.EmbeddedNodes > 0 {
+		return p.startHost(ctx)
+	}
+	return p.reachHost(ctx)
+}
+
+// reachHost makes an existing cluster the host.
+func (p *Platform) reachHost(ctx context.Context) error {
+	path := p.config.Host.Kubeconfig
+	config, err := loadHostConfig(path)
+	if err != nil {
+		return err
+	}
+	probe := rest.CopyConfig(config)
+	probe.Timeout = reachTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(probe)
+	if err != nil {
+		return fmt.Errorf("make host client: %w", err)
+	}
+	version, err := client.ServerVersion()
+	if err != nil {
+		return fieldError("host-kubeconfig", cmp.Or(path, "(in cluster)"), "the host %s cannot be reached: %w", config.Host, err)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	p.host, p.hostKubeconfig = &remoteHost{config: config}, path
+	p.config.Progress("The host is %s, Kubernetes %s", config.Host, version.GitVersion)
+	return nil
+}
+
+// loadHostConfig is by what the host is reached: a kubeconfig, or if path is empty, what a pod finds of its cluster.
+func loadHostConfig(path string) (*rest.Config, error) {
+	if path == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, &FieldError{Field: "host-kubeconfig", Err: fmt.Errorf("name a cluster, as this is no pod of one: %w", err)}
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, &FieldError{Field: "host-kubeconfig", Value: path, Err: err}
+	}
+	return config, nil
+}
+
+// startHost makes a cluster of this process the host, and writes the kubeconfig of its admin into the data directory.
+func (p *Platform) startHost(ctx context.Context) error {
+	nodes := p.config.Host.EmbeddedNodes
+	p.config.Progress("Starting the embedded host: Kubernetes with %d simulated nodes (no containers run) ...", nodes)
+	cluster, err := host.Start(ctx, host.Options{
+		Dir: filepath.Join(p.config.DataDir, "host"), Endpoint: p.Endpoint(gateway.SystemSpace),
+		ServingCA: p.ca.PEM(), Nodes: nodes, Logger: p.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("start the embedded host: %w", err)
+	}
+	p.onStop(func(ctx context.Context) {
+		if err := cluster.Stop(ctx); err != nil {
+			p.logger.Error(err, "stop the embedded host")
+		}
+	})
+	p.host, p.hostKubeconfig = cluster, KubeconfigPath(p.config.DataDir, HostName)
+	config, err := cluster.ClientKubeconfig("admin", []string{"system:masters"})
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of the host: %w", err)
+	}
+	if err := pki.WriteFile(p.hostKubeconfig, config); err != nil {
+		return fmt.Errorf("write kubeconfig of the host: %w", err)
+	}
+	p.config.Progress("The host is ready")
+	return nil
+}

@@ -1,0 +1,66 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	"k8s.io/klog/v2"
+)
+
+// Traces says where traces of requests are sent.
+type Traces struct {
+	Endpoint   string // HOST:PORT of a collector that takes OTLP by gRPC without TLS; there are none if it is empty
+	PerMillion int32  // how many of a million requests are traced
+}
+
+func (t *Traces) check() error {
+	if t.Endpoint == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(t.Endpoint); err != nil {
+		return fieldError("trace-endpoint", t.Endpoint, "want HOST:PORT of a collector that takes OTLP by gRPC: %w", err)
+	}
+	if t.PerMillion < 1 || t.PerMillion > 1_000_000 {
+		return &FieldError{Field: "trace-per-million", Value: fmt.Sprint(t.PerMillion), Err: errors.New("want 1 to 1000000")}
+	}
+	return nil
+}
+
+// start has requests traced, if that is configured: traces is nil if not. stop sends what is left.
+func (t *Traces) start(ctx context.Context, version string, logger klog.Logger) (traces tracing.TracerProvider, stop func(context.Context), err error) {
+	if t.Endpoint == "" {
+		return nil, func(context.Context) {}, nil
+	}
+	traces, err = tracing.NewProvider(context.WithoutCancel(ctx), &tracingapi.TracingConfiguration{
+		Endpoint: &t.Endpoint, SamplingRatePerMillion: &t.PerMillion,
+	}, nil, []resource.Option{resource.WithAttributes(
+		attribute.String("service.name", "berth"), attribute.String("service.version", version),
+	)})
+	if err != nil {
+		return nil, nil, &FieldError{Field: "trace-endpoint", Value: t.Endpoint, Err: err}
+	}
+	return traces, func(ctx context.Context) {
+		if err := traces.Shutdown(ctx); err != nil {
+			logger.Error(err, "send the last traces")
+		}
+	}, nil
+}
+
+func (p *Platform) startTracing(ctx context.Context) error {
+	traces, stop, err := p.config.Traces.start(ctx, p.config.Version.Berth, p.logger)
+	if err != nil {
+		return err
+	}
+	p.traces = traces
+	p.onStop(stop)
+	return nil
+}
