@@ -1,0 +1,14 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 holds the API objects of Berth on the host cluster, in the group berth.dev. Platform admins write them
+// with kubectl or Helm; the platform serves what they say, and writes their statuses.
+//
+// The package holds types, with defaults and validation as markers, and generated code. It holds no logic, and imports
+// nothing of Berth.
+//
+// +groupName=berth.dev
+// +kubebuilder:object:generate=true
+package v1alpha1
+
+//go:generate go tool -modfile=../../hack/tools/go.mod controller-gen object:headerFile=../../hack/boilerplate.go.txt crd:crdVersions=v1 paths=. output:crd:dir=../crds

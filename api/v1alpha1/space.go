@@ -1,0 +1,319 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Space is a Kubernetes API server of its own for a tenant, whose pods run on the cluster that holds this object.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.usage.cpu`
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.usage.memory`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.spec.isolation`,priority=1
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="the name of a space may have at most 57 characters, because the names of its objects on the host begin with it"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="the name of a space must not contain dots"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['system', 'default', 'host'])",message="the names system, default, and host are reserved"
+type Space struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the space is to be.
+	// +optional
+	// +default={}
+	Spec SpaceSpec `json:"spec,omitzero"`
+	// status is what the platform observed. Only the platform writes it.
+	// +optional
+	Status SpaceStatus `json:"status,omitzero"`
+}
+
+// SpaceList is a list of spaces.
+//
+// +kubebuilder:object:root=true
+type SpaceList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []Space `json:"items"`
+}
+
+// SpaceSpec is what a space is to be. All of it may be changed while the space runs.
+type SpaceSpec struct {
+	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
+	// Defaults to Shared.
+	// +optional
+	// +default="Shared"
+	Isolation Isolation `json:"isolation,omitempty"`
+	// paused keeps the platform from acting on changes of this object, and leaves the space as it is.
+	// Defaults to false.
+	// +optional
+	Paused *bool `json:"paused,omitempty"`
+	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
+	// on disk for a space of the same name, and Snapshot takes a last snapshot first. Host objects are deleted in each case.
+	// Defaults to Delete.
+	// +optional
+	// +default="Delete"
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// limits are how much of the process the space may use, such as watches: 500. The names and defaults are in the
+	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=64
+	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	// sync says which resources are synced with the host. Resources that are not in the list have their defaults. A resource
+	// or value that the reference of syncing does not name makes Ready False.
+	// +optional
+	// +listType=map
+	// +listMapKey=resource
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Sync []SyncOption `json:"sync,omitempty"`
+	// quota is the hard limit of the ResourceQuota of the space's namespace on the host.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=100
+	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// limitRange are the limits of the LimitRange of the space's namespace on the host.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=10
+	LimitRange []corev1.LimitRangeItem `json:"limitRange,omitempty"`
+	// podSecurity is what the space's pods may do on the host's nodes.
+	// +optional
+	// +default={}
+	PodSecurity PodSecurity `json:"podSecurity,omitzero"`
+	// nodes are those of the host's nodes that the space's pods run on.
+	// +optional
+	Nodes Nodes `json:"nodes,omitzero"`
+	// network is what the space exposes, and what its pods reach.
+	// +optional
+	Network Network `json:"network,omitzero"`
+	// sleep says when the space is put to sleep.
+	// +optional
+	Sleep Sleep `json:"sleep,omitzero"`
+	// hostNamespace is metadata of the space's namespace on the host.
+	// +optional
+	HostNamespace HostNamespace `json:"hostNamespace,omitzero"`
+	// snapshots says where and how often to take snapshots of the space. None are taken on a schedule if it is not set.
+	// +optional
+	Snapshots *Snapshots `json:"snapshots,omitempty"`
+}
+
+// Isolation says what a space shares with others.
+//
+// +kubebuilder:validation:Enum=Shared;Dedicated
+type Isolation string
+
+// Isolations.
+const (
+	Shared    Isolation = "Shared"
+	Dedicated Isolation = "Dedicated"
+)
+
+// DeletionPolicy says what becomes of a deleted space's store.
+//
+// +kubebuilder:validation:Enum=Delete;Retain;Snapshot
+type DeletionPolicy string
+
+// Deletion policies.
+const (
+	DeletionDelete   DeletionPolicy = "Delete"
+	DeletionRetain   DeletionPolicy = "Retain"
+	DeletionSnapshot DeletionPolicy = "Snapshot"
+)
+
+// SyncOption says how a resource is synced.
+type SyncOption struct {
+	// resource is the plural name, such as ingresses.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Resource string `json:"resource"`
+	// value is one of those that the reference of syncing names for the resource, such as On, Off, or a label selector.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value"`
+}
+
+// PodSecurity is what a space's pods may do on the host's nodes.
+type PodSecurity struct {
+	// level is the Pod Security Standard that the host enforces. Defaults to baseline.
+	// +optional
+	// +kubebuilder:validation:Enum=baseline;restricted
+	// +default="baseline"
+	Level string `json:"level,omitempty"`
+	// defaultSeccomp is the seccomp profile of pods that set none. Defaults to RuntimeDefault.
+	// +optional
+	// +kubebuilder:validation:Enum=RuntimeDefault;Unconfined
+	// +default="RuntimeDefault"
+	DefaultSeccomp corev1.SeccompProfileType `json:"defaultSeccomp,omitempty"`
+	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is empty.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+	// netRaw says whether containers have the capability NET_RAW, which programs such as ping use. Defaults to Allowed.
+	// +optional
+	// +default="Allowed"
+	NetRaw Permission `json:"netRaw,omitempty"`
+	// userNamespaces says whether each pod has a user namespace of its own (hostUsers: false), which the host's nodes have
+	// to support. Defaults to Optional.
+	// +optional
+	// +kubebuilder:validation:Enum=Optional;Required
+	// +default="Optional"
+	UserNamespaces string `json:"userNamespaces,omitempty"`
+	// hostProfiles says whether pods may name seccomp, AppArmor, and SELinux profiles of the host's nodes. Defaults to Denied.
+	// +optional
+	// +default="Denied"
+	HostProfiles Permission `json:"hostProfiles,omitempty"`
+}
+
+// Permission says whether something is allowed.
+//
+// +kubebuilder:validation:Enum=Allowed;Denied
+type Permission string
+
+// Permissions.
+const (
+	Allowed Permission = "Allowed"
+	Denied  Permission = "Denied"
+)
+
+// Nodes are nodes of the host.
+type Nodes struct {
+	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is empty.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	Selector map[string]string `json:"selector,omitempty"`
+	// allowedLabels are keys of the nodes' labels by which the space's pods may select nodes. The API server of the space
+	// rejects node selectors and node affinity with other keys.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key == 'kubernetes.io/hostname')",message="kubernetes.io/hostname would reveal the names of nodes; use a label that several nodes share"
+	AllowedLabels []string `json:"allowedLabels,omitempty"`
+}
+
+// Network is what a space exposes, and what its pods reach.
+type Network struct {
+	// allowedDomains are the domains that host names of Ingresses, Gateways, and routes must be in. Any are allowed if it is
+	// empty.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	AllowedDomains []string `json:"allowedDomains,omitempty"`
+	// closedRanges are address ranges, in CIDR form, that the space's pods must not reach, besides private and special ones
+	// and those of the host's Services, pods, and nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked() && cidr(range).prefixLength() > 0)",message="want address ranges such as 203.0.113.0/24 or 2001:db8::/32, without bits beyond their length"
+	ClosedRanges []string `json:"closedRanges,omitempty"`
+}
+
+// Sleep says when a space is put to sleep.
+type Sleep struct {
+	// idleAfterSeconds is how long the space has to be idle; 0 keeps it awake. If it is not set, the platform's setting holds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	IdleAfterSeconds *int32 `json:"idleAfterSeconds,omitempty"`
+	// ignoredClients are clients whose requests don't keep the space awake.
+	// +optional
+	IgnoredClients Clients `json:"ignoredClients,omitzero"`
+}
+
+// Clients are clients of a space's API server.
+type Clients struct {
+	// userAgents are beginnings of User-Agent headers, such as argocd-.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	UserAgents []string `json:"userAgents,omitempty"`
+	// users are names of users of the space.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Users []string `json:"users,omitempty"`
+	// groups are names of groups of the space.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Groups []string `json:"groups,omitempty"`
+}
+
+// HostNamespace is metadata of a space's namespace on the host.
+type HostNamespace struct {
+	// labels that the namespace has besides those that Berth sets.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key.contains('berth.dev/') || key.contains('kubernetes.io/') || key.contains('k8s.io/'))",message="labels of berth.dev, kubernetes.io, and k8s.io are set by Berth and by Kubernetes"
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations that the namespace has besides those that Berth sets.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key.contains('berth.dev/'))",message="annotations of berth.dev are set by Berth"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Snapshots says where and how often to take snapshots.
+type Snapshots struct {
+	// to is the URL of a directory or of object storage, such as s3://bucket/prefix.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	To string `json:"to"`
+	// intervalSeconds is how often to take a snapshot if the space has changed. Defaults to 3600.
+	// +optional
+	// +default=3600
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=31536000
+	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
+	// keep is how many snapshots to keep; older ones are deleted. Defaults to 24.
+	// +optional
+	// +default=24
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Keep *int32 `json:"keep,omitempty"`
+}

@@ -1,0 +1,147 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/crds"
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/testhost"
+)
+
+// hostClient returns a client of a host that serves the definitions.
+func hostClient(t *testing.T) client.Client {
+	t.Helper()
+	host, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(host.Config())
+	config.ContentConfig = rest.ContentConfig{} // JSON: custom resources have no protobuf
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, definition := range definitions {
+		if err := c.Create(t.Context(), definition); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	testhost.Eventually(t, "serve Spaces", func(ctx context.Context) error { return c.List(ctx, &v1alpha1.SpaceList{}) })
+	return c
+}
+
+// X6: a Space needs a name only; what it does not say has the documented defaults.
+func TestASpaceHasDefaults(t *testing.T) {
+	c := hostClient(t)
+	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}}
+	if err := c.Create(t.Context(), space); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.SpaceSpec{
+		Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete,
+		PodSecurity: v1alpha1.PodSecurity{
+			Level: "baseline", DefaultSeccomp: corev1.SeccompProfileTypeRuntimeDefault, NetRaw: v1alpha1.Allowed,
+			UserNamespaces: "Optional", HostProfiles: v1alpha1.Denied,
+		},
+	}
+	if diff := cmp.Diff(want, space.Spec); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	space.Spec.Snapshots = &v1alpha1.Snapshots{To: "file:///backups"}
+	if err := c.Update(t.Context(), space); err != nil {
+		t.Fatal(err)
+	}
+	if s := space.Spec.Snapshots; ptr.Deref(s.IntervalSeconds, 0) != 3600 || ptr.Deref(s.Keep, 0) != 24 {
+		t.Errorf("snapshots are %+v", s)
+	}
+}
+
+// X3, X6: a value that means nothing is refused with its field and the remedy, and one that means something is stored.
+func TestASpaceIsValidated(t *testing.T) {
+	c := hostClient(t)
+	quantity := resource.MustParse
+	for name, tc := range map[string]struct {
+		space string
+		spec  v1alpha1.SpaceSpec
+		says  []string // nil for a space that is valid
+	}{
+		"everything": {spec: v1alpha1.SpaceSpec{
+			Isolation: v1alpha1.Dedicated, Paused: ptr.To(true), DeletionPolicy: v1alpha1.DeletionSnapshot,
+			Limits:      map[string]resource.Quantity{"store-bytes": quantity("1Gi"), "watches": quantity("10")},
+			Sync:        []v1alpha1.SyncOption{{Resource: "ingresses", Value: "off"}},
+			Quota:       map[corev1.ResourceName]resource.Quantity{"limits.cpu": quantity("8")},
+			LimitRange:  []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{"cpu": quantity("100m")}}},
+			PodSecurity: v1alpha1.PodSecurity{Level: "restricted", RuntimeClassName: "gvisor", UserNamespaces: "Required"},
+			Nodes:       v1alpha1.Nodes{Selector: map[string]string{"pool": "a"}, AllowedLabels: []string{"example.com/disk"}},
+			Network:     v1alpha1.Network{AllowedDomains: []string{"apps.example.com"}, ClosedRanges: []string{"203.0.113.0/24", "2001:db8::/32"}},
+			Sleep: v1alpha1.Sleep{IdleAfterSeconds: ptr.To[int32](0), IgnoredClients: v1alpha1.Clients{
+				UserAgents: []string{"argocd-"}, Users: []string{"prometheus"}, Groups: []string{"monitoring"},
+			}},
+			HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"example.com/cost-center": "7"}, Annotations: map[string]string{"a": "b"}},
+			Snapshots:     &v1alpha1.Snapshots{To: "s3://bucket/prefix", IntervalSeconds: ptr.To[int32](60), Keep: ptr.To[int32](1)},
+		}},
+		"longest name":     {space: strings.Repeat("n", 57)},
+		"too long a name":  {space: strings.Repeat("n", 58), says: []string{"at most 57 characters"}},
+		"dots in the name": {space: "a.b", says: []string{"must not contain dots"}},
+		"reserved name":    {space: "system", says: []string{"reserved"}},
+		"isolation":        {spec: v1alpha1.SpaceSpec{Isolation: "Own"}, says: []string{"spec.isolation", `"Shared", "Dedicated"`}},
+		"deletion policy":  {spec: v1alpha1.SpaceSpec{DeletionPolicy: "Keep"}, says: []string{"spec.deletionPolicy", `"Retain"`}},
+		"resource twice":   {spec: v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "pods", Value: "on"}, {Resource: "pods", Value: "on"}}}, says: []string{"spec.sync[1]", "Duplicate"}},
+		"pod security":     {spec: v1alpha1.SpaceSpec{PodSecurity: v1alpha1.PodSecurity{Level: "privileged"}}, says: []string{"spec.podSecurity.level", `"restricted"`}},
+		"names of nodes":   {spec: v1alpha1.SpaceSpec{Nodes: v1alpha1.Nodes{AllowedLabels: []string{corev1.LabelHostname}}}, says: []string{"spec.nodes.allowedLabels", "names of nodes"}},
+		"domain pattern":   {spec: v1alpha1.SpaceSpec{Network: v1alpha1.Network{AllowedDomains: []string{"*.example.com"}}}, says: []string{"spec.network.allowedDomains[0]"}},
+		"range":            {spec: v1alpha1.SpaceSpec{Network: v1alpha1.Network{ClosedRanges: []string{"203.0.113.1/24"}}}, says: []string{"spec.network.closedRanges", "203.0.113.0/24"}},
+		"whole range":      {spec: v1alpha1.SpaceSpec{Network: v1alpha1.Network{ClosedRanges: []string{"0.0.0.0/0"}}}, says: []string{"spec.network.closedRanges"}},
+		"no range":         {spec: v1alpha1.SpaceSpec{Network: v1alpha1.Network{ClosedRanges: []string{"example.com"}}}, says: []string{"spec.network.closedRanges"}},
+		"time":             {spec: v1alpha1.SpaceSpec{Sleep: v1alpha1.Sleep{IdleAfterSeconds: ptr.To[int32](-1)}}, says: []string{"spec.sleep.idleAfterSeconds", "greater than or equal to 0"}},
+		"label of Berth": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"berth.dev/space": "other"}}},
+			says: []string{"spec.hostNamespace.labels", "set by Berth"}},
+		"label of Kubernetes": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}},
+			says: []string{"spec.hostNamespace.labels", "set by Berth"}},
+		"annotation of Berth": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "x"}}},
+			says: []string{"spec.hostNamespace.annotations", "set by Berth"}},
+		"frequent snapshots": {spec: v1alpha1.SpaceSpec{Snapshots: &v1alpha1.Snapshots{To: "file:///b", IntervalSeconds: ptr.To[int32](59)}}, says: []string{"spec.snapshots.intervalSeconds", "60"}},
+		"snapshots to where": {spec: v1alpha1.SpaceSpec{Snapshots: &v1alpha1.Snapshots{}}, says: []string{"spec.snapshots.to"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: tc.space}, Spec: tc.spec}
+			if tc.space == "" {
+				space.Name = "valid"
+			}
+			err := c.Create(t.Context(), space, client.DryRunAll)
+			if (err == nil) != (tc.says == nil) {
+				t.Fatalf("got %v, want an error: %v", err, tc.says != nil)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
