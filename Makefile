@@ -77,8 +77,8 @@ crash: ## Kill the syncer at CRASH_POINTS writes, over all resources, and count 
 
 .PHONY: lint
 lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
-	$(TOOL) golangci-lint run
-	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint run -c ../../.golangci.yml) || exit 1; done
+	$(TOOL) golangci-lint-kube-api-linter run
+	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint-kube-api-linter run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
 	for module in tools helm image kind kind/kubernetes-1.33 conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
@@ -89,7 +89,7 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 
 .PHONY: fmt
 fmt: ## Format the code.
-	$(TOOL) golangci-lint fmt
+	$(TOOL) golangci-lint-kube-api-linter fmt
 
 .PHONY: generate
 generate: ## Write generated files anew.

@@ -72,8 +72,7 @@ func (p *Platform) awaitDedicated(ctx context.Context, process *dedicated.Proces
 	return process.Await(ctx)
 }
 
-// List, Status, Wake and Sleep are of all spaces, wherever they run.
-
+// List returns the statuses of all spaces, those of dedicated ones included, ordered by name.
 func (p *Platform) List() []shard.Status {
 	list := p.shard.List()
 	for _, process := range p.processes {
@@ -83,15 +82,15 @@ func (p *Platform) List() []shard.Status {
 	return list
 }
 
-// Status implements spaceSet.
-func (p *Platform) Status(name string) (shard.Status, bool) {
+// Status of a space. ok is false if there is no space of the name.
+func (p *Platform) Status(name string) (status shard.Status, ok bool) {
 	if process := p.processes[name]; process != nil {
 		return process.Status(context.Background()), true
 	}
 	return p.shard.Status(name)
 }
 
-// Wake implements spaceSet.
+// Wake wakes a space, and returns when it serves requests.
 func (p *Platform) Wake(ctx context.Context, name string) error {
 	if process := p.processes[name]; process != nil {
 		return process.Wake(ctx)
@@ -99,7 +98,7 @@ func (p *Platform) Wake(ctx context.Context, name string) error {
 	return p.shard.WakeNow(ctx, name)
 }
 
-// Sleep implements spaceSet.
+// Sleep puts a space to sleep, and returns when it sleeps.
 func (p *Platform) Sleep(ctx context.Context, name string) error {
 	if process := p.processes[name]; process != nil {
 		return process.Sleep(ctx)

@@ -34,7 +34,7 @@ type Space struct {
 
 	// spec is what the space is to be.
 	// +optional
-	// +default={}
+	// +default={"isolation":"Shared"}
 	Spec SpaceSpec `json:"spec,omitzero"`
 	// status is what the platform observed. Only the platform writes it.
 	// +optional
@@ -53,6 +53,8 @@ type SpaceList struct {
 }
 
 // SpaceSpec is what a space is to be. All of it may be changed while the space runs.
+//
+// +kubebuilder:validation:MinProperties=1
 type SpaceSpec struct {
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared.
@@ -97,7 +99,7 @@ type SpaceSpec struct {
 	LimitRange []corev1.LimitRangeItem `json:"limitRange,omitempty"`
 	// podSecurity is what the space's pods may do on the host's nodes.
 	// +optional
-	// +default={}
+	// +default={"level":"baseline"}
 	PodSecurity PodSecurity `json:"podSecurity,omitzero"`
 	// nodes are those of the host's nodes that the space's pods run on.
 	// +optional
@@ -113,7 +115,7 @@ type SpaceSpec struct {
 	HostNamespace HostNamespace `json:"hostNamespace,omitzero"`
 	// snapshots says where and how often to take snapshots of the space. None are taken on a schedule if it is not set.
 	// +optional
-	Snapshots *Snapshots `json:"snapshots,omitempty"`
+	Snapshots Snapshots `json:"snapshots,omitzero"`
 }
 
 // Isolation says what a space shares with others.
@@ -145,15 +147,17 @@ type SyncOption struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	Resource string `json:"resource"`
+	Resource string `json:"resource,omitempty"`
 	// value is one of those that the reference of syncing names for the resource, such as On, Off, or a label selector.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	Value string `json:"value"`
+	Value string `json:"value,omitempty"`
 }
 
 // PodSecurity is what a space's pods may do on the host's nodes.
+//
+// +kubebuilder:validation:MinProperties=1
 type PodSecurity struct {
 	// level is the Pod Security Standard that the host enforces. Defaults to baseline.
 	// +optional
@@ -198,6 +202,8 @@ const (
 )
 
 // Nodes are nodes of the host.
+//
+// +kubebuilder:validation:MinProperties=1
 type Nodes struct {
 	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is empty.
 	// +optional
@@ -218,6 +224,8 @@ type Nodes struct {
 }
 
 // Network is what a space exposes, and what its pods reach.
+//
+// +kubebuilder:validation:MinProperties=1
 type Network struct {
 	// allowedDomains are the domains that host names of Ingresses, Gateways, and routes must be in. Any are allowed if it is
 	// empty.
@@ -242,6 +250,8 @@ type Network struct {
 }
 
 // Sleep says when a space is put to sleep.
+//
+// +kubebuilder:validation:MinProperties=1
 type Sleep struct {
 	// idleAfterSeconds is how long the space has to be idle; 0 keeps it awake. If it is not set, the platform's setting holds.
 	// +optional
@@ -254,6 +264,8 @@ type Sleep struct {
 }
 
 // Clients are clients of a space's API server.
+//
+// +kubebuilder:validation:MinProperties=1
 type Clients struct {
 	// userAgents are beginnings of User-Agent headers, such as argocd-.
 	// +optional
@@ -282,6 +294,8 @@ type Clients struct {
 }
 
 // HostNamespace is metadata of a space's namespace on the host.
+//
+// +kubebuilder:validation:MinProperties=1
 type HostNamespace struct {
 	// labels that the namespace has besides those that Berth sets.
 	// +optional
@@ -298,22 +312,24 @@ type HostNamespace struct {
 }
 
 // Snapshots says where and how often to take snapshots.
+//
+// +kubebuilder:validation:MinProperties=1
 type Snapshots struct {
 	// to is the URL of a directory or of object storage, such as s3://bucket/prefix.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	To string `json:"to"`
+	To string `json:"to,omitempty"`
 	// intervalSeconds is how often to take a snapshot if the space has changed. Defaults to 3600.
 	// +optional
 	// +default=3600
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=31536000
-	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
+	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
 	// keep is how many snapshots to keep; older ones are deleted. Defaults to 24.
 	// +optional
 	// +default=24
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
-	Keep *int32 `json:"keep,omitempty"`
+	Keep int32 `json:"keep,omitempty"`
 }

@@ -20,6 +20,8 @@ const (
 )
 
 // SpaceStatus is what the platform observed of a space.
+//
+// +kubebuilder:validation:MinProperties=1
 type SpaceStatus struct {
 	// conditions are Ready, HostReachable, StoreHealthy, and Synced.
 	// +optional
@@ -29,18 +31,21 @@ type SpaceStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the space runs with.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is what the space does now, such as Running or Asleep. Ready says whether it is as it should be.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	State string `json:"state,omitempty"`
 	// endpoint is the URL of the space's API.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Endpoint string `json:"endpoint,omitempty"`
 	// version is the Kubernetes version of the space.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 	// usage is what the space uses of its quota on the host.
@@ -49,13 +54,17 @@ type SpaceStatus struct {
 }
 
 // Usage is what a space uses of its quota: for each resource "USED/LIMIT", or "USED" if it has no limit.
+//
+// +kubebuilder:validation:MinProperties=1
 type Usage struct {
 	// cpu is requested and limited CPU.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	CPU string `json:"cpu,omitempty"`
 	// memory is requested and limited memory.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Memory string `json:"memory,omitempty"`
 }

@@ -131,7 +131,7 @@ func dedicatedArgs(o *runOptions, d platform.Dedicated) []string {
 		"--pods-address", o.Pods.Address, "--pods-port", strconv.Itoa(int(o.Pods.APIPort)), "--dns-port", strconv.Itoa(int(o.Pods.DNSPort)),
 		"--trace-endpoint", o.Traces.Endpoint, "--trace-per-million", strconv.Itoa(int(o.Traces.PerMillion)),
 		"--verbosity", strconv.Itoa(o.verbosity),
-	}, o.spaceOptions.args())
+	}, o.args())
 }
 
 // flagError names the flag by which a value was set that is wrong.
