@@ -49,7 +49,7 @@ func TestUpSaysInOneLineWhatStandsInItsWay(t *testing.T) {
 	}{
 		"a port in use":                {[]string{"up", "--listen", taken.Addr().String()}, []string{"--listen=" + taken.Addr().String(), "in use", "choose another"}},
 		"a port that is none":          {[]string{"up", "--listen", "127.0.0.1:none"}, []string{"--listen"}},
-		"a data directory in use":      {[]string{"up", "--listen", "127.0.0.1:0", "--data-dir", used}, []string{"data directory " + used, "in use", "--data-dir"}},
+		"a data directory in use":      {[]string{"up", "--listen", "127.0.0.1:0", "--data-dir", used}, []string{"--data-dir=" + used, "in use", "choose another"}},
 		"a data directory that's none": {[]string{"up", "--data-dir", garbled}, []string{"data directory", garbled}},
 		"a host that does not answer":  {[]string{"up", "--listen", "127.0.0.1:0", "--host-kubeconfig", unreachable}, []string{"--host-kubeconfig=" + unreachable, "cannot be reached"}},
 		"a kubeconfig that is missing": {[]string{"up", "--listen", "127.0.0.1:0", "--host-kubeconfig", "/missing"}, []string{"--host-kubeconfig=/missing", "no such file"}},

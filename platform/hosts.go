@@ -25,10 +25,11 @@ const reachTimeout = 15 * time.Second
 
 // HostConfig says which cluster is the host.
 type HostConfig struct {
-	// EmbeddedNodes is the number of simulated nodes of an embedded host. If it is 0, the host is an existing cluster:
-	// that of Kubeconfig, or if this is empty, the cluster that the process is a pod of.
-	EmbeddedNodes int
-	Kubeconfig    string
+	// Embedded makes a cluster of this process the host, with as many simulated nodes as Nodes says. Otherwise, the host is
+	// an existing cluster: that of Kubeconfig, or if this is empty, the cluster that the process is a pod of.
+	Embedded   bool
+	Nodes      int
+	Kubeconfig string
 }
 
 // hostCluster is the cluster that the spaces share.
@@ -48,7 +49,7 @@ func (h *remoteHost) Done() <-chan struct{} { return nil }
 func (h *remoteHost) Err() error            { return nil }
 
 func (p *Platform) openHost(ctx context.Context) error {
-	if p.config.Host.EmbeddedNodes > 0 {
+	if p.config.Host.Embedded {
 		return p.startHost(ctx)
 	}
 	return p.reachHost(ctx)
@@ -97,7 +98,7 @@ func loadHostConfig(path string) (*rest.Config, error) {
 
 // startHost makes a cluster of this process the host, and writes the kubeconfig of its admin into the data directory.
 func (p *Platform) startHost(ctx context.Context) error {
-	nodes := p.config.Host.EmbeddedNodes
+	nodes := p.config.Host.Nodes
 	p.config.Progress("Starting the embedded host: Kubernetes with %d simulated nodes (no containers run) ...", nodes)
 	cluster, err := host.Start(ctx, host.Options{
 		Dir: filepath.Join(p.config.DataDir, "host"), Endpoint: p.Endpoint(gateway.SystemSpace),

@@ -15,7 +15,6 @@ import (
 
 func newUp() *cobra.Command {
 	var o runOptions
-	var nodes int
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a host cluster and spaces on this machine",
@@ -55,9 +54,7 @@ where it was, with the spaces of earlier runs too.`,
 			if len(o.Spaces)+len(o.Dedicated) == 0 {
 				return errors.New("--space: name at least one space")
 			}
-			if o.Host.Kubeconfig == "" {
-				o.Host.EmbeddedNodes = nodes
-			}
+			o.Host.Embedded = o.Host.Kubeconfig == ""
 			config, err := o.config()
 			if err != nil {
 				return err
@@ -80,7 +77,7 @@ where it was, with the spaces of earlier runs too.`,
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
 	cmd.Flags().StringSliceVar(&o.Spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
-	cmd.Flags().IntVar(&nodes, "nodes", 3, "simulated nodes of the embedded host")
+	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
 	return cmd
 }

@@ -24,7 +24,7 @@ func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) s
   kubectl create deployment web --image=nginx --replicas=3
   kubectl get pods -o wide
 `, platform.KubeconfigPath(c.DataDir, names[0]))
-	if c.Host.EmbeddedNodes > 0 {
+	if c.Host.Embedded {
 		fmt.Fprintf(out, `
 and, as the platform's admin, see the same pods on the host:
 
