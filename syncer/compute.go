@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/timeshare"
 )
 
 const (
@@ -23,14 +24,14 @@ const (
 // computing lets a space's syncer use one processor at a time, and that not for longer than its share. It is safe for
 // concurrent use.
 type computing struct {
-	clock   clock.PassiveClock
-	limiter *rate.Limiter
+	clock clock.PassiveClock
+	share *timeshare.Share
 
 	mu sync.Mutex
 }
 
 func newComputing(c clock.PassiveClock) *computing {
-	return &computing{clock: c, limiter: rate.NewLimiter(rate.Limit(computeShare.Microseconds()), int(computeAtOnce.Microseconds()))}
+	return &computing{clock: c, share: timeshare.New(computeShare, computeAtOnce)}
 }
 
 // compute is [computing.compute] for the space.
@@ -38,8 +39,7 @@ func (s *Syncer) compute(ctx context.Context, work func()) { s.processor.compute
 
 // compute does work that waits for nothing, and then waits until the syncer may go on, or ctx ends.
 func (c *computing) compute(ctx context.Context, work func()) {
-	took := min(c.alone(work), computeAtOnce)
-	_ = c.limiter.WaitN(ctx, int(took.Microseconds())) // the work is done; what follows sees that ctx has ended
+	_ = c.share.Worked(ctx, c.alone(work)) // the work is done; what follows sees that ctx has ended
 }
 
 func (c *computing) alone(work func()) time.Duration {

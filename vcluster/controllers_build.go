@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -30,6 +29,7 @@ import (
 	garbagecollectorconfig "k8s.io/kubernetes/pkg/controller/garbagecollector/config"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/internal/timeshare"
 	"github.com/berth-dev/berth/vcluster/informer"
 )
 
@@ -48,7 +48,7 @@ type controllerBuilder struct {
 	mapper      *restmapper.DeferredDiscoveryRESTMapper
 	metrics     *controllersmetrics.ControllerManagerMetrics
 	pool        *informer.Pool
-	lists       *rate.Limiter
+	lists       *timeshare.Share
 }
 
 // pace is for a controller that runs until ctx ends.
@@ -81,7 +81,7 @@ func newControllerBuilder(
 		mapper:      restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		metrics:     controllersmetrics.NewControllerManagerMetrics("kube-controller-manager"),
 		pool:        pool,
-		lists:       newListLimiter(c.Account),
+		lists:       newListsShare(c.Account),
 	}, nil
 }
 

@@ -62,7 +62,7 @@ func evaluatorsOf(t *testing.T, pace *listPace, n int) map[string]quota.Evaluato
 // deleted: half a minute of a processor. A claim names as many classes.
 func TestHostileNamesOfResourcesAreNotCountedForQuotasThatLimitOthers(t *testing.T) {
 	const objects = 100
-	evaluators := evaluatorsOf(t, &listPace{t.Context(), clock.RealClock{}, newListLimiter(bounds.NewAccount(nil))}, objects)
+	evaluators := evaluatorsOf(t, &listPace{t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil))}, objects)
 	for of, want := range map[string]corev1.ResourceList{
 		"pods": {
 			corev1.ResourcePods: *resource.NewQuantity(objects, resource.DecimalSI), corev1.ResourceRequestsCPU: *resource.NewQuantity(objects, resource.DecimalSI),

@@ -28,69 +28,56 @@ type coreGroupView struct {
 
 func (g coreGroupView) V1() coreinformers.Interface { return g.view(g.Interface.V1()) }
 
-// podLists is a view in which list makes all lists of a namespace's pods.
-type podLists struct {
+// podView is a view of pods in which list, if set, makes all lists of a namespace's, and index, if set, gives the index of all.
+type podView struct {
 	coreinformers.Interface
-	list listPods
+	list  func(corelisters.PodNamespaceLister, labels.Selector) ([]*corev1.Pod, error)
+	index func(cache.Indexer) cache.Indexer
 }
 
-type listPods func(corelisters.PodNamespaceLister, labels.Selector) ([]*corev1.Pod, error)
+func (v podView) Pods() coreinformers.PodInformer { return viewedPods{v.Interface.Pods(), v} }
 
-func (v podLists) Pods() coreinformers.PodInformer {
-	return podListInformer{v.Interface.Pods(), v.list}
-}
-
-type podListInformer struct {
+type viewedPods struct {
 	coreinformers.PodInformer
-	list listPods
+	view podView
 }
 
-func (i podListInformer) Lister() corelisters.PodLister {
-	return podLister{i.PodInformer.Lister(), i.list}
+func (p viewedPods) Lister() corelisters.PodLister {
+	if p.view.list == nil {
+		return p.PodInformer.Lister()
+	}
+	return viewedPodLister{p.PodInformer.Lister(), p.view}
 }
 
-type podLister struct {
+func (p viewedPods) Informer() cache.SharedIndexInformer {
+	if p.view.index == nil {
+		return p.PodInformer.Informer()
+	}
+	return indexInformer{p.PodInformer.Informer(), p.view.index}
+}
+
+type viewedPodLister struct {
 	corelisters.PodLister
-	list listPods
+	view podView
 }
 
-func (l podLister) Pods(namespace string) corelisters.PodNamespaceLister {
-	return podNamespaceLister{l.PodLister.Pods(namespace), l.list}
+func (l viewedPodLister) Pods(namespace string) corelisters.PodNamespaceLister {
+	return viewedNamespaceLister{l.PodLister.Pods(namespace), l.view}
 }
 
-type podNamespaceLister struct {
+type viewedNamespaceLister struct {
 	corelisters.PodNamespaceLister
-	list listPods
+	view podView
 }
 
-func (l podNamespaceLister) List(selector labels.Selector) ([]*corev1.Pod, error) {
-	return l.list(l.PodNamespaceLister, selector)
+func (l viewedNamespaceLister) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	return l.view.list(l.PodNamespaceLister, selector)
 }
 
-// podIndexes is a view in which index gives the index of pods.
-type podIndexes struct {
-	coreinformers.Interface
-	index indexView
-}
-
-type indexView func(cache.Indexer) cache.Indexer
-
-func (v podIndexes) Pods() coreinformers.PodInformer {
-	return podIndexInformer{v.Interface.Pods(), v.index}
-}
-
-type podIndexInformer struct {
-	coreinformers.PodInformer
-	index indexView
-}
-
-func (i podIndexInformer) Informer() cache.SharedIndexInformer {
-	return indexInformer{i.PodInformer.Informer(), i.index}
-}
-
+// indexInformer is an informer whose index is seen as view has it.
 type indexInformer struct {
 	cache.SharedIndexInformer
-	index indexView
+	view func(cache.Indexer) cache.Indexer
 }
 
-func (i indexInformer) GetIndexer() cache.Indexer { return i.index(i.SharedIndexInformer.GetIndexer()) }
+func (i indexInformer) GetIndexer() cache.Indexer { return i.view(i.SharedIndexInformer.GetIndexer()) }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/timeshare"
 )
 
 const (
@@ -38,33 +38,33 @@ func listsPods(name string) bool {
 	return false
 }
 
-// newListLimiter returns what all controllers of a space share. Those of a server without an account do not wait.
-func newListLimiter(a *bounds.Account) *rate.Limiter {
+// newListsShare returns what all controllers of a space have together. Those of a server without an account do not wait.
+func newListsShare(a *bounds.Account) *timeshare.Share {
 	if a == nil {
-		return rate.NewLimiter(rate.Inf, 0)
+		return timeshare.Unlimited()
 	}
-	return rate.NewLimiter(rate.Limit(listsShare.Microseconds()), int(listsAtOnce.Microseconds()))
+	return timeshare.New(listsShare, listsAtOnce)
 }
 
 // paceLists returns a view of seen in which lists of pods take their time: a tenant may have as many objects that select pods as pods.
 func paceLists(p *listPace, seen informers.SharedInformerFactory) informers.SharedInformerFactory {
 	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface {
-		return podLists{podIndexes{all, p.index}, p.list}
+		return podView{Interface: all, list: p.list, index: p.index}
 	}}
 }
 
-// listPace counts microseconds.
+// listPace has lists of a controller take their time.
 type listPace struct {
-	ctx     context.Context // the controller's: listers have none
-	clock   clock.PassiveClock
-	limiter *rate.Limiter
+	ctx   context.Context // the controller's: listers have none
+	clock clock.PassiveClock
+	share *timeshare.Share
 }
 
 // took waits after a list that was begun at a time.
 func (p *listPace) took(begun time.Time) error { return p.wait(p.clock.Since(begun)) }
 
 func (p *listPace) wait(d time.Duration) error {
-	if err := p.limiter.WaitN(p.ctx, int(min(d, listsAtOnce).Microseconds())); err != nil {
+	if err := p.share.Worked(p.ctx, d); err != nil {
 		return fmt.Errorf("list objects: %w", err)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/timeshare"
 )
 
 // slowly is a clock by which all takes as long as lists may take at once.
@@ -39,7 +39,7 @@ func slowPace(t *testing.T) *listPace {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), listsAtOnce)
 	t.Cleanup(cancel)
-	return &listPace{ctx, slowly{clocktesting.NewFakeClock(time.Now())}, newListLimiter(bounds.NewAccount(nil))}
+	return &listPace{ctx, slowly{clocktesting.NewFakeClock(time.Now())}, newListsShare(bounds.NewAccount(nil))}
 }
 
 // L3: 20,000 ReplicaSets of one controller had all of 20,000 pods compared with each of their selectors whenever one was scaled down.
@@ -65,7 +65,7 @@ func TestHostileOrphansAreNotAllOfAControllersTime(t *testing.T) {
 	seen := func(name string) informers.SharedInformerFactory {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		t.Cleanup(cancel)
-		pace := &listPace{ctx, clock.RealClock{}, rate.NewLimiter(1, objects)} // enough for one list
+		pace := &listPace{ctx, clock.RealClock{}, timeshare.New(time.Microsecond, objects*time.Microsecond)} // enough for one list
 		view := viewWorkloads(name, pace, informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 		if listsPods(name) {
 			view = paceLists(pace, view)

@@ -50,7 +50,7 @@ func boundTargets(ctx context.Context, account *bounds.Account, seen informers.S
 	}
 	context.AfterFunc(ctx, func() { account.Set(bounds.ServiceTargets, 0) })
 	return coreView{seen, func(all coreinformers.Interface) coreinformers.Interface {
-		return boundedTargets{podLists{all, listTargets}, t}
+		return boundedTargets{podView{Interface: all, list: listTargets}, t}
 	}}
 }
 
