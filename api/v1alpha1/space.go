@@ -148,7 +148,7 @@ type SyncOption struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource,omitempty"`
-	// value is one of those that the reference of syncing names for the resource, such as On, Off, or a label selector.
+	// value is one of those that the reference of syncing names for the resource, such as on, off, or a label selector.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

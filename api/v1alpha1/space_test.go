@@ -23,6 +23,8 @@ import (
 	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/translate"
 )
 
 // hostClient returns a client of a host that serves the definitions.
@@ -143,5 +145,19 @@ func TestASpaceIsValidated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// X3: the API server takes the names that the platform takes, and no others.
+func TestTheDefinitionAgreesOnNamesWithThePlatform(t *testing.T) {
+	c := hostClient(t)
+	for _, name := range []string{
+		"a", "7", "a-b", "team-a-1", strings.Repeat("n", translate.MaxSpaceName), strings.Repeat("n", translate.MaxSpaceName+1),
+		"system", "default", "host", "hosts", "kube-system", "-a", "a-", "A", "a.b", "a_b", "é",
+	} {
+		err := c.Create(t.Context(), &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.DryRunAll)
+		if want := tenancy.CheckSpaceName(name); (err == nil) != (want == nil) {
+			t.Errorf("%q: the API server says %v, the platform %v", name, err, want)
+		}
 	}
 }
