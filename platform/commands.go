@@ -11,14 +11,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard"
 )
-
-// spaceResource names spaces in errors, as an API server would.
-var spaceResource = schema.GroupResource{Group: "berth.dev", Resource: "spaces"}
 
 // spaceSet is a shard, or more than one.
 type spaceSet interface {
@@ -35,7 +32,7 @@ func serveSpaces(mux *http.ServeMux, spaces spaceSet) {
 	mux.Handle("GET /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
 		status, ok := spaces.Status(r.PathValue("name"))
 		if !ok {
-			return nil, apierrors.NewNotFound(spaceResource, r.PathValue("name"))
+			return nil, apierrors.NewNotFound(v1alpha1.Resource("spaces"), r.PathValue("name"))
 		}
 		return status, nil
 	}))
@@ -49,7 +46,7 @@ func serveSpaces(mux *http.ServeMux, spaces spaceSet) {
 			ctx, cancel := context.WithTimeoutCause(r.Context(), timeout, fmt.Errorf("not done within %s", timeout))
 			defer cancel()
 			if err := do(ctx, name); errors.Is(err, shard.ErrUnknown) {
-				return nil, apierrors.NewNotFound(spaceResource, name)
+				return nil, apierrors.NewNotFound(v1alpha1.Resource("spaces"), name)
 			} else if err != nil {
 				return nil, err
 			}

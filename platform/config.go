@@ -39,7 +39,7 @@ type Config struct {
 	// Spaces share this process; Dedicated have a process each, which DedicatedCommand returns. The platform starts them,
 	// and creates those that do not exist yet. Spaces of earlier runs are served, too.
 	Spaces, Dedicated []string
-	DedicatedCommand  func(d Dedicated) *exec.Cmd
+	DedicatedCommand  func(d DedicatedSpace) *exec.Cmd
 	// RequireOne ends the platform if none of Spaces starts.
 	RequireOne bool
 	// IdleAfter is how long a space is idle before it is put to sleep, 0 for never. SpacesMax is how many of Spaces and of
@@ -132,7 +132,7 @@ func (c *Config) Complete() error {
 		return fieldError("spaces-max", c.SpacesMax, "want a number, or 0 for no bound")
 	}
 	if err := checkAdvertise(c.Advertise); err != nil {
-		return &FieldError{Field: "advertise", Value: c.Advertise, Err: err}
+		return fieldError("advertise", c.Advertise, "%w", err)
 	}
 	if problems := validation.IsDNS1123Label(c.KubeconfigSecrets); c.KubeconfigSecrets != "" && len(problems) > 0 {
 		return fieldError("kubeconfig-secrets", c.KubeconfigSecrets, "want a namespace: %s", problems[0])
@@ -145,7 +145,7 @@ func (c *Config) Complete() error {
 	for field, names := range map[string][]string{"space": c.Spaces, "dedicated": c.Dedicated} {
 		for _, name := range names {
 			if err := tenancy.CheckSpaceName(name); err != nil {
-				return &FieldError{Field: field, Err: err}
+				return fieldError(field, "", "%w", err)
 			}
 		}
 	}
@@ -173,7 +173,7 @@ func (s *Snapshots) check() error {
 		return fieldError("snapshot-keep", s.Keep, "want 1 or more")
 	}
 	if _, err := snapshot.Open(s.To); err != nil {
-		return &FieldError{Field: "snapshot-to", Err: err}
+		return fieldError("snapshot-to", "", "%w", err)
 	}
 	return nil
 }

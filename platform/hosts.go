@@ -85,13 +85,13 @@ func loadHostConfig(path string) (*rest.Config, error) {
 	if path == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, &FieldError{Field: "host-kubeconfig", Err: fmt.Errorf("name a cluster, as this is no pod of one: %w", err)}
+			return nil, fieldError("host-kubeconfig", "", "name a cluster, as this is no pod of one: %w", err)
 		}
 		return config, nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, &FieldError{Field: "host-kubeconfig", Value: path, Err: err}
+		return nil, fieldError("host-kubeconfig", path, "%w", err)
 	}
 	return config, nil
 }

@@ -60,7 +60,7 @@ type publisher struct {
 	spaces interface {
 		Names() []string
 		Sleep(ctx context.Context, space string) error
-		Visit(space string)
+		WarmUp(space string)
 	}
 	port      func() []byte
 	published []byte
@@ -85,7 +85,7 @@ func (p *publisher) publish(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			p.logger.Error(err, "publish the port's authority; will try again", "space", name)
 		}
-		p.spaces.Visit(name)
+		p.spaces.WarmUp(name)
 		return err == nil
 	})
 }

@@ -38,7 +38,7 @@ func (r *renewed) Sleep(_ context.Context, space string) error {
 	return nil
 }
 
-func (r *renewed) Visit(space string) { r.did = append(r.did, "wake "+space) }
+func (r *renewed) WarmUp(space string) { r.did = append(r.did, "wake "+space) }
 
 // X4: a process that runs for years has each space publish the port's next
 // authority while both are trusted. One that can't is tried again by itself: its

@@ -51,7 +51,7 @@ func (p *Platform) listenOperations(ctx context.Context, handler http.Handler) e
 		return fieldError("metrics-listen", p.config.MetricsListen, "the port is in use; stop what uses it or choose another")
 	}
 	if err != nil {
-		return &FieldError{Field: "metrics-listen", Value: p.config.MetricsListen, Err: err}
+		return fieldError("metrics-listen", p.config.MetricsListen, "%w", err)
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: healthTimeout, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,

@@ -148,7 +148,7 @@ func (p *Platform) listen(ctx context.Context) (err error) {
 		if errors.Is(err, unix.EADDRINUSE) {
 			return fieldError("listen", p.config.Listen, "the port is in use; stop what uses it or choose another")
 		}
-		return &FieldError{Field: "listen", Value: p.config.Listen, Err: err}
+		return fieldError("listen", p.config.Listen, "%w", err)
 	}
 	p.onStop(func(context.Context) { _ = p.listener.Close() })
 	return nil

@@ -47,7 +47,7 @@ func (p *Pods) check() error {
 		return fieldError("pods-port", p.APIPort, "want two ports: dns-port is %d", p.DNSPort)
 	}
 	if problems := validation.IsDNS1123Subdomain(p.HostDomain); len(problems) > 0 {
-		return &FieldError{Field: "host-domain", Value: p.HostDomain, Err: errors.New(problems[0])}
+		return fieldError("host-domain", p.HostDomain, "%s", problems[0])
 	}
 	if len(p.Upstreams) == 1 && p.Upstreams[0] == "none" {
 		return nil
@@ -96,12 +96,12 @@ func (p *Pods) resolvers() (resolvers []string, err error) {
 	}
 	if len(all) == 0 {
 		if all, err = dns.SystemUpstreams(resolvConf); err != nil {
-			return nil, &FieldError{Field: "dns-upstream", Err: err}
+			return nil, fieldError("dns-upstream", "", "%w", err)
 		}
 	}
 	for _, upstream := range all {
 		if upstream, err = withPort(upstream); err != nil {
-			return nil, &FieldError{Field: "dns-upstream", Err: err}
+			return nil, fieldError("dns-upstream", "", "%w", err)
 		}
 		if upstream != net.JoinHostPort(p.Address, strconv.Itoa(int(p.DNSPort))) {
 			resolvers = append(resolvers, upstream)
@@ -152,7 +152,7 @@ func (p *Platform) serveDNS(ctx context.Context) error {
 	}
 	cluster, err := dns.SystemClusterDomains(resolvConf)
 	if err != nil {
-		return &FieldError{Field: "host-domain", Err: err}
+		return fieldError("host-domain", "", "%w", err)
 	}
 	config.HostDomains = append(config.HostDomains, cluster...)
 	if config.Upstreams, err = o.resolvers(); err != nil {
@@ -182,8 +182,8 @@ func cannotListen(field string, port uint16, err error) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		return fieldError(field, port, "the port is in use; stop what uses it or choose another")
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return &FieldError{Field: "pods-address", Err: fmt.Errorf("it is not an address of this machine or pod: %w", err)}
+		return fieldError("pods-address", "", "it is not an address of this machine or pod: %w", err)
 	default:
-		return &FieldError{Field: field, Value: fmt.Sprint(port), Err: err}
+		return fieldError(field, port, "%w", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/tenancy"
@@ -26,7 +27,7 @@ type restorable interface {
 	Prepare(ctx context.Context, space string) error
 	InheritServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
 	Add(space string) error
-	Visit(space string)
+	WarmUp(space string)
 	Wake(ctx context.Context, space string) error
 }
 
@@ -45,7 +46,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if !s.restoring.TryLock() { // a wait here could not be given up
-		return nil, apierrors.NewConflict(spaceResource, cmp.Or(as, id.Space), errors.New("another restore is under way; try again once it has ended"))
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), errors.New("another restore is under way; try again once it has ended"))
 	}
 	defer s.restoring.Unlock()
 	if id, err = bucket.Find(ctx, id); err != nil {
@@ -154,7 +155,7 @@ func (s *snapshots) settle(space string, had bool, err error) error {
 	}
 	added := s.shard.Add(space)
 	if err != nil {
-		s.shard.Visit(space)
+		s.shard.WarmUp(space)
 	}
 	return errors.Join(err, added)
 }

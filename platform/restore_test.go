@@ -27,7 +27,7 @@ type places struct {
 	stays       bool // a space that is stopped keeps its place
 	stop, wake  error
 	stopping    func()
-	visits      int
+	warmUps     int
 }
 
 func (p *places) Status(space string) (shard.Status, bool) { return shard.Status{}, p.there[space] }
@@ -58,7 +58,7 @@ func (p *places) Add(space string) error {
 	return nil
 }
 
-func (p *places) Visit(string) { p.visits++ }
+func (p *places) WarmUp(string) { p.warmUps++ }
 
 func (p *places) Wake(context.Context, string) error { return p.wake }
 
@@ -181,7 +181,7 @@ func TestASpaceThatWasStoppedInVainGoesOn(t *testing.T) {
 	if _, err := s.restore(t.Context(), bucket, "from", "into", true); err == nil {
 		t.Error("the restore worked")
 	}
-	if got := holds(t, s, "into"); got != "into" || !p.there["into"] || p.visits != 1 || len(p.held) > 0 {
+	if got := holds(t, s, "into"); got != "into" || !p.there["into"] || p.warmUps != 1 || len(p.held) > 0 {
 		t.Errorf("it holds what is of %s; %+v", got, p)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
@@ -109,7 +110,7 @@ func (s *snapshots) serve(mux *http.ServeMux) {
 		}
 		name := r.URL.Query().Get("space")
 		if _, ok := s.shard.Status(name); !ok {
-			return nil, apierrors.NewNotFound(spaceResource, name)
+			return nil, apierrors.NewNotFound(v1alpha1.Resource("spaces"), name)
 		}
 		return s.keeper.Take(r.Context(), name, bucket)
 	}))

@@ -137,7 +137,7 @@ func (p *Platform) startSpaces(context.Context) error {
 			if err := p.writeKubeconfig(ctx, name); err != nil {
 				p.logger.Error(err, "write kubeconfig", "space", name)
 			}
-			p.shard.Visit(name)
+			p.shard.WarmUp(name)
 		}
 	})
 	return nil

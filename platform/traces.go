@@ -5,8 +5,6 @@ package platform
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -30,7 +28,7 @@ func (t *Traces) check() error {
 		return fieldError("trace-endpoint", t.Endpoint, "want HOST:PORT of a collector that takes OTLP by gRPC: %w", err)
 	}
 	if t.PerMillion < 1 || t.PerMillion > 1_000_000 {
-		return &FieldError{Field: "trace-per-million", Value: fmt.Sprint(t.PerMillion), Err: errors.New("want 1 to 1000000")}
+		return fieldError("trace-per-million", t.PerMillion, "want 1 to 1000000")
 	}
 	return nil
 }
@@ -46,7 +44,7 @@ func (t *Traces) start(ctx context.Context, version string, logger klog.Logger) 
 		attribute.String("service.name", "berth"), attribute.String("service.version", version),
 	)})
 	if err != nil {
-		return nil, nil, &FieldError{Field: "trace-endpoint", Value: t.Endpoint, Err: err}
+		return nil, nil, fieldError("trace-endpoint", t.Endpoint, "%w", err)
 	}
 	return traces, func(ctx context.Context) {
 		if err := traces.Shutdown(ctx); err != nil {

@@ -79,7 +79,7 @@ const (
 	byTimer   cause = "timer"
 	byHost    cause = "host"  // an object of the space changed there
 	byRetry   cause = "retry" // after a failure
-	byVisit   cause = "visit"
+	byWarmUp  cause = "warm-up"
 )
 
 // set changes the state, and wakes who waits for that.

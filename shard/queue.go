@@ -18,7 +18,7 @@ const slowStart = 10 * time.Second
 var errGaveWay = errors.New("its start took long while other spaces waited for theirs; it is started again, beside those that don't")
 
 // enqueue queues a space that sleeps. There is one entry a space, however many
-// want it, and the first come is the first served: who knocks on many doors
+// want it, and the first come is the first served: who asks for many spaces
 // waits longer, not the others.
 func (s *Shard) enqueue(p *place, why cause) {
 	p.cause, p.wanted = why, s.config.Clock.Now()

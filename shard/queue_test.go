@@ -91,28 +91,28 @@ func TestHostileSlowStartsDoNotHoldUpOthers(t *testing.T) {
 }
 
 // B6: a space that was queued for a visit, and was put to sleep instead, wakes for
-// a request before those that are only visited.
+// a request before those that are only warmed up.
 func TestASpaceWhoseVisitWasCutShortWakesInItsTurn(t *testing.T) {
 	b := newBlocking()
 	s := startSleepy(t, func(c *shard.Config) { c.StartsMax, c.Prepare = 1, b.prepare })
 	defer close(b.release)
-	build(t, "visited")
-	for _, name := range []string{"blocked", "blocked-visit", "visited"} {
+	build(t, "warmed")
+	for _, name := range []string{"blocked", "blocked-warm", "warmed"} {
 		if err := s.Add(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	go func() { _ = s.Wake(t.Context(), "blocked") }()
 	b.awaitBegun(t)
-	s.Visit("visited")
-	s.is(t, "visited", shard.ReasonStarting, metav1.ConditionFalse)
-	if err := s.Sleep(t.Context(), "visited"); err != nil {
+	s.WarmUp("warmed")
+	s.is(t, "warmed", shard.ReasonStarting, metav1.ConditionFalse)
+	if err := s.Sleep(t.Context(), "warmed"); err != nil {
 		t.Fatal(err)
 	}
-	s.Visit("blocked-visit")
+	s.WarmUp("blocked-warm")
 	woken := make(chan error, 1)
-	go func() { woken <- s.Wake(t.Context(), "visited") }()
-	s.is(t, "visited", shard.ReasonStarting, metav1.ConditionFalse)
+	go func() { woken <- s.Wake(t.Context(), "warmed") }()
+	s.is(t, "warmed", shard.ReasonStarting, metav1.ConditionFalse)
 	if err := s.StopSpace(t.Context(), "blocked"); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestASpaceThatIsNotListedIsLeftAlone(t *testing.T) {
 	if err := s.Add("unlisted"); err != nil {
 		t.Fatal(err)
 	}
-	s.Visit("unlisted")
+	s.WarmUp("unlisted")
 	s.is(t, "unlisted", shard.ReasonNotListed, metav1.ConditionUnknown)
 	for range 5 {
 		s.clock.Step(time.Hour)

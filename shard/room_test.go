@@ -75,7 +75,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	})
 }
 
-// A tenant that knocks at many doors waits for its own spaces; it does not keep
+// A tenant that asks for many spaces waits for its own spaces; it does not keep
 // others' waiting, nor spaces starting and stopping.
 func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
 	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.StartsMax = 2, 1 })

@@ -16,30 +16,30 @@ import (
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
-// door is where requests from outside come in to a space. Those that bear a
+// spaceHandler serves the requests to a space from outside. Those that bear a
 // credential of the space count: they keep it awake while they last, watches and
 // exec too, and are held until it has woken. Others are let through to a space
 // that is awake, which will know what to do with them, and wake none. Nor do
 // those that ask for its health: whoever looks after a space does not use it.
-type door struct {
+type spaceHandler struct {
 	shard *Shard
 	place *place
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *spaceHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	healthy := isHealth(r)
 	counts := false
 	if !healthy {
 		var err error
-		if counts, err = d.shard.verified(d.place.name, r); err != nil {
+		if counts, err = h.shard.verified(h.place.name, r); err != nil {
 			httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error()+"; try again later", firstRetry)
 			return
 		}
 	}
-	space, refuse := d.enter(r, counts)
+	space, refuse := h.enter(r, counts)
 	if refuse != nil && healthy {
-		d.health(w)
+		h.health(w)
 		return
 	}
 	if refuse != nil {
@@ -47,20 +47,20 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if counts {
-		defer d.leave()
+		defer h.leave()
 	}
-	d.shard.log.Used(d.place.name)
+	h.shard.log.Used(h.place.name)
 	space.plane.Handler().ServeHTTP(w, r)
 }
 
 // enter returns the space once it is awake. If the request counts, leave must
 // follow.
-func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
-	s, p := d.shard, d.place
+func (h *spaceHandler) enter(r *http.Request, counts bool) (*Space, *refusal) {
+	s, p := h.shard, h.place
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.state == running {
-		d.begin(counts)
+		h.begin(counts)
 		return p.space, nil
 	}
 	if !counts {
@@ -100,7 +100,7 @@ func (d *door) enter(r *http.Request, counts bool) (*Space, *refusal) {
 			return nil, unavailable(p.name, p.whyNot(), max(firstRetry, p.retry.Sub(s.config.Clock.Now())))
 		}
 	}
-	d.begin(true)
+	h.begin(true)
 	return p.space, nil
 }
 
@@ -139,19 +139,19 @@ func (s *Shard) verified(space string, r *http.Request) (bool, error) {
 	return s.credentials.Verify(space, r)
 }
 
-func (d *door) begin(counts bool) {
+func (h *spaceHandler) begin(counts bool) {
 	if counts {
-		d.place.requests++
-		d.place.lastRequest = d.shard.config.Clock.Now()
+		h.place.requests++
+		h.place.lastRequest = h.shard.config.Clock.Now()
 	}
 }
 
-func (d *door) leave() {
-	d.shard.mu.Lock()
-	defer d.shard.mu.Unlock()
-	d.place.requests--
-	if d.place.state == running {
-		d.place.lastRequest = d.shard.config.Clock.Now()
+func (h *spaceHandler) leave() {
+	h.shard.mu.Lock()
+	defer h.shard.mu.Unlock()
+	h.place.requests--
+	if h.place.state == running {
+		h.place.lastRequest = h.shard.config.Clock.Now()
 	}
 }
 
@@ -161,10 +161,10 @@ func isHealth(r *http.Request) bool {
 }
 
 // health answers for a space that does not run: it is well if it would wake.
-func (d *door) health(w http.ResponseWriter) {
-	d.shard.mu.Lock()
-	reason, _ := d.place.reason()
-	d.shard.mu.Unlock()
+func (h *spaceHandler) health(w http.ResponseWriter) {
+	h.shard.mu.Lock()
+	reason, _ := h.place.reason()
+	h.shard.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if reason == ReasonFailed || reason == ReasonCrashSuspect || reason == ReasonNotListed {

@@ -107,7 +107,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 }
 
 // Add gives a space a place, asleep. Nothing of it runs until it is wanted: by
-// a request, Wake or Visit.
+// a request, Wake or WarmUp.
 func (s *Shard) Add(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *Shard) Handler(name string) http.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.places[name]; p != nil {
-		return &door{shard: s, place: p}
+		return &spaceHandler{shard: s, place: p}
 	}
 	if s.held[name] {
 		return restoring(name)

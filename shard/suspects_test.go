@@ -120,7 +120,7 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 		t.Fatalf("a space that is held back answers %v", err)
 	}
 	s.is(t, "fatal", shard.ReasonCrashSuspect, metav1.ConditionFalse)
-	s.Visit("fatal") // nor for what it may have to do
+	s.WarmUp("fatal") // nor for what it may have to do
 	s.is(t, "fatal", shard.ReasonCrashSuspect, metav1.ConditionFalse)
 	clock.Step(time.Minute)
 	s.is(t, "fatal", shard.ReasonRunning, metav1.ConditionTrue)

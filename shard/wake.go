@@ -63,14 +63,14 @@ func (s *Shard) HeldBack(name string) error {
 	return nil
 }
 
-// Visit has a space woken once for itself, when nobody waits for another: so its
+// WarmUp has a space woken once for itself, when nobody waits for another: so its
 // timers become known and its host objects are mended. It does not wait.
-func (s *Shard) Visit(name string) {
+func (s *Shard) WarmUp(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.places[name]; p != nil && p.state == asleep && !p.removed && !s.stopped && !s.isHeldBack(p) {
 		p.later = true
-		s.enqueue(p, byVisit)
+		s.enqueue(p, byWarmUp)
 	}
 }
 

@@ -21,12 +21,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Whoever is behind a door that all spaces share, an ingress's controller,
-// reaches for backends from where it is itself: no wall of the space's is in
-// between. So a service is on the host either with a door or with a way out of
-// the space, see translate.LeadsOut, and never with both: what lets a service
-// out takes its doors away first (shut), and what makes a door looks again
-// afterwards (leadsOut).
+// The controller behind an exposure that all spaces share, such as an Ingress's, reaches backends from where it is itself:
+// the space's isolation does not stand between. So a Service is on the host either with an exposure or with a way out of the
+// space (see translate.LeadsOut), and never with both: what lets a Service out withdraws its exposures first, and what
+// makes an exposure checks leadsOut again afterwards.
 
 // leadsOut reports whether a service leads, in the space or still on the host,
 // to what need not be the space's own pods.
@@ -47,28 +45,27 @@ func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
 		})
 }
 
-// shut takes away the doors that lead to a service, which is about to lead
-// out of the space.
-func (s *Syncer) shut(ctx context.Context, v *corev1.Service) error {
+// withdrawExposures withdraws the exposures that lead to a service, which is about to lead out of the space.
+func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error {
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
 	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
 	if s.host.sync.On(ingresses) {
-		if err := shutDoors[*networkingv1.Ingress](ctx, s, ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
+		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
 			return err
 		}
 	}
 	if s.host.sync.On(httpRoutes) {
-		return shutDoors[*gatewayv1.HTTPRoute](ctx, s, httpRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
+		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, httpRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
 	}
 	return nil
 }
 
-// shutDoors takes away those of one kind. They are listed past the watch, which may
+// withdrawExposuresOf withdraws those of one kind. They are listed past the watch, which may
 // not know yet of the latest; only those are read of which it does not: a space may
 // have megabytes of them, and as many endpoint slices that ask.
-func shutDoors[T client.Object](ctx context.Context, s *Syncer, kind string, gvk schema.GroupVersionKind, service string) error {
+func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, kind string, gvk schema.GroupVersionKind, service string) error {
 	all := metadataOf(gvk)
 	if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
 		return fmt.Errorf("list the space's %s on the host: %w", kind, err)
@@ -78,26 +75,26 @@ func shutDoors[T client.Object](ctx context.Context, s *Syncer, kind string, gvk
 		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.space.Name {
 			continue
 		}
-		door, ok := cached[T](s.host, kind, listed.Namespace, listed.Name)
-		if !ok || !same(door, listed) {
+		exposed, ok := cached[T](s.host, kind, listed.Namespace, listed.Name)
+		if !ok || !same(exposed, listed) {
 			o, err := known().New(gvk)
 			if err != nil {
 				return err
 			}
-			door, ok = o.(T)
+			exposed, ok = o.(T)
 			if !ok {
 				continue
 			}
-			if err := s.writer.Get(ctx, client.ObjectKeyFromObject(listed), door); apierrors.IsNotFound(err) {
+			if err := s.writer.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("read one of the space's %s on the host: %w", kind, err)
 			}
 		}
-		if !slices.Contains(servicesOf(door), service) {
+		if !slices.Contains(servicesOf(exposed), service) {
 			continue
 		}
-		if err := s.withdraw(ctx, door); err != nil {
+		if err := s.withdraw(ctx, exposed); err != nil {
 			return err
 		}
 	}

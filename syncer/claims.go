@@ -20,13 +20,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// indexHosts finds the host's doors, spaces' or not, by the host names that they
+// indexHosts finds the host's exposures, spaces' or not, by the host names that they
 // claim.
 const indexHosts = "berth.dev/hosts"
 
-// hostsOf are the host names that a door claims, sorted.
-func hostsOf(door any) []string {
-	switch d := door.(type) {
+// hostsOf are the host names that an exposure claims, sorted.
+func hostsOf(object any) []string {
+	switch d := object.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressHosts(d)
 	case *gatewayv1.Gateway:
@@ -62,7 +62,7 @@ func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
 // ask for thousands of names: few are claimed, if any.
 func (h *Host) wildcards() map[string]bool {
 	all := map[string]bool{}
-	for _, kind := range doors() {
+	for _, kind := range exposures() {
 		for _, other := range found[client.Object](h, kind, indexHosts, wildcards) {
 			for _, name := range hostsOf(other) {
 				if rest, is := strings.CutPrefix(name, wildcard); is {
@@ -74,7 +74,7 @@ func (h *Host) wildcards() map[string]bool {
 	return all
 }
 
-// ownHosts are the host names that a door has on the host.
+// ownHosts are the host names that an exposure has on the host.
 type ownHosts struct {
 	hosts []string // sorted
 	since *metav1.Time
@@ -126,7 +126,7 @@ func (s *Syncer) inDomains(name string) bool {
 	})
 }
 
-// claimed reports whether a door that is not the space's has a host name: who was
+// claimed reports whether an exposure that is not the space's has a host name: who was
 // first keeps it. Of two that came in one moment, neither looks like the first;
 // both give way, and try again at their own time.
 func (h *Host) claimed(name string, wildcards map[string]bool, space translate.Space, own ownHosts) bool {
@@ -138,7 +138,7 @@ func (h *Host) claimed(name string, wildcards map[string]bool, space translate.S
 		}
 	}
 	for _, claim := range claims {
-		for _, kind := range doors() {
+		for _, kind := range exposures() {
 			for _, other := range found[client.Object](h, kind, indexHosts, claim) {
 				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {
 					continue
@@ -152,24 +152,24 @@ func (h *Host) claimed(name string, wildcards map[string]bool, space translate.S
 	return false
 }
 
-// claimsOnly is what syncers must know of a door that is no space's.
-func claimsOnly(door client.Object) client.Object {
-	hosts := slices.DeleteFunc(hostsOf(door), func(host string) bool { return host == "" })
-	switch door.(type) {
+// claimsOnly is what syncers must know of an exposure that is no space's.
+func claimsOnly(object client.Object) client.Object {
+	hosts := slices.DeleteFunc(hostsOf(object), func(host string) bool { return host == "" })
+	switch object.(type) {
 	case *networkingv1.Ingress:
-		out := &networkingv1.Ingress{ObjectMeta: claimant(door)}
+		out := &networkingv1.Ingress{ObjectMeta: claimant(object)}
 		for _, host := range hosts {
 			out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host})
 		}
 		return out
 	case *gatewayv1.Gateway:
-		out := &gatewayv1.Gateway{ObjectMeta: claimant(door)}
+		out := &gatewayv1.Gateway{ObjectMeta: claimant(object)}
 		for _, host := range hosts {
 			out.Spec.Listeners = append(out.Spec.Listeners, gatewayv1.Listener{Hostname: ptr.To(gatewayv1.Hostname(host))})
 		}
 		return out
 	default:
-		out := &gatewayv1.HTTPRoute{ObjectMeta: claimant(door)}
+		out := &gatewayv1.HTTPRoute{ObjectMeta: claimant(object)}
 		for _, host := range hosts {
 			out.Spec.Hostnames = append(out.Spec.Hostnames, gatewayv1.Hostname(host))
 		}

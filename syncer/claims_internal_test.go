@@ -20,7 +20,7 @@ import (
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
 	h := &Host{fanouts: map[string]*fanout{}}
-	for _, kind := range doors() {
+	for _, kind := range exposures() {
 		h.fanouts[kind] = newFanout(spaceOf, nil, indexes(kind))
 	}
 	k := &kind[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, limit: translate.LimitSubdomain}

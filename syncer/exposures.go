@@ -17,12 +17,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// doors are the kinds by which what all spaces share on the host leads from
+// exposures are the kinds by which what all spaces share on the host leads from
 // outside to their services, under host names that each may claim.
-func doors() []string { return []string{ingresses, gateways, httpRoutes} }
+func exposures() []string { return []string{ingresses, gateways, httpRoutes} }
 
-// door is a kind of them.
-type door[T client.Object] struct {
+// exposure is a kind of them.
+type exposure[T client.Object] struct {
 	kind *kind[T]
 	// allowed reports whether the host is to serve v at all, and what stands
 	// against it.
@@ -34,14 +34,14 @@ type door[T client.Object] struct {
 	backends, hosts *field.Path
 }
 
-// indexServices finds a space's doors by the services that they lead to, as
+// indexServices finds a space's exposures by the services that they lead to, as
 // namespace/name.
 const indexServices = "berth.dev/services"
 
-// servicesOf are the names of the services that a door leads to, in its own
+// servicesOf are the names of the services that an exposure leads to, in its own
 // namespace.
-func servicesOf(door any) []string {
-	switch d := door.(type) {
+func servicesOf(object any) []string {
+	switch d := object.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressServices(d)
 	case *gatewayv1.HTTPRoute:
@@ -51,9 +51,9 @@ func servicesOf(door any) []string {
 	}
 }
 
-// secretsOf are the secrets that a door needs.
-func secretsOf(door any) []types.NamespacedName {
-	switch d := door.(type) {
+// secretsOf are the secrets that an exposure needs.
+func secretsOf(object any) []types.NamespacedName {
+	switch d := object.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressSecrets(d)
 	case *gatewayv1.Gateway:
@@ -63,9 +63,9 @@ func secretsOf(door any) []types.NamespacedName {
 	}
 }
 
-// addDoor declares a kind of doors.
-func addDoor[T client.Object](d *door[T]) error {
-	k := d.kind
+// addExposure declares a kind of exposures.
+func addExposure[T client.Object](e *exposure[T]) error {
+	k := e.kind
 	err := k.virtual.AddIndexers(cache.Indexers{
 		indexSecrets: func(obj any) (names []string, _ error) {
 			for _, ref := range secretsOf(obj) {
@@ -87,34 +87,34 @@ func addDoor[T client.Object](d *door[T]) error {
 	}
 	k.strict = true
 	k.down = func(_ context.Context, v T) (want T, wanted bool, err error) {
-		if d.ready != nil && !d.ready() {
+		if e.ready != nil && !e.ready() {
 			return want, false, errUnsettled
 		}
-		wanted, errs := d.allowed(v)
+		wanted, errs := e.allowed(v)
 		if len(errs) == 0 && wanted {
-			errs = d.wayOut(v)
+			errs = e.wayOut(v)
 		}
 		if len(errs) > 0 {
 			return want, false, forbids(errs)
 		}
 		if wanted {
-			if err := claimNames(k, v, d.hosts); err != nil {
+			if err := claimNames(k, v, e.hosts); err != nil {
 				return want, false, err
 			}
 		}
-		return d.down(v), wanted, nil
+		return e.down(v), wanted, nil
 	}
 	pull := k.pull
 	k.pull = func(ctx context.Context, v, host T) (time.Duration, error) {
 		out := false
-		k.compute(ctx, func() { out = len(d.wayOut(v)) > 0 })
+		k.compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
 		if out { // since it was allowed
 			return 0, k.withdraw(ctx, host) // its event brings us back, and says why
 		}
 		return pull(ctx, v, host)
 	}
 	add(k, func(v T, enqueue func(Key)) { k.refer(secrets, secretsOf(v), enqueue) })
-	// Whether a door may be depends on its services.
+	// Whether an exposure may be depends on its services.
 	leadsFrom(k, k.informers.Core().V1().Services().Informer(), indexServices)
 	return nil
 }
@@ -137,10 +137,10 @@ func leadsFrom[T client.Object](k *kind[T], informer cache.SharedIndexInformer, 
 
 // wayOut refuses backends by which the host's controller would be led out of the
 // space.
-func (d *door[T]) wayOut(v T) (errs field.ErrorList) {
+func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range servicesOf(v) {
-		if d.kind.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
-			errs = append(errs, field.Forbidden(d.backends.Key(name),
+		if e.kind.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+			errs = append(errs, field.Forbidden(e.backends.Key(name),
 				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Syncer) syncGateways() error {
 			return 0, s.virtualAPI.Status().Update(ctx, out)
 		},
 	}
-	return addDoor(&door[*gatewayv1.Gateway]{
+	return addExposure(&exposure[*gatewayv1.Gateway]{
 		kind: k, down: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
 		allowed: func(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 			if wanted, errs := s.gatewayClass(v); !wanted {
@@ -114,7 +114,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 			return 0, s.virtualAPI.Status().Update(ctx, out)
 		},
 	}
-	err = addDoor(&door[*gatewayv1.HTTPRoute]{
+	err = addExposure(&exposure[*gatewayv1.HTTPRoute]{
 		kind:     k,
 		hosts:    field.NewPath("spec", "hostnames"),
 		ready:    func() bool { return s.settled(gateways) },

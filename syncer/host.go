@@ -295,7 +295,7 @@ func spaceIn(namespace string) string {
 }
 
 // trim drops what no reader needs, to save memory: field managers, the data of
-// config maps and secrets, and the bodies of events, volumes and doors that
+// config maps and secrets, and the bodies of events, volumes and exposures that
 // are no space's.
 func trim(o client.Object) client.Object {
 	o.SetManagedFields(nil)

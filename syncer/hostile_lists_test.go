@@ -54,11 +54,11 @@ func (l *readLists) check(t *testing.T) {
 // megabytes of these, and its syncer looks at 64 slices at once.
 func TestHostileIngressesAreNotReadForEachEndpointSlice(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "doors-listed")
+	b := newBed(t, "exposures-listed")
 	l := &readLists{resource: "ingresses"}
-	b.ingressClass(t, "doors-listed", shownToSpaces())
+	b.ingressClass(t, "exposures-listed", shownToSpaces())
 	b.begin(l.rule)
-	v := newIngress("large", "doors-listed", "large.doors-listed.example")
+	v := newIngress("large", "exposures-listed", "large.exposures-listed.example")
 	paths := &v.Spec.Rules[0].HTTP.Paths
 	for i := range 500 {
 		path := (*paths)[0]

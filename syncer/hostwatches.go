@@ -73,7 +73,7 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
 		selector := ofSpaces
-		if isClass(kind) || slices.Contains(doors(), kind) { // others' claims count as well
+		if isClass(kind) || slices.Contains(exposures(), kind) { // others' claims count as well
 			selector = ""
 		}
 		watches[kind] = hostWatch{api, kind, e.of, selector}

@@ -34,7 +34,7 @@ func (s *Syncer) syncIngresses() error {
 			return 0, s.virtualAPI.Status().Update(ctx, out)
 		},
 	}
-	return addDoor(&door[*networkingv1.Ingress]{
+	return addExposure(&exposure[*networkingv1.Ingress]{
 		kind:     k,
 		hosts:    field.NewPath("spec", "rules"),
 		down:     func(v *networkingv1.Ingress) *networkingv1.Ingress { return s.space.Ingress(v, s.host.annotations) },

@@ -167,7 +167,7 @@ func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
 		awaited(t, "see it on the host again", theirs.Get, b.hostName(name), nil)
 	}
 
-	// Endpoints go down last: there is no moment at which the door leads to them.
+	// Endpoints go down last: there is no moment at which the exposure leads to them.
 	change("becomes-hand", ways["becomes-hand"])
 	must(t, b.virtual.DiscoveryV1().EndpointSlices("default").Create, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "hand", Labels: map[string]string{discoveryv1.LabelServiceName: "becomes-hand"}},

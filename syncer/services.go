@@ -55,7 +55,7 @@ func (s *Syncer) syncServices() error {
 		down: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
 			err := forbids(translate.CheckService(&v.Spec))
 			if err == nil && v.Spec.Type == corev1.ServiceTypeExternalName {
-				err = s.shut(ctx, v)
+				err = s.withdrawExposures(ctx, v)
 			}
 			return s.space.Service(v), true, err
 		},
@@ -108,7 +108,7 @@ func (s *Syncer) syncEndpointSlices() error {
 			if err != nil || !translate.HasOwnEndpoints(service) {
 				return nil, false, client.IgnoreNotFound(err)
 			}
-			return s.space.EndpointSlice(v), true, s.shut(ctx, service)
+			return s.space.EndpointSlice(v), true, s.withdrawExposures(ctx, service)
 		},
 		push: translate.PushEndpointSlice,
 		born: translate.BirthOfSlice, // its event brings it back

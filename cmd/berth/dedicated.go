@@ -15,7 +15,7 @@ import (
 // dedicatedOptions are the flags of `berth dedicated`: some of those of the command that runs it, and what that one adds.
 type dedicatedOptions struct {
 	runOptions
-	platform.Dedicated
+	platform.DedicatedSpace
 }
 
 // newDedicated is the command that `berth up --dedicated` runs, once a space.
@@ -44,7 +44,7 @@ func newDedicated() *cobra.Command {
 				_, _ = io.Copy(io.Discard, cmd.InOrStdin())
 				cancel()
 			}()
-			return flagError(platform.RunDedicated(ctx, config, o.Dedicated))
+			return flagError(platform.RunDedicated(ctx, config, o.DedicatedSpace))
 		},
 	}
 	o.addFlags(cmd)

@@ -28,7 +28,7 @@ func TestASpacesOwnProcessIsToldTheSame(t *testing.T) {
 		},
 		verbosity: 3,
 	}
-	own := platform.Dedicated{Space: "own", HostKubeconfig: "/host", Endpoint: "https://berth.example"}
+	own := platform.DedicatedSpace{Space: "own", HostKubeconfig: "/host", Endpoint: "https://berth.example"}
 	var heard dedicatedOptions
 	cmd := &cobra.Command{}
 	heard.addFlags(cmd)
@@ -41,7 +41,7 @@ func TestASpacesOwnProcessIsToldTheSame(t *testing.T) {
 	}
 	heard.Space = args[1]
 	heard.Pods.HostDomain = "" // of the DNS, which this process serves
-	if want := (dedicatedOptions{runOptions: told, Dedicated: own}); !reflect.DeepEqual(heard, want) {
+	if want := (dedicatedOptions{runOptions: told, DedicatedSpace: own}); !reflect.DeepEqual(heard, want) {
 		t.Errorf("it hears %+v, was told %+v", heard, want)
 	}
 }

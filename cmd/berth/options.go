@@ -114,7 +114,7 @@ func (o *runOptions) config() (platform.Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("find the command for dedicated spaces: %w", err)
 	}
-	c.DedicatedCommand = func(d platform.Dedicated) *exec.Cmd {
+	c.DedicatedCommand = func(d platform.DedicatedSpace) *exec.Cmd {
 		return exec.Command(executable, dedicatedArgs(o, d)...)
 	}
 	if c.Spec, err = o.spec(); err != nil {
@@ -124,7 +124,7 @@ func (o *runOptions) config() (platform.Config, error) {
 }
 
 // dedicatedArgs are the arguments of `berth dedicated`, with the flags that say the same as these options.
-func dedicatedArgs(o *runOptions, d platform.Dedicated) []string {
+func dedicatedArgs(o *runOptions, d platform.DedicatedSpace) []string {
 	return slices.Concat([]string{
 		"dedicated", d.Space, "--data-dir", o.DataDir, "--host-kubeconfig", d.HostKubeconfig, "--endpoint", d.Endpoint,
 		"--idle-after", o.IdleAfter.String(),

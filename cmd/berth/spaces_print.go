@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -93,7 +94,7 @@ func objectOf(space shard.Status) (*unstructured.Unstructured, error) {
 	}
 	delete(status, "name")
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "berth.dev/v1alpha1", "kind": "Space", "metadata": map[string]any{"name": space.Name}, "status": status,
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Space", "metadata": map[string]any{"name": space.Name}, "status": status,
 	}}, nil
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/shard/dedicated"
 )
 
-// Dedicated is what the process of a dedicated space is told besides the configuration.
-type Dedicated struct {
+// DedicatedSpace is what the process of a dedicated space is told besides the configuration.
+type DedicatedSpace struct {
 	Space          string
 	HostKubeconfig string // that of the cluster which the process is a pod of if empty
 	Endpoint       string // URL of the platform's TLS listener, without a path
@@ -31,7 +31,7 @@ func (p *Platform) newProcesses() {
 	for _, name := range p.config.Dedicated {
 		prepare := func(ctx context.Context) error { return p.prepare(ctx, name) }
 		p.processes[name] = dedicated.New(name, DedicatedDir(p.config.DataDir, name), prepare, func() *exec.Cmd {
-			return p.config.DedicatedCommand(Dedicated{Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: endpoint})
+			return p.config.DedicatedCommand(DedicatedSpace{Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: endpoint})
 		}, p.logger)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // RunDedicated runs one space in this process, until ctx ends, for the platform whose [Config.DedicatedCommand] started
 // it. Of the configuration, it uses DataDir, IdleAfter, Spec, Pods, Traces, Version, and Logger.
-func RunDedicated(ctx context.Context, c Config, d Dedicated) error {
+func RunDedicated(ctx context.Context, c Config, d DedicatedSpace) error {
 	config, err := loadHostConfig(d.HostKubeconfig)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func RunDedicated(ctx context.Context, c Config, d Dedicated) error {
 	if err := spaces.Add(d.Space); err != nil {
 		return err
 	}
-	spaces.Visit(d.Space)
+	spaces.WarmUp(d.Space)
 	commands := http.NewServeMux()
 	serveSpaces(commands, spaces)
 	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
