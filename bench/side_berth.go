@@ -57,7 +57,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
 		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, IdleAfter: args.IdleAfter, Logger: klog.Background(),
-		Limits: largeStore,
+		Settings: func(string) shard.Settings { return shard.Settings{Limits: largeStore()} },
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 }
 
 // largeStore lets a space have all that is written to it, as an admin does who expects as much. The other limits are the defaults.
-func largeStore(string) bounds.Limits {
+func largeStore() bounds.Limits {
 	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
 }
 

@@ -8,14 +8,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+
+	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
+	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // envUpdate has tests write what a chart takes from the code.
@@ -23,15 +31,15 @@ const envUpdate = "BERTH_UPDATE_CHARTS"
 
 // everything is what has all kinds of objects rendered.
 var everything = []string{
-	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].isolation=Dedicated", "podDisruptionBudget.enabled=true",
-	"networkPolicy.enabled=true", "network.closed={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
+	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].spec.isolation=Dedicated", "podDisruptionBudget.enabled=true",
+	"networkPolicy.enabled=true", "spaceDefaults.network.closedRanges={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
 	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
 	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
-	"nodes.selector.pool=tenants", "nodes.labels={kubernetes.io/arch}", "spaces[1].nodes.selector.pool=b", "spaces[1].nodes.labels={disk}",
+	"spaceDefaults.nodes.selector.pool=tenants", "spaceDefaults.nodes.allowedLabels={kubernetes.io/arch}", "spaces[1].spec.nodes.selector.pool=b", "spaces[1].spec.nodes.allowedLabels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
-	"podSecurity={level=restricted,team-b:net-raw=off}", "reservedLabels={example.com}", "ingressDomains={team-a:a.example.com}", "showNodeAddresses=true",
-	"limits.watches=4000", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible",
+	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
 }
 
 // X1: what is rendered is strictly what the API server knows, whatever is asked for.
@@ -48,13 +56,47 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*networkingv1.NetworkPolicy](t, all, nil)
 	find[*corev1.Pod](t, all, nil)
 	args := find[*appsv1.StatefulSet](t, all, nil).Spec.Template.Spec.Containers[0].Args
-	for _, flag := range []string{"--node-selector=pool=tenants", "--node-labels=kubernetes.io/arch", "--node-selector=team-b:pool=b", "--node-labels=team-b:disk", "--network-closed=203.0.113.0/24",
-		"--pod-security=level=restricted", "--pod-security=team-b:net-raw=off", "--reserved-labels=example.com", "--ingress-domains=team-a:a.example.com", "--show-node-addresses", "--limit=watches=4000"} {
-		if !slices.Contains(args, flag) {
-			t.Errorf("berth serve gets %v, without %s", args, flag)
-		}
+	if !slices.Contains(args, "--config=/etc/berth/config.yaml") {
+		t.Errorf("berth serve gets %v, without its configuration file", args)
 	}
 	find(t, all, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth" })
+}
+
+// X1: what the chart is told of spaces is what Berth reads, strictly.
+func TestTheChartWritesTheConfigurationFile(t *testing.T) {
+	written := find(t, render(t, everything...), func(c *corev1.ConfigMap) bool { return c.Data["config.yaml"] != "" })
+	scheme := runtime.NewScheme()
+	if err := configv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var got configv1alpha1.PlatformConfiguration
+	if _, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode([]byte(written.Data["config.yaml"]), nil, &got); err != nil {
+		t.Fatalf("%v:\n%s", err, written.Data["config.yaml"])
+	}
+	named := func(name string, spec v1alpha1.SpaceSpec) v1alpha1.Space {
+		return v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	}
+	want := configv1alpha1.PlatformConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: "config.berth.dev/v1alpha1", Kind: "PlatformConfiguration"},
+		SpaceDefaults: v1alpha1.SpaceSpec{
+			Sync:        []v1alpha1.SyncOption{{Resource: "ingresses", Value: "off"}},
+			Limits:      map[string]resource.Quantity{"watches": resource.MustParse("4000")},
+			PodSecurity: v1alpha1.PodSecurity{Level: "restricted"},
+			Nodes:       v1alpha1.Nodes{Selector: map[string]string{"pool": "tenants"}, AllowedLabels: []string{"kubernetes.io/arch"}},
+			Network:     v1alpha1.Network{ClosedRanges: []string{"203.0.113.0/24"}},
+		},
+		Spaces: []v1alpha1.Space{
+			named("team-a", v1alpha1.SpaceSpec{Network: v1alpha1.Network{AllowedDomains: []string{"a.example.com"}}}),
+			named("team-b", v1alpha1.SpaceSpec{
+				Isolation: v1alpha1.Dedicated, PodSecurity: v1alpha1.PodSecurity{NetRaw: v1alpha1.Denied},
+				Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "b"}, AllowedLabels: []string{"disk"}},
+			}),
+		},
+		IngressAnnotations: []string{}, ReservedLabels: []string{"example.com"}, NodeAddresses: configv1alpha1.Visible,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 // X1: two processes must never open one store, and a restart keeps it.

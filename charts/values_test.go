@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/kinds"
 )
@@ -39,31 +40,71 @@ func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 	want := "    \"sync\": {\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \"properties\": {\n" +
 		strings.Join(kindsOf, ",\n") + "\n      }\n    },\n"
 	text := regexp.MustCompile(`(?ms)^    "sync": \{\n.*?^    \},\n`).ReplaceAllLiteralString(string(have), want)
-	names := limitNames(t)
-	text = regexp.MustCompile(`(?m)^(      "propertyNames": )\{"enum": \["memory-bytes".*$`).ReplaceAllString(text, "${1}"+names)
+	spec := specSchema(t)
+	text = regexp.MustCompile(`(?ms)^    "spaceSpec": \{\n.*?^    \}`).ReplaceAllLiteralString(text, spec)
 	if os.Getenv(envUpdate) != "" {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if diff := cmp.Diff(text, string(have)); diff != "" || !strings.Contains(text, want) || !strings.Contains(text, names) {
+	} else if diff := cmp.Diff(text, string(have)); diff != "" || !strings.Contains(text, want) || !strings.Contains(text, spec) {
 		t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
 	}
 }
 
-// limitNames is the schema of the names of limits, with what follows it in its line.
-func limitNames(t *testing.T) string {
+// specSchema is the schema of a space's spec, as the API has it, less what a space of the chart can't have.
+func specSchema(t *testing.T) string {
 	t.Helper()
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	strictly(schema)
+	delete(schema, "minProperties")
+	properties := schema["properties"].(map[string]any)
+	for _, name := range []string{"sync", "paused", "deletionPolicy", "sleep", "snapshots"} {
+		delete(properties, name)
+	}
 	var names []string
 	for _, b := range bounds.Table() {
 		if b.Scope == bounds.PerSpace {
 			names = append(names, b.Name)
 		}
 	}
-	schema, err := json.Marshal(map[string]any{"enum": names})
+	properties["limits"].(map[string]any)["propertyNames"] = map[string]any{"enum": names}
+	text, err := json.MarshalIndent(map[string]any{"spaceSpec": schema}, "  ", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Replace(string(schema), ":", ": ", 1) + ","
+	return strings.TrimSuffix(strings.TrimPrefix(string(text), "{\n"), "\n  }")
+}
+
+// strictly has a schema of Kubernetes refuse fields that there are not, and drops what JSON Schema does not know.
+func strictly(schema map[string]any) {
+	for key := range schema {
+		if strings.HasPrefix(key, "x-kubernetes-") || key == "default" || key == "format" || key == "description" {
+			delete(schema, key)
+		}
+	}
+	properties, object := schema["properties"].(map[string]any)
+	for _, property := range properties {
+		strictly(property.(map[string]any))
+	}
+	if object {
+		schema["additionalProperties"] = false
+	}
+	for _, key := range []string{"items", "additionalProperties"} {
+		if inner, ok := schema[key].(map[string]any); ok {
+			strictly(inner)
+		}
+	}
 }
 
 // switchSchema is the schema of a switch that takes these values, a number or a
@@ -128,13 +169,13 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 	}{
 		"unknown":        {[]string{"replicas=3"}, "replicas", "there is one pod"},
 		"unknown within": {[]string{"image.tags=x"}, "tags", "a slip of the finger"},
-		"twice":          {[]string{"spaces[0].name=a", "spaces[1].name=a", "spaces[1].isolation=Dedicated"}, "spaces[1].name: a is listed twice", "which of the two?"},
+		"twice":          {[]string{"spaces[0].name=a", "spaces[1].name=a", "spaces[1].spec.isolation=Dedicated"}, "spaces[1].name: a is listed twice", "which of the two?"},
 		"its own place":  {[]string{"spaces[0].name=spaces", "nameOverride=x"}, "spaces[0].name: the space's namespace would be the release's", "tenants' pods beside Berth's"},
 		"upper case":     {[]string{"spaces[0].name=Team"}, "/spaces/0/name", "no DNS label"},
 		"reserved":       {[]string{"spaces[0].name=system"}, "/spaces/0/name", "it is the host's"},
 		"too long":       {[]string{"spaces[0].name=" + strings.Repeat("a", 58)}, "/spaces/0/name", "its namespace's name would be too long"},
-		"no name":        {[]string{"spaces[0].isolation=Shared"}, "/spaces/0", "a space has a name"},
-		"isolation":      {[]string{"spaces[0].name=a", "spaces[0].isolation=None"}, "/spaces/0/isolation", "Shared or Dedicated"},
+		"no name":        {[]string{"spaces[0].spec.isolation=Shared"}, "/spaces/0", "a space has a name"},
+		"isolation":      {[]string{"spaces[0].name=a", "spaces[0].spec.isolation=None"}, "/spaces/0/spec/isolation", "Shared or Dedicated"},
 		"plain":          {[]string{"advertise=http://berth"}, "/advertise", "there is TLS only"},
 		"with a path":    {[]string{"advertise=https://berth/x"}, "/advertise", "spaces are told by the path"},
 		"no duration":    {[]string{"idleAfter=soon"}, "/idleAfter", "want 15m"},
@@ -144,9 +185,9 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no resolver":    {[]string{"pods.dnsUpstreams[0]=nowhere"}, "/pods/dnsUpstreams", "want an address"},
 		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
-		"no range":       {[]string{"network.closed={203.0.113.1}"}, "/network/closed/0", "want a prefix"},
-		"a bad label":    {[]string{"nodes.selector.pool=a b"}, "/nodes/selector/pool", "no node has it"},
-		"names of nodes": {[]string{"spaces[0].name=a", `spaces[0].nodes.labels={kubernetes.io/hostname}`}, "/spaces/0/nodes/labels/0", "nodes are hidden"},
+		"no range":       {[]string{"spaceDefaults.network.closedRanges={}"}, "/spaceDefaults/network/closedRanges", "want a prefix"},
+		"all dedicated":  {[]string{"spaceDefaults.isolation=Dedicated"}, "/spaceDefaults", "each space says this for itself"},
+		"no such field":  {[]string{"spaces[0].name=a", "spaces[0].spec.node.selector.pool=a"}, "node", "a slip of the finger"},
 		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "sync.nodes: all", "there would be no nodes to run on"},
 		"no gateways":    {[]string{"sync.httproutes=on"}, "sync.gateways: on", "nothing to attach to; Berth would not start"},
 		"too often":      {[]string{"snapshots.every=59.9s"}, "snapshots.every: 59.9s: want 1m", "Berth would not start"},
@@ -154,7 +195,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
 		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
-		"no quantity":    {[]string{"limits.store-bytes=100K"}, "/limits/store-bytes", "Berth would not start"},
+		"no quantity":    {[]string{"spaceDefaults.limits.store-bytes=100K"}, "/spaceDefaults/limits/store-bytes", "Berth would not start"},
 		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +214,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 // L1: limits are quantities as Berth reads them.
 func TestLimitsMayHaveAnyUnitThatBerthReads(t *testing.T) {
 	for _, limit := range []string{"100k", "1500", "64Ki", "10M", "2Gi"} {
-		render(t, "spaces[0].name=a", "limits.store-bytes="+limit)
+		render(t, "spaces[0].name=a", "spaceDefaults.limits.store-bytes="+limit)
 		if _, err := resource.ParseQuantity(limit); err != nil {
 			t.Errorf("%s: %v", limit, err)
 		}

@@ -35,11 +35,17 @@ spec:
 // becomes of the same nodes.
 func TestDaemonSetsRunOnTheNodesOfTheirSpace(t *testing.T) {
 	t.Parallel()
-	_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), "--sync", "daemonsets=translated")
+	_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), configured(t, "spaceDefaults: {sync: [{resource: daemonsets, value: translated}]}"))
 	if code == 0 || !strings.Contains(out, "nodes=all") {
 		t.Errorf("without nodes, berth up ended with %d, and %q does not say what to do", code, out)
 	}
-	b := start(t, "--space", "demo", "--dedicated", "own", "--sync", "nodes=all,daemonsets=translated", "--node-selector", "own:pool=own", "--node-labels", "disk")
+	b := start(t, "--space", "demo", configured(t, `
+spaceDefaults:
+  sync: [{resource: nodes, value: all}, {resource: daemonsets, value: translated}]
+  nodes: {allowedLabels: [disk]}
+spaces:
+- metadata: {name: own}
+  spec: {isolation: Dedicated, nodes: {selector: {pool: own}}}`))
 	d := &daemons{b: b, host: b.host(t), demo: b.demo(t), own: b.space(t, "own")}
 	d.awaitNodes(t, d.demo, 3)
 	d.awaitNodes(t, d.own, 0)

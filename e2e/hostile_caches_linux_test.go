@@ -25,7 +25,7 @@ import (
 // 9,000 of them each took 2.5 GiB and more, which nothing counted, and were there again after each restart. The limit is a part of
 // the usual one, so that the attack takes a part of the time.
 func TestHostileObjectsThatGrowInCachesHoldABoundedPartOfTheProcess(t *testing.T) {
-	a := attackWithin(t, attackedLimit, "--limit", bounds.CachedBytes.String()+"=33554432")
+	a := attackWithin(t, attackedLimit, configured(t, "spaceDefaults: {limits: {"+bounds.CachedBytes.String()+": 32Mi}}"))
 	sets := a.attacker.AppsV1().ReplicaSets(metav1.NamespaceDefault)
 	labels := map[string]string{"app": "a"}
 	conditions := []byte(`{"status":{"conditions":[` + strings.TrimSuffix(strings.Repeat("{},", 2000), ",") + `]}}`)

@@ -257,7 +257,7 @@ func TestHostileDocumentsThatGrowWhenTheyAreDecodedAreRefused(t *testing.T) {
 // L3 (S2): where a limit is too high, or something is not counted, the space that takes most is stopped before the system
 // ends the process.
 func TestHostileASpaceBeyondAllBoundsDoesNotEndTheProcess(t *testing.T) {
-	a := attackWithin(t, 900<<20, "--limit", "attacker:memory-bytes=8Gi")
+	a := attackWithin(t, 900<<20, configured(t, "spaces: [{metadata: {name: attacker}, spec: {limits: {memory-bytes: 8Gi}}}]"))
 	a.fill(t, "default", 120)
 	codes := a.many(t, 30, http.MethodGet, "/api/v1/configmaps", "")
 	if codes[http.StatusOK] == 30 {

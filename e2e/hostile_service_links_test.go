@@ -45,7 +45,7 @@ func widePod(name string, containers int) *corev1.Pod {
 func TestHostileServiceLinksDoNotGrowTheProcess(t *testing.T) {
 	t.Parallel()
 	// The bound of all ports together is not what keeps this attack away.
-	b := startLimited(t, "--space", "attacker", "--space", "quiet", "--limit", "attacker:service-ports-total=5000")
+	b := startLimited(t, "--space", "attacker", "--space", "quiet", configured(t, "spaces: [{metadata: {name: attacker}, spec: {limits: {service-ports-total: 5000}}}]"))
 	attacker, quiet := b.space(t, "attacker"), b.space(t, "quiet")
 	ns := attacker.namespace(t, "wide")
 

@@ -84,19 +84,18 @@ spec:
 	})
 }
 
-// S1: kinds are switched by flag, and a mistake is told with what is possible.
-func TestKindsAreSwitchedByFlag(t *testing.T) {
+// S1: kinds are switched in the configuration file, and a mistake is told with what is possible.
+func TestKindsAreSwitchedInTheConfiguration(t *testing.T) {
 	t.Parallel()
-	for flag, want := range map[string]string{"--sync=deployments=on": "networkpolicies", "--sync=nodes=on": "off, standins or all", "--sync=configmaps=some": "used, all or off"} {
-		_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), flag)
-		if code == 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: ended with %d, and %q does not say %q", flag, code, out, want)
+	for option, want := range map[string]string{
+		"{resource: deployments, value: all}": "networkpolicies", "{resource: nodes, value: some}": "off, standins or all", "{resource: configmaps, value: some}": "used, all or off",
+	} {
+		_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), configured(t, "spaceDefaults: {sync: ["+option+"]}"))
+		if code == 0 || !strings.Contains(out, want) || !strings.Contains(out, "spaceDefaults.sync") {
+			t.Errorf("%s: ended with %d, and %q does not say %q", option, code, out, want)
 		}
 	}
-	if out, _, _ := runBerth(t, "__complete", "up", "--sync", "pods=off,ingr"); !strings.Contains(out, "pods=off,ingresses=") {
-		t.Errorf("a shell is offered\n%s", out)
-	}
-	b := start(t, "--sync", "networkpolicies=off,configmaps=all")
+	b := start(t, configured(t, `spaceDefaults: {sync: [{resource: networkpolicies, value: "off"}, {resource: configmaps, value: all}]}`))
 	demo, host := b.demo(t), b.host(t)
 	if _, err := demo.NetworkingV1().NetworkPolicies("default").Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "off"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -15,20 +15,24 @@ import (
 // told with what is possible.
 func TestPodsRunOnTheNodesOfTheirSpace(t *testing.T) {
 	t.Parallel()
-	for flag, want := range map[string]string{
-		"--node-selector=pool":                     "want KEY=VALUE or SPACE:KEY=VALUE",
-		"--node-selector=a b=c":                    "is no label",
-		"--node-selector=pool=a,pool=b":            "no node has both",
-		"--node-selector=System:pool=a":            "System",
-		"--node-labels=kubernetes.io/hostname":     "the names of nodes",
-		"--node-labels=team-a:kubernetes.io/ arch": "is no key of a label",
+	for nodes, want := range map[string]string{
+		"selector: {a b: c}":                      `spaceDefaults.nodes.selector: Invalid value: "a b"`,
+		"selector: {pool: a b}":                   `spaceDefaults.nodes.selector: Invalid value: "a b"`,
+		"allowedLabels: [kubernetes.io/hostname]": "the names of nodes",
+		"allowedLabels: [kubernetes.io/ arch]":    "spaceDefaults.nodes.allowedLabels[0]",
 	} {
-		_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), flag)
+		_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), configured(t, "spaceDefaults: {nodes: {"+nodes+"}}"))
 		if code == 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: ended with %d, and %q does not say %q", flag, code, out, want)
+			t.Errorf("%s: ended with %d, and %q does not say %q", nodes, code, out, want)
 		}
 	}
-	b := start(t, "--space", "demo", "--dedicated", "gpus", "--node-selector", "pool=tenants,gpus:pool=gpus,gpus:disk=ssd", "--node-labels", "demo:disk")
+	b := start(t, configured(t, `
+spaceDefaults: {nodes: {selector: {pool: tenants}}}
+spaces:
+- metadata: {name: gpus}
+  spec: {isolation: Dedicated, nodes: {selector: {pool: gpus, disk: ssd}}}
+- metadata: {name: demo}
+  spec: {nodes: {allowedLabels: [disk]}}`))
 	demo, gpus, host := b.demo(t), b.space(t, "gpus"), b.host(t)
 	for node, labels := range map[string][]string{
 		"host-node-1": {"pool=system"}, "host-node-2": {"pool=tenants", "disk=ssd"}, "host-node-3": {"pool=gpus", "disk=ssd"},

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -89,6 +90,16 @@ func runBerth(t *testing.T, args ...string) (stdout, stderr string, exitCode int
 	p := spawn(t, args...)
 	exitCode = p.exitCode(t)
 	return p.stdout.String(), p.stderr.String(), exitCode
+}
+
+// configured returns the flag that names a configuration file with the fields, in YAML.
+func configured(t *testing.T, fields string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte("apiVersion: config.berth.dev/v1alpha1\nkind: PlatformConfiguration\n"+fields+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "--config=" + path
 }
 
 // buffer is a [bytes.Buffer] that may be read while it is written.

@@ -140,7 +140,7 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 		"create roles.rbac.authorization.k8s.io kube-system", "escalate roles.rbac.authorization.k8s.io kube-system", "escalate clusterroles.rbac.authorization.k8s.io",
 		"bind clusterroles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io kube-system", "create rolebindings.rbac.authorization.k8s.io kube-system",
 		"create clusterroles.rbac.authorization.k8s.io", "create clusterrolebindings.rbac.authorization.k8s.io", "patch clusterroles.rbac.authorization.k8s.io",
-		"create namespaces", "patch namespaces", "delete namespaces", "delete namespaces berth-warded", "delete networkpolicies.networking.k8s.io berth-warded",
+		"create namespaces", "patch namespaces", "delete namespaces", "delete namespaces kube-system", "delete networkpolicies.networking.k8s.io berth-warded",
 		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts kube-system",
 		"update persistentvolumes", "create storageclasses.storage.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io",
 	} {

@@ -17,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+const showsStandIns = "spaceDefaults: {sync: [{resource: nodes, value: standins}]}"
+
 // N1, N2, M1: one test, as its parts look at one space that is made busy once.
 func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--sync", "nodes=standins")
+	b := start(t, configured(t, showsStandIns))
 	demo := b.demo(t)
 	if out := demo.kubectl(t, "get", "nodes"); !strings.Contains(out, "No resources found") {
 		t.Errorf("without a pod, kubectl get nodes shows:\n%s", out)
@@ -63,7 +65,7 @@ func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 	t.Run("are there again after a crash and a sleep", func(t *testing.T) {
 		before := demo.awaitStandIns(t)
 		b.crash(t)
-		b.up(t, "--sync", "nodes=standins")
+		b.up(t, configured(t, showsStandIns))
 		demo := b.demo(t)
 		if _, stderr, code := runBerth(t, "sleep", "demo", "--data-dir", b.dir); code != 0 {
 			t.Fatalf("berth sleep ends with %d: %s", code, stderr)
@@ -78,7 +80,7 @@ func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 		demo := b.demo(t)
 		eventually(t, func() error { return expect("stand-ins", len(must(demo.nodeNames(t))(t)), 0) })
 		b.stop(t, syscall.SIGTERM)
-		b.up(t, "--sync", "nodes=standins")
+		b.up(t, configured(t, showsStandIns))
 		b.demo(t).awaitStandIns(t)
 	})
 	t.Run("go with their pods, though finished ones stay", func(t *testing.T) {

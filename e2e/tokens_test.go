@@ -82,7 +82,7 @@ func TestAPodsTokenIsOfItsSpace(t *testing.T) {
 // N2: where nodes are virtual objects of the space, a pod's token names the pod's.
 func TestAPodsTokenNamesItsVirtualNode(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--sync", "nodes=all")
+	b := start(t, configured(t, "spaceDefaults: {sync: [{resource: nodes, value: all}]}"))
 	demo, host := b.demo(t), b.host(t)
 	demo.run(t, "default", newPod("bearer"))
 	token := podToken(t, host, hostNamespace, hostName("default", "bearer"))

@@ -7,28 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/snapshot"
-	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
-	"github.com/berth-dev/berth/translate"
 )
 
 // Config says what a platform runs, and how. Its functions may be called concurrently.
 type Config struct {
-	// DataDir is the directory that holds all state on this machine. One platform uses it at a time.
-	DataDir string
-	Host    HostConfig
+	ProcessConfig
+	Host HostConfig
 
 	// Listen is HOST:PORT of the TLS listener that serves all APIs. Advertise is its URL as clients reach it,
 	// https://HOST or https://HOST:PORT; the address of Listen if empty.
@@ -36,15 +30,11 @@ type Config struct {
 	// MetricsListen is HOST:PORT of metrics and health, over plain HTTP; they are not served if it is empty.
 	MetricsListen string
 
-	// Spaces share this process; Dedicated have a process each, which DedicatedCommand returns. The platform starts them,
-	// and creates those that do not exist yet. Spaces of earlier runs are served, too.
-	Spaces, Dedicated []string
-	DedicatedCommand  func(d DedicatedSpace) *exec.Cmd
-	// RequireOne ends the platform if none of Spaces starts.
+	// DedicatedCommand returns a command that calls [RunDedicated] with what is in the file.
+	DedicatedCommand func(file string) *exec.Cmd
+	// RequireOne ends the platform if none of the shared Spaces starts.
 	RequireOne bool
-	// IdleAfter is how long a space is idle before it is put to sleep, 0 for never. SpacesMax is how many of Spaces and of
-	// those of earlier runs are awake at once, 0 for any number.
-	IdleAfter time.Duration
+	// SpacesMax is how many shared spaces are awake at once, 0 for any number.
 	SpacesMax int
 
 	// SpaceRole is the ClusterRole of the spaces' accounts on the host. If it is empty, the platform writes a Role for each.
@@ -52,28 +42,37 @@ type Config struct {
 	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
 	KubeconfigSecrets string
 
-	Spec      SpaceConfig
-	Pods      Pods
 	Snapshots Snapshots
-	Traces    Traces
 	Version   Version
 	Logger    klog.Logger
 
 	// Progress reports what the platform does, for people. Serving is called once, when requests are served; Started
-	// once, when all of Spaces and Dedicated have been tried. Each may be nil.
+	// once, when all of Spaces have been tried. Each may be nil.
 	Progress         func(format string, args ...any)
 	Serving, Started func(*Platform)
 }
 
-// SpaceConfig is what the configuration says of spaces. The functions return what holds for the space of a name.
-type SpaceConfig struct {
-	Sync      syncer.Options // NodeLabels included
-	Placement func(space string) translate.Placement
-	Limits    func(space string) bounds.Limits
-	Settings  func(space string) translate.Settings
-	// ClosedRanges are address ranges that spaces' pods must not reach, besides private and special ones and those that
-	// the host says are of its services, pods, and nodes.
-	ClosedRanges []netip.Prefix
+// ProcessConfig is what each process of a platform is told: its own, and those of dedicated spaces.
+type ProcessConfig struct {
+	// DataDir is the directory that holds all state on this machine. One platform uses it at a time.
+	DataDir string
+	// Spaces are what the platform starts, and creates if they do not exist yet. Each needs a name only. Those that are
+	// Dedicated have a process each. Spaces of earlier runs are served, too.
+	Spaces []v1alpha1.Space
+	// SpaceDefaults are what spaces are that don't say otherwise.
+	SpaceDefaults v1alpha1.SpaceSpec
+	// IngressAnnotations are the keys of annotations that are synced with Ingresses. ReservedLabels are domains, prefixes that
+	// end in a dot, or keys of labels that controllers of the host act on.
+	IngressAnnotations, ReservedLabels []string
+	// ShowNodeAddresses passes on the addresses of nodes in the statuses of Services, Ingresses, and Gateways.
+	ShowNodeAddresses bool
+	// IdleAfter is how long a space is idle before it is put to sleep, 0 for never.
+	IdleAfter time.Duration
+
+	Pods   Pods
+	Traces Traces
+
+	specs *specs
 }
 
 // Version is what metrics and traces say runs.
@@ -110,17 +109,9 @@ func fieldError(field string, value any, format string, args ...any) error {
 	return &FieldError{Field: field, Value: fmt.Sprint(value), Err: fmt.Errorf(format, args...)}
 }
 
-// Complete removes duplicates, and refuses values that mean nothing. An error about one is a [*FieldError].
+// Complete fills in defaults, and refuses values that mean nothing. An error about one is a [*FieldError], or about what is
+// said of spaces a [field.ErrorList]'s aggregate.
 func (c *Config) Complete() error {
-	slices.Sort(c.Dedicated)
-	c.Dedicated = slices.Compact(c.Dedicated)
-	var once []string
-	for _, name := range c.Spaces {
-		if !slices.Contains(once, name) && !slices.Contains(c.Dedicated, name) {
-			once = append(once, name)
-		}
-	}
-	c.Spaces = once
 	c.Advertise = strings.TrimSuffix(c.Advertise, "/")
 	if c.Progress == nil {
 		c.Progress = func(string, ...any) {}
@@ -142,14 +133,12 @@ func (c *Config) Complete() error {
 			return err
 		}
 	}
-	for field, names := range map[string][]string{"space": c.Spaces, "dedicated": c.Dedicated} {
-		for _, name := range names {
-			if err := tenancy.CheckSpaceName(name); err != nil {
-				return fieldError(field, "", "%w", err)
-			}
-		}
-	}
-	return nil
+	return c.ProcessConfig.complete()
+}
+
+func (c *ProcessConfig) complete() (err error) {
+	c.specs, err = newSpecs(c)
+	return err
 }
 
 func checkAdvertise(advertise string) error {

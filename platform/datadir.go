@@ -62,6 +62,9 @@ func spacesDir(dataDir string) string { return filepath.Join(dataDir, "spaces") 
 
 func spaceDir(dataDir, space string) string { return filepath.Join(spacesDir(dataDir), space) }
 
+// retainedDir is the directory of a space that was deleted with Retain.
+func retainedDir(dataDir, space string) string { return filepath.Join(dataDir, "retained", space) }
+
 // scratchDir is for files that are lost in a crash.
 func scratchDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 

@@ -6,8 +6,13 @@ package platform
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,31 +20,62 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// DedicatedSpace is what the process of a dedicated space is told besides the configuration.
+// DedicatedSpace is what the process of a dedicated space is told, in a file.
 type DedicatedSpace struct {
+	ProcessConfig
 	Space          string
 	HostKubeconfig string // that of the cluster which the process is a pod of if empty
 	Endpoint       string // URL of the platform's TLS listener, without a path
 }
 
+// ReadDedicatedSpace reads what the process of a dedicated space is told.
+func ReadDedicatedSpace(file string) (*DedicatedSpace, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of a dedicated space: %w", err)
+	}
+	d := &DedicatedSpace{}
+	if err := json.Unmarshal(data, d); err != nil {
+		return nil, fmt.Errorf("read the configuration of a dedicated space: %s: %w", file, err)
+	}
+	return d, d.complete()
+}
+
+func (d *DedicatedSpace) write(file string) error {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("write the configuration of space %s: %w", d.Space, err)
+	}
+	if err := pki.WriteFile(file, data); err != nil {
+		return fmt.Errorf("write the configuration of space %s: %w", d.Space, err)
+	}
+	return nil
+}
+
 // newProcesses prepares a process for each space that is to have its own (T9).
 func (p *Platform) newProcesses() {
 	endpoint := strings.TrimSuffix(p.Endpoint(""), gateway.Path(""))
-	p.processes = map[string]*dedicated.Process{}
-	for _, name := range p.config.Dedicated {
-		prepare := func(ctx context.Context) error { return p.prepare(ctx, name) }
-		p.processes[name] = dedicated.New(name, DedicatedDir(p.config.DataDir, name), prepare, func() *exec.Cmd {
-			return p.config.DedicatedCommand(DedicatedSpace{Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: endpoint})
-		}, p.logger)
+	for _, name := range p.config.specs.dedicated {
+		if p.isBeingDeleted(name) {
+			continue
+		}
+		dir := DedicatedDir(p.config.DataDir, name)
+		file := filepath.Join(dir, "config.json")
+		prepare := func(ctx context.Context) error {
+			d := DedicatedSpace{ProcessConfig: p.config.ProcessConfig, Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: endpoint}
+			return errors.Join(takeBack(p.config.DataDir, name), d.write(file), p.prepare(ctx, name))
+		}
+		p.processes.add(name, dedicated.New(name, dir, prepare, func() *exec.Cmd { return p.config.DedicatedCommand(file) }, p.logger))
 	}
 }
 
 // startDedicated starts these processes. One that does not start is tried again,
 // and the others serve.
 func (p *Platform) startDedicated(context.Context) error {
-	for name, process := range p.processes {
+	for name, process := range p.processes.all() {
 		process.Start()
 		p.first.each = append(p.first.each, func(ctx context.Context) {
 			if err := p.awaitDedicated(ctx, process); err != nil {
@@ -59,7 +95,7 @@ func (p *Platform) startDedicated(context.Context) error {
 // shard has.
 func (p *Platform) stopDedicated(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, process := range p.processes {
+	for _, process := range p.processes.all() {
 		wg.Go(func() { process.Stop(ctx) })
 	}
 	wg.Wait()
@@ -75,16 +111,24 @@ func (p *Platform) awaitDedicated(ctx context.Context, process *dedicated.Proces
 // List returns the statuses of all spaces, those of dedicated ones included, ordered by name.
 func (p *Platform) List() []shard.Status {
 	list := p.shard.List()
-	for _, process := range p.processes {
+	for _, process := range p.processes.all() {
 		list = append(list, process.Status(context.Background()))
 	}
+	deleted := p.deletions.statuses()
+	list = slices.DeleteFunc(list, func(s shard.Status) bool {
+		return slices.ContainsFunc(deleted, func(d shard.Status) bool { return d.Name == s.Name })
+	})
+	list = append(list, deleted...)
 	slices.SortFunc(list, func(a, b shard.Status) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
 // Status of a space. ok is false if there is no space of the name.
 func (p *Platform) Status(name string) (status shard.Status, ok bool) {
-	if process := p.processes[name]; process != nil {
+	if status, ok := p.deletions.status(name); ok {
+		return status, true
+	}
+	if process := p.processes.get(name); process != nil {
 		return process.Status(context.Background()), true
 	}
 	return p.shard.Status(name)
@@ -92,7 +136,7 @@ func (p *Platform) Status(name string) (status shard.Status, ok bool) {
 
 // Wake wakes a space, and returns when it serves requests.
 func (p *Platform) Wake(ctx context.Context, name string) error {
-	if process := p.processes[name]; process != nil {
+	if process := p.processes.get(name); process != nil {
 		return process.Wake(ctx)
 	}
 	return p.shard.WakeNow(ctx, name)
@@ -100,7 +144,7 @@ func (p *Platform) Wake(ctx context.Context, name string) error {
 
 // Sleep puts a space to sleep, and returns when it sleeps.
 func (p *Platform) Sleep(ctx context.Context, name string) error {
-	if process := p.processes[name]; process != nil {
+	if process := p.processes.get(name); process != nil {
 		return process.Sleep(ctx)
 	}
 	return p.shard.Sleep(ctx, name)
@@ -110,7 +154,7 @@ func (p *Platform) lookup(space string) http.Handler {
 	if space == gateway.SystemSpace {
 		return p.host.Handler()
 	}
-	if process := p.processes[space]; process != nil {
+	if process := p.processes.get(space); process != nil {
 		return process.Handler()
 	}
 	return p.shard.Handler(space)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/control"
@@ -18,9 +19,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// RunDedicated runs one space in this process, until ctx ends, for the platform whose [Config.DedicatedCommand] started
-// it. Of the configuration, it uses DataDir, IdleAfter, Spec, Pods, Traces, Version, and Logger.
-func RunDedicated(ctx context.Context, c Config, d DedicatedSpace) error {
+// RunDedicated runs one space in this process, until ctx ends, for the platform whose [Config.DedicatedCommand] started it.
+func RunDedicated(ctx context.Context, d *DedicatedSpace, version Version, logger klog.Logger) error {
 	config, err := loadHostConfig(d.HostKubeconfig)
 	if err != nil {
 		return err
@@ -29,11 +29,11 @@ func RunDedicated(ctx context.Context, c Config, d DedicatedSpace) error {
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
-	ca, err := pki.OpenCA(portKeys(c.DataDir), portCA)
+	ca, err := pki.OpenCA(portKeys(d.DataDir), portCA)
 	if err != nil {
 		return err
 	}
-	traces, sendTraces, err := c.Traces.start(ctx, c.Version.Berth, c.Logger)
+	traces, sendTraces, err := d.Traces.start(ctx, version.Berth, logger)
 	if err != nil {
 		return err
 	}
@@ -42,17 +42,13 @@ func RunDedicated(ctx context.Context, c Config, d DedicatedSpace) error {
 		defer cancel()
 		sendTraces(stop)
 	}()
-	closed, err := closedRanges(ctx, host, c.Spec.ClosedRanges, c.Logger)
-	if err != nil {
-		return err
-	}
+	closed := closedRanges(ctx, host, logger)
 	spaces, err := shard.Start(ctx, shard.Config{
-		Dir: spacesDir(c.DataDir), Host: config, Sync: c.Spec.Sync, ServingCA: ca.PEM,
+		Dir: spacesDir(d.DataDir), Host: config, Sync: d.specs.sync, ServingCA: ca.PEM,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
-		Pods:     c.Pods.endpoint(), Where: c.Spec.Placement,
-		Limits: c.Spec.Limits, Memory: shard.ProcessMemory(),
-		Settings: c.Spec.Settings, Closed: closed,
-		IdleAfter: c.IdleAfter, Traces: traces, Logger: c.Logger,
+		Settings: func(space string) shard.Settings { return d.specs.shardSettings(space, closed) },
+		Pods:     d.Pods.endpoint(), Memory: shard.ProcessMemory(),
+		IdleAfter: d.IdleAfter, Traces: traces, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -61,7 +57,7 @@ func RunDedicated(ctx context.Context, c Config, d DedicatedSpace) error {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if err := spaces.Stop(stop); err != nil {
-			c.Logger.Error(err, "stop shard")
+			logger.Error(err, "stop shard")
 		}
 	}()
 	if err := spaces.Add(d.Space); err != nil {
@@ -72,7 +68,7 @@ func RunDedicated(ctx context.Context, c Config, d DedicatedSpace) error {
 	serveSpaces(commands, spaces)
 	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)
-		return spaceMetric(spaces.Space(d.Space), spaceDir(c.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
+		return spaceMetric(spaces.Space(d.Space), spaceDir(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
 	}))
-	return dedicated.Serve(ctx, DedicatedDir(c.DataDir, d.Space), spaces.Handler(d.Space), commands, c.Logger)
+	return dedicated.Serve(ctx, DedicatedDir(d.DataDir, d.Space), spaces.Handler(d.Space), commands, logger)
 }

@@ -29,11 +29,11 @@ import (
 // X4, T9: whoever is to be woken by berth_spaces{state="failed"} is so for spaces
 // in processes of their own as well, whether these answer or not.
 func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
-	p := &Platform{shard: &shard.Shard{}, processes: map[string]*dedicated.Process{}, config: Config{DataDir: t.TempDir()}}
+	p := &Platform{shard: &shard.Shard{}, config: Config{ProcessConfig: ProcessConfig{DataDir: t.TempDir()}}}
 	dirs := map[string]string{}
 	for _, name := range []string{"broken", "fine"} {
 		dirs[name] = t.TempDir()
-		p.processes[name] = dedicated.New(name, dirs[name], prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
+		p.processes.add(name, dedicated.New(name, dirs[name], prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background()))
 	}
 
 	serve, stop := context.WithCancel(t.Context())
@@ -51,8 +51,8 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 	go func() {
 		served <- dedicated.Serve(serve, dirs["fine"], http.NotFoundHandler(), commands, klog.Background())
 	}()
-	p.processes["broken"].Start()
-	defer p.processes["broken"].Stop(context.Background())
+	p.processes.get("broken").Start()
+	defer p.processes.get("broken").Stop(context.Background())
 
 	hostObjects := map[string]map[string]int{"broken": {"pods": 3}}
 	var got []metrics.Space
@@ -83,22 +83,22 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	}
 	// Each ends when both have been asked to.
 	const script = `cat >/dev/null; : >"$0/$1"; until [ -e "$0/a" ] && [ -e "$0/b" ]; do sleep 0.02; done`
-	p := &Platform{processes: map[string]*dedicated.Process{}, config: Config{Progress: func(string, ...any) {}}}
+	p := &Platform{config: Config{Progress: func(string, ...any) {}}}
 	for _, name := range []string{"a", "b"} {
-		p.processes[name] = dedicated.New(name, t.TempDir(), prepared, func() *exec.Cmd { return exec.Command("sh", "-c", script, ended, name) }, klog.Background())
+		p.processes.add(name, dedicated.New(name, t.TempDir(), prepared, func() *exec.Cmd { return exec.Command("sh", "-c", script, ended, name) }, klog.Background()))
 	}
 	var tries atomic.Int32
-	p.processes["unprepared"] = dedicated.New("unprepared", t.TempDir(), func(context.Context) error {
+	p.processes.add("unprepared", dedicated.New("unprepared", t.TempDir(), func(context.Context) error {
 		tries.Add(1)
 		return errors.New("the host forbids it")
-	}, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
+	}, func() *exec.Cmd { return exec.Command("false") }, klog.Background()))
 	if err := p.startDedicated(t.Context()); err != nil {
 		t.Errorf("one that can't be prepared ends berth: %v", err)
 	}
 	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		return tries.Load() > 1, nil
 	})
-	ready := p.processes["unprepared"].Status(t.Context()).Conditions[0]
+	ready := p.processes.get("unprepared").Status(t.Context()).Conditions[0]
 	if ready.Reason != shard.ReasonFailed || !strings.Contains(ready.Message, "the host forbids it") || tries.Load() < 2 {
 		t.Errorf("it is %s after %d tries: %s", ready.Reason, tries.Load(), ready.Message)
 	}

@@ -33,7 +33,7 @@ func (p *Platform) newMetrics() *metrics.Metrics {
 
 // Names are those of all spaces that the platform serves, in no order.
 func (p *Platform) Names() []string {
-	return slices.AppendSeq(p.shard.Names(), maps.Keys(p.processes))
+	return slices.AppendSeq(p.shard.Names(), maps.Keys(p.processes.all()))
 }
 
 // metricsTimeout bounds what metrics wait for the processes of spaces: less than
@@ -60,13 +60,14 @@ func (p *Platform) spaceMetrics() []metrics.Space {
 func (p *Platform) dedicatedMetrics(hostObjects map[string]map[string]int) []metrics.Space {
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 	defer cancel()
-	names := slices.Sorted(maps.Keys(p.processes))
+	processes := p.processes.all()
+	names := slices.Sorted(maps.Keys(processes))
 	spaces := make([]metrics.Space, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			if err := p.processes[name].Get(ctx, metricPath, &spaces[i]); err != nil {
-				spaces[i] = spaceMetric(nil, p.spaceDir(name), p.processes[name].Status(ctx), hostObjects[name])
+			if err := processes[name].Get(ctx, metricPath, &spaces[i]); err != nil {
+				spaces[i] = spaceMetric(nil, p.spaceDir(name), processes[name].Status(ctx), hostObjects[name])
 			}
 			spaces[i].Name = name
 		})

@@ -24,7 +24,6 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -54,7 +53,10 @@ type Platform struct {
 	closed         []netip.Prefix // to spaces' pods
 	shard          *shard.Shard
 	prepare        func(ctx context.Context, space string) error // isolates a space on the host
-	processes      map[string]*dedicated.Process                 // by space
+	processes      processes
+	snapshots      *snapshots
+	changes        changes
+	deletions      deletions
 	server         *gateway.Server
 	metrics        *metrics.Metrics
 	traces         tracing.TracerProvider // nil if there are none
@@ -84,7 +86,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	p.metrics = p.newMetrics()
 	p.first.done = make(chan struct{})
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startDedicated, p.beginFirstStarts, p.startSnapshots, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startDedicated, p.beginFirstStarts, p.startSnapshots, p.resumeDeletions, p.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -190,7 +192,7 @@ func (p *Platform) serve(context.Context) (err error) {
 	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
 		return err
 	}
-	p.limiter = gateway.NewLimiter(p.config.Spec.Limits)
+	p.limiter = gateway.NewLimiter(p.config.specs.limits)
 	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
 		Lookup: p.lookup, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -148,7 +149,8 @@ func (p *Platform) serveDNS(ctx context.Context) error {
 		return err
 	}
 	config := dns.Config{
-		Source: p.shard.Host(), HostDomains: []string{o.HostDomain}, HostRanges: append([]netip.Prefix{services}, p.closed...), Logger: p.logger.WithName("dns"),
+		Source: p.shard.Host(), HostDomains: []string{o.HostDomain}, HostRanges: slices.Concat([]netip.Prefix{services}, p.closed, p.config.specs.usual.closed),
+		Logger: p.logger.WithName("dns"),
 	}
 	cluster, err := dns.SystemClusterDomains(resolvConf)
 	if err != nil {

@@ -53,6 +53,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, err
 	}
 	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
+	end, err := s.changes.begin(result.Space, "being restored")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	defer s.shard.Hold(result.Space)()
 	if as == "" {
 		err = s.replace(ctx, bucket, id)

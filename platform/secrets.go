@@ -78,3 +78,19 @@ func (s *kubeconfigSecrets) write(ctx context.Context, space string, kubeconfig 
 	}
 	return nil
 }
+
+// remove deletes the Secret of a space, if it is the space's.
+func (s *kubeconfigSecrets) remove(ctx context.Context, space string) error {
+	if s.client == nil {
+		return nil
+	}
+	name := space + "-kubeconfig"
+	have, err := s.client.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && have.Labels[labelKubeconfig] == space {
+		err = s.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete secret %s/%s: %w", s.namespace, name, err)
+	}
+	return nil
+}

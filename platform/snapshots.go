@@ -26,6 +26,7 @@ type snapshots struct {
 	logger  klog.Logger
 	// elsewhere tells whether a space runs in a process of its own.
 	elsewhere func(space string) bool
+	changes   *changes
 
 	restoring sync.Mutex // one at a time
 }
@@ -43,10 +44,11 @@ func (p *Platform) startSnapshots(context.Context) (err error) {
 			return err
 		}
 	}
-	s := &snapshots{shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, elsewhere: func(space string) bool { return p.processes[space] != nil }}
+	s := &snapshots{changes: &p.changes, shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, elsewhere: func(space string) bool { return p.processes.get(space) != nil }}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
 	}
+	p.snapshots = s
 	s.serve(p.commands)
 	if config.Bucket == nil {
 		return nil

@@ -34,21 +34,19 @@ func (p *Platform) startShard(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
-	spec := p.config.Spec
-	if p.closed, err = closedRanges(ctx, host, spec.ClosedRanges, p.logger); err != nil {
-		return err
-	}
-	isolation := []tenancy.Option{tenancy.BoundTo(p.config.SpaceRole), tenancy.ExposedBy(spec.Sync.IngressAnnotations)}
+	specs := p.config.specs
+	p.closed = closedRanges(ctx, host, p.logger)
+	isolation := []tenancy.Option{tenancy.BoundTo(p.config.SpaceRole), tenancy.ExposedBy(specs.sync.IngressAnnotations)}
 	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
-		if err := tenancy.Guard(ctx, host, spec.Sync.Sync); err != nil {
+		if err := tenancy.Guard(ctx, host, specs.sync.Sync); err != nil {
 			return err
 		}
-		isolation = append(isolation, tenancy.Syncing(spec.Sync.Sync))
+		isolation = append(isolation, tenancy.Syncing(specs.sync.Sync))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		err := p.isolate(ctx, host, space, append(slices.Clone(isolation), tenancy.PlacedBy(spec.Placement(space))))
-		if apierrors.IsForbidden(err) && !p.isListed(space) {
+		err := p.isolate(ctx, host, space, isolation)
+		if apierrors.IsForbidden(err) && !specs.isListed(space) {
 			return fmt.Errorf("%w; what it runs on the host goes on, and its data stay: list it again to have it served (%w)", shard.ErrNotListed, err)
 		}
 		if err != nil {
@@ -60,10 +58,11 @@ func (p *Platform) startShard(ctx context.Context) error {
 	p.newProcesses()
 	p.shard, err = shard.Start(ctx, shard.Config{
 		Dir: spacesDir(p.config.DataDir), ActiveDir: filepath.Join(p.config.DataDir, "active"),
-		Host: p.host.Config(), Sync: spec.Sync, Where: spec.Placement, Settings: spec.Settings, Closed: p.closed,
+		Host: p.host.Config(), Sync: specs.sync,
+		Settings: func(space string) shard.Settings { return specs.shardSettings(space, p.closed) },
 		Endpoint: p.Endpoint, ServingCA: p.ca.PEM, Pods: p.config.Pods.endpoint(),
-		Prepare: p.prepare,
-		Limits:  spec.Limits, Memory: shard.ProcessMemory(),
+		Prepare:   p.prepare,
+		Memory:    shard.ProcessMemory(),
 		IdleAfter: p.config.IdleAfter, SpacesMax: p.config.SpacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
 	if err != nil {
@@ -98,18 +97,30 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 }
 
 func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {
-	store, err := pki.Secret(p.spaceDir(name), "store.id")
+	store, err := p.storeID(name)
 	if err != nil {
-		return fmt.Errorf("identify the store of space %s: %w", name, err)
-	}
-	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.config.Pods.endpoint(), Settings: p.config.Spec.Settings(name), Closed: p.closed}
-	if err := tenancy.Build(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
-	if slices.Contains(p.config.Spaces, name) {
+	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
+	space := translate.Space{Name: name, Store: store, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
+	options = append(slices.Clone(options), tenancy.PlacedBy(settings.Placement), tenancy.LimitedBy(own.limitRange),
+		tenancy.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
+	if err := tenancy.Build(ctx, host, space, own.quota, options...); err != nil {
+		return err
+	}
+	if slices.Contains(p.config.specs.shared, name) {
 		p.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
 	}
 	return nil
+}
+
+// storeID identifies the store of a space among those of all platforms of a host.
+func (p *Platform) storeID(name string) (string, error) {
+	store, err := pki.Secret(p.spaceDir(name), "store.id")
+	if err != nil {
+		return "", fmt.Errorf("identify the store of space %s: %w", name, err)
+	}
+	return hex.EncodeToString(store[:8]), nil
 }
 
 // startSpaces gives all spaces their places, and starts in the background, in
@@ -121,13 +132,14 @@ func (p *Platform) startSpaces(context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range append(slices.Clone(p.config.Spaces), earlier...) {
-		if err := p.shard.Add(name); err != nil {
+	listed := slices.DeleteFunc(slices.Clone(p.config.specs.shared), p.isBeingDeleted)
+	for _, name := range append(slices.Clone(listed), earlier...) {
+		if err := errors.Join(takeBack(p.config.DataDir, name), p.shard.Add(name)); err != nil {
 			return err
 		}
 	}
 	p.first.each = append(p.first.each, func(ctx context.Context) {
-		if p.first.failure = p.trySpaces(ctx); p.first.failure != nil {
+		if p.first.failure = p.trySpaces(ctx, listed); p.first.failure != nil {
 			return
 		}
 		for _, name := range earlier {
@@ -143,12 +155,12 @@ func (p *Platform) startSpaces(context.Context) error {
 	return nil
 }
 
-// trySpaces starts the spaces that were asked for, and says how that went. It
+// trySpaces starts spaces that were asked for, and says how that went. It
 // returns an error if none of them starts.
-func (p *Platform) trySpaces(ctx context.Context) error {
-	errs := make([]error, len(p.config.Spaces))
+func (p *Platform) trySpaces(ctx context.Context, names []string) error {
+	errs := make([]error, len(names))
 	var wg sync.WaitGroup
-	for i, name := range p.config.Spaces {
+	for i, name := range names {
 		if err := p.shard.HeldBack(name); err != nil {
 			p.config.Progress("Space %s is held back; the others serve: %v", name, err)
 			// It is not prepared yet, but its clients are to learn why from it.
@@ -173,7 +185,7 @@ func (p *Platform) trySpaces(ctx context.Context) error {
 	if len(errs) > 0 && !slices.Contains(errs, nil) && p.config.RequireOne {
 		return errs[0]
 	}
-	for i, name := range p.config.Spaces {
+	for i, name := range names {
 		if errs[i] != nil {
 			p.config.Progress("Space %s does not start, and is tried again; the others serve: %v", name, errs[i])
 		}
@@ -188,7 +200,7 @@ func (p *Platform) earlierSpaces() (names []string, err error) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !p.isListed(e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+		if e.IsDir() && !p.config.specs.isListed(e.Name()) && !p.isBeingDeleted(e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
 			snapshot.Exists(p.spaceDir(e.Name())) { // else it is one whose making was cut off
 			names = append(names, e.Name())
 		}
@@ -218,18 +230,13 @@ func (p *Platform) writeKubeconfig(ctx context.Context, name string) error {
 	return nil
 }
 
-// isListed reports whether a space was asked for, by this run's options.
-func (p *Platform) isListed(space string) bool {
-	return slices.Contains(p.config.Spaces, space) || slices.Contains(p.config.Dedicated, space)
-}
-
 func (p *Platform) spaceDir(name string) string { return spaceDir(p.config.DataDir, name) }
 
-// closedRanges are ranges that were named and those of the host.
-func closedRanges(ctx context.Context, host client.Client, named []netip.Prefix, logger klog.Logger) ([]netip.Prefix, error) {
+// closedRanges are those of the host.
+func closedRanges(ctx context.Context, host client.Client, logger klog.Logger) []netip.Prefix {
 	found, err := tenancy.HostRanges(ctx, host)
 	if err != nil {
-		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others by --network-closed")
+		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others in spaceDefaults.network.closedRanges")
 	}
-	return tenancy.JoinRanges(slices.Concat(named, found)), nil
+	return found
 }

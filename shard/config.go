@@ -36,17 +36,11 @@ type Config struct {
 	// ServingCA returns the PEM bundle that verifies the endpoints. A space that
 	// wakes takes the one of that moment.
 	ServingCA func() []byte
-	// Where, if set, says where a space's pods run. It is asked at each start and sleep.
-	Where func(space string) translate.Placement
-	// Settings, if set, are the admin's for a space's objects on the host. It is asked
-	// at each start.
-	Settings func(space string) translate.Settings
+	// Settings, if set, returns the admin's settings of a space. It is called at each start and sleep.
+	Settings func(space string) Settings
 	// Pods is where the spaces' pods reach this process. They reach no DNS and no
 	// API of their space while it is not valid.
 	Pods translate.PodsEndpoint
-	// Closed are address ranges that are closed to all spaces' pods, beside those that
-	// always are.
-	Closed []netip.Prefix
 	// Prepare, if set, makes on the host what a space stands on. It is called
 	// before a space's first start here, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
@@ -70,15 +64,24 @@ type Config struct {
 	// Default: a minute.
 	WakeTimeout time.Duration
 
-	// Limits, if set, says what of a space's limits differs from the defaults. It
-	// is asked at each start.
-	Limits func(space string) bounds.Limits
 	// Memory is that of the process, see [ProcessMemory]. If it runs out, the
 	// space that takes most of it is put to sleep. Default: it has no limit.
 	Memory *Memory
 
 	Clock  clock.Clock // the wall clock if nil
 	Logger klog.Logger
+}
+
+// Settings are the admin's for one space. The zero value has the defaults.
+type Settings struct {
+	// Limits are those that differ from the defaults.
+	Limits bounds.Limits
+	// Placement says where the space's pods run.
+	Placement translate.Placement
+	// Objects are about the space's objects on the host.
+	Objects translate.Settings
+	// Closed are address ranges that are closed to the space's pods, besides those that always are.
+	Closed []netip.Prefix
 }
 
 const (
@@ -112,14 +115,8 @@ func (c Config) complete() Config {
 	if c.StartsMax <= 0 {
 		c.StartsMax = max(2, runtime.GOMAXPROCS(0))
 	}
-	if c.Limits == nil {
-		c.Limits = func(string) bounds.Limits { return nil }
-	}
 	if c.Settings == nil {
-		c.Settings = func(string) translate.Settings { return translate.Settings{} }
-	}
-	if c.Where == nil {
-		c.Where = func(string) translate.Placement { return translate.Placement{} }
+		c.Settings = func(string) Settings { return Settings{} }
 	}
 	if c.WakeTimeout <= 0 {
 		c.WakeTimeout = defaultWakeTimeout

@@ -36,7 +36,8 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	off := config(t)
 	on := off
 	on.Sync = syncer.Options{Sync: synced, NodeLabels: []string{label}}
-	on.Where = func(string) translate.Placement { return translate.Placement{Labels: []string{label}, ByName: true} }
+	placement := translate.Placement{Labels: []string{label}, ByName: true}
+	on.Settings = func(string) shard.Settings { return shard.Settings{Placement: placement} }
 	s := start(t, on)
 	own := virtual(t, startSpace(t, s, "with-sets"))
 	startSpace(t, s, "without-sets")
@@ -44,7 +45,7 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, tenancy.PlacedBy(on.Where(""))); err != nil {
+	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, tenancy.PlacedBy(placement)); err != nil {
 		t.Fatal(err)
 	}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{

@@ -101,7 +101,7 @@ func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Dura
 	ctx, cancel := context.WithTimeout(ctx, restTimeout)
 	timer, err := space.rest(ctx, quiet)
 	follows := false
-	if err == nil && s.config.Where(p.name).ByName {
+	if err == nil && s.config.Settings(p.name).Placement.ByName {
 		follows, err = space.followsNodes(ctx)
 	}
 	cancel()
@@ -168,7 +168,7 @@ func (s *Shard) watchHost(p *place) (stop func()) {
 // watchNodes notes when a node of the space's changes, if the space may have
 // DaemonSets.
 func (s *Shard) watchNodes(p *place) (stop func()) {
-	where := s.config.Where(p.name)
+	where := s.config.Settings(p.name).Placement
 	if !where.ByName {
 		return func() {}
 	}

@@ -89,7 +89,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods, Settings: s.config.Settings(name), Closed: s.config.Closed}
+	settings := s.config.Settings(name)
+	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods, Settings: settings.Objects, Closed: settings.Closed}
 	address, err := s.host.ReserveAPI(ctx, space)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,6 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		}
 	}
 	logger := s.config.Logger.WithValues("space", name)
-	where := s.config.Where(name)
 	streams, err := streams.New(s.host, space, logger)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if streams.HasUsage(ctx) {
 		usage = streams
 	}
-	account := bounds.NewAccount(s.config.Limits(name))
+	account := bounds.NewAccount(settings.Limits)
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name:                name,
 		Dir:                 s.dir(name),
@@ -126,9 +126,9 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceIP: net.ParseIP(address),
 
 		KubernetesServiceServed: space.Pods.Valid(),
-		Controllers:             controllers(where),
+		Controllers:             controllers(settings.Placement),
 		HiddenNodes:             true,
-		Admission:               s.admission(space, where, account),
+		Admission:               s.admission(space, settings.Placement, account),
 		Pods:                    streams,
 		Usage:                   usage,
 		Logger:                  logger,
@@ -141,7 +141,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
-		Space:   space, Where: where, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, Informers: plane.Informers(), Logger: logger,
+		Space:   space, Where: settings.Placement, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, Informers: plane.Informers(), Logger: logger,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

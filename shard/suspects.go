@@ -29,7 +29,7 @@ func (h heldBack) Error() string {
 			"It is started after the others and apart from other suspects, to find out whether it is the cause; `berth wake` starts it now", times(h.Active))
 	}
 	return fmt.Sprintf("Berth's process ended unexpectedly %s while this space was started or used, so it is held back, longer each time, for the other spaces' sake. "+
-		"Run it in a process of its own (--dedicated; isolation: Dedicated in the chart), or remove what it fails on; `berth wake` starts it now", times(h.Culprit+1))
+		"Run it in a process of its own (isolation: Dedicated in its spec, or --dedicated), or remove what it fails on; `berth wake` starts it now", times(h.Culprit+1))
 }
 
 func times(n int) string {

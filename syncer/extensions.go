@@ -85,12 +85,12 @@ func (h *Host) extend(ctx context.Context) error {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := h.reader.Get(ctx, client.ObjectKey{Name: e.crd(kind)}, definition); err != nil {
 			if apierrors.IsNotFound(err) {
-				return fmt.Errorf("--sync %s: the host has no CustomResourceDefinition %s; install it, or switch the kind off", kind, e.crd(kind))
+				return fmt.Errorf("sync of %s: the host has no CustomResourceDefinition %s; install it, or switch the kind off", kind, e.crd(kind))
 			}
 			return fmt.Errorf("read the host's definition of %s: %w", kind, err)
 		}
 		if h.definitions[kind] = spaceDefinition(definition, e.gv.Version); len(h.definitions[kind].Spec.Versions) == 0 {
-			return fmt.Errorf("--sync %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or switch the kind off", kind, e.crd(kind), e.gv.Version)
+			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or switch the kind off", kind, e.crd(kind), e.gv.Version)
 		}
 	}
 	return nil

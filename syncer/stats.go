@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -72,6 +73,20 @@ func (h *Host) Objects() map[string]map[string]int {
 				count[space] = map[string]int{}
 			}
 			count[space][kind]++
+		}
+	}
+	return count
+}
+
+// VolumesBeingReclaimed counts the host's volumes of claims of a space that the host deletes once their claims are gone.
+func (h *Host) VolumesBeingReclaimed(space string) (count int) {
+	f := h.fanouts[volumes]
+	if f == nil {
+		return 0
+	}
+	for _, item := range f.all() {
+		if v, ok := item.(*corev1.PersistentVolume); ok && f.spaceOf(v) == space && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+			count++
 		}
 	}
 	return count

@@ -5,6 +5,7 @@ package tenancy
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) 
 	return slices.Concat([]client.Object{
 		namespace(space, o),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
-		limits(space),
+		limits(space, o.limits),
 	}, isolation(space), account(space, o))
 }
 
@@ -86,7 +87,11 @@ func meta(space translate.Space, name string) metav1.ObjectMeta {
 func namespace(space translate.Space, o settings) *corev1.Namespace {
 	ns := &corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: meta(space, space.HostNamespace())}
 	ns.Namespace = ""
-	ns.Annotations = map[string]string{}
+	own := ns.Labels
+	ns.Labels, ns.Annotations = map[string]string{}, map[string]string{}
+	maps.Copy(ns.Labels, o.labels)
+	maps.Copy(ns.Labels, own)
+	maps.Copy(ns.Annotations, o.annotations)
 	if space.Store != "" {
 		ns.Annotations[translate.AnnotationStore] = space.Store
 	}
@@ -105,17 +110,20 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 
 // limits give containers that ask for nothing a share, as the quota counts
 // only what is asked for.
-func limits(space translate.Space) *corev1.LimitRange {
-	return &corev1.LimitRange{
-		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, wall),
-		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+func limits(space translate.Space, items []corev1.LimitRangeItem) *corev1.LimitRange {
+	if len(items) == 0 {
+		items = []corev1.LimitRangeItem{{
 			Type:    corev1.LimitTypeContainer,
 			Default: translate.DefaultLimits(),
 			DefaultRequest: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 				corev1.ResourceEphemeralStorage: resource.MustParse("64Mi"),
 			},
-		}}},
+		}}
+	}
+	return &corev1.LimitRange{
+		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, wall),
+		Spec: corev1.LimitRangeSpec{Limits: items},
 	}
 }
 
@@ -175,6 +183,10 @@ type settings struct {
 	where         translate.Placement
 	// ingress are the keys of annotations that go along with ingresses.
 	ingress []string
+	// limits are those of the LimitRange; nil for the defaults.
+	limits []corev1.LimitRangeItem
+	// labels and annotations of the namespace, besides Berth's.
+	labels, annotations map[string]string
 }
 
 func set(options []Option) (s settings) {
@@ -199,6 +211,14 @@ func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.w
 // ExposedBy has the host let the space's account annotate ingresses by these keys.
 func ExposedBy(ingressAnnotations []string) Option {
 	return func(s *settings) { s.ingress = ingressAnnotations }
+}
+
+// LimitedBy sets the limits of the LimitRange. Nothing changes if there are none.
+func LimitedBy(limits []corev1.LimitRangeItem) Option { return func(s *settings) { s.limits = limits } }
+
+// LabelledBy sets labels and annotations of the namespace, besides those that Berth sets, which count more.
+func LabelledBy(labels, annotations map[string]string) Option {
+	return func(s *settings) { s.labels, s.annotations = labels, annotations }
 }
 
 // AccountRules are the rights of a space's account in the space's namespace:

@@ -10,12 +10,13 @@ import (
 
 func (s Space) containers(v *corev1.Pod, list []corev1.Container, env []corev1.EnvVar) []corev1.Container {
 	var out []corev1.Container
+	defaults := s.Settings.limits()
 	for i := range list {
 		c := s.container(v, &list[i], env)
 		if v.Spec.Resources != nil {
-			share(&c, v.Spec.Resources)
+			share(&c, v.Spec.Resources, defaults)
 		}
-		limit(&c)
+		limit(&c, defaults)
 		out = append(out, c)
 	}
 	return out

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// DefaultLimits are what a container may use that sets no limit of its own. The
-// host's walls say the same: a quota counts only what is limited.
+// DefaultLimits are what a container may use that sets no limit of its own, if [Settings] say nothing else. The LimitRange of
+// the host namespace says the same: a quota counts only what is limited.
 func DefaultLimits() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
@@ -17,10 +17,17 @@ func DefaultLimits() corev1.ResourceList {
 	}
 }
 
+func (s *Settings) limits() corev1.ResourceList {
+	if s.DefaultLimits != nil {
+		return s.DefaultLimits
+	}
+	return DefaultLimits()
+}
+
 // share gives c, of a pod that asks for resources as a whole, what keeps the
 // host's defaults away from it: its requests and limits could pass the pod's.
-func share(c *corev1.Container, pod *corev1.ResourceRequirements) {
-	for name, least := range DefaultLimits() {
+func share(c *corev1.Container, pod *corev1.ResourceRequirements, defaults corev1.ResourceList) {
+	for name, least := range defaults {
 		most, limited := pod.Limits[name]
 		asked, asks := pod.Requests[name]
 		if !limited && !asks {
@@ -50,8 +57,8 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, quantity resource.
 // limit gives c a limit where it asks for more than the default one, without
 // saying how much more it may have: the host would set the default below what
 // is asked for, and refuse that.
-func limit(c *corev1.Container) {
-	for name, most := range DefaultLimits() {
+func limit(c *corev1.Container, defaults corev1.ResourceList) {
+	for name, most := range defaults {
 		asked, asks := c.Resources.Requests[name]
 		if _, limited := c.Resources.Limits[name]; !asks || limited || asked.Cmp(most) <= 0 {
 			continue

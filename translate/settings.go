@@ -3,6 +3,8 @@
 
 package translate
 
+import corev1 "k8s.io/api/core/v1"
+
 // Settings are what the platform's admin may decide about a space's objects on the
 // host. The zero value is the defaults.
 type Settings struct {
@@ -19,4 +21,6 @@ type Settings struct {
 	// Domains are those that the host names of the space's ingresses, gateways and
 	// routes must be in, or equal: "example.com". Any if there are none.
 	Domains []string
+	// DefaultLimits are those that the host gives a container without limits: [DefaultLimits] if nil.
+	DefaultLimits corev1.ResourceList
 }

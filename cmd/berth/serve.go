@@ -57,7 +57,7 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.Listen, "listen", ":7443", "HOST:PORT of the one TLS port that serves all APIs")
 	cmd.Flags().StringVar(&o.Advertise, "advertise", "", "URL by which clients reach that port: https://HOST or https://HOST:PORT. Kubeconfigs lead there, and the certificate is good for it; as --listen says if empty")
-	cmd.Flags().StringSliceVar(&o.Spaces, "space", nil, "names of the spaces to start, made if they are not there")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", nil, "names of the spaces to start, besides those of --config, made if they are not there")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which this is a pod of if empty")
 	cmd.Flags().StringVar(&o.SpaceRole, "space-role", "", "ClusterRole that the spaces' accounts get in their namespaces, so that Berth needs no right to write roles; a Role of their own each if empty")
 	cmd.Flags().StringVar(&o.KubeconfigSecrets, "kubeconfig-secrets", "", "namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty")

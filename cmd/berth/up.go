@@ -51,13 +51,13 @@ where it was, with the spaces of earlier runs too.`,
   berth up --host-kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(o.Spaces)+len(o.Dedicated) == 0 {
-				return errors.New("--space: name at least one space")
-			}
 			o.Host.Embedded = o.Host.Kubeconfig == ""
 			config, err := o.config()
 			if err != nil {
 				return err
+			}
+			if len(config.Spaces) == 0 {
+				return errors.New("--space: name at least one space, here or in --config")
 			}
 			logs, err := openLogs(o.DataDir, o.verbosity)
 			if err != nil {
@@ -75,7 +75,7 @@ where it was, with the spaces of earlier runs too.`,
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
-	cmd.Flags().StringSliceVar(&o.Spaces, "space", []string{"demo"}, "names of the spaces to start, made if they are not there")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, besides those of --config, made if they are not there")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")

@@ -7,23 +7,21 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"github.com/berth-dev/berth/platform"
 )
 
 // explainUse prints what a person at a terminal can do with the spaces that now run.
 func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) string) {
-	names := slices.Concat(c.Spaces, c.Dedicated)
-	for _, name := range names {
-		fmt.Fprintf(out, "\nSpace %s serves at %s", name, endpoint(name))
+	for _, space := range c.Spaces {
+		fmt.Fprintf(out, "\nSpace %s serves at %s", space.Name, endpoint(space.Name))
 	}
 	fmt.Fprintf(out, `
 
   export KUBECONFIG=%s
   kubectl create deployment web --image=nginx --replicas=3
   kubectl get pods -o wide
-`, platform.KubeconfigPath(c.DataDir, names[0]))
+`, platform.KubeconfigPath(c.DataDir, c.Spaces[0].Name))
 	if c.Host.Embedded {
 		fmt.Fprintf(out, `
 and, as the platform's admin, see the same pods on the host:

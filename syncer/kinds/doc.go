@@ -3,8 +3,8 @@
 
 // Package kinds is the one table of what is synced between a space and its
 // host: each kind, its direction, its default, the values of its switch, and
-// what is rewritten on the way. The syncer asks it what to do, commands parse
-// --sync with it, and docs/syncing.md is checked against it.
+// what is rewritten on the way. The syncer asks it what to do, the platform parses
+// the configuration with it, and docs/syncing.md is checked against it.
 //
 // It knows no object and no client.
 package kinds

@@ -170,23 +170,6 @@ func names() []string {
 	return out
 }
 
-// Complete lists the switches that begin with what has been typed, for a shell.
-func Complete(typed string) []string {
-	var out []string
-	name, _, valued := strings.Cut(typed, "=")
-	for _, k := range Table() {
-		if !valued && strings.HasPrefix(k.Name, typed) {
-			out = append(out, k.Name+"=")
-		}
-		for _, value := range k.Values {
-			if (valued && k.Name == name || k.Name == typed) && !placeholder(value) && strings.HasPrefix(k.Name+"="+value, typed) {
-				out = append(out, k.Name+"="+value)
-			}
-		}
-	}
-	return out
-}
-
 // Markdown is the table as docs/syncing.md has it.
 func Markdown() string {
 	var b strings.Builder

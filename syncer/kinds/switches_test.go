@@ -86,16 +86,6 @@ func TestSelectorsChooseWhatIsShown(t *testing.T) {
 	}
 }
 
-func TestShellsCompleteKindsThenValues(t *testing.T) {
-	for typed, want := range map[string][]string{
-		"ingre": {"ingresses=", "ingressclasses="}, "secrets=": {"secrets=used", "secrets=all", "secrets=off"}, "secrets=u": {"secrets=used"}, "x": nil,
-	} {
-		if got := kinds.Complete(typed); !slices.Equal(got, want) {
-			t.Errorf("%q completes to %v, want %v", typed, got, want)
-		}
-	}
-}
-
 // The documentation is the table: a kind that is added or changed is told of.
 func TestTheDocumentationHoldsTheTable(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/syncing.md")

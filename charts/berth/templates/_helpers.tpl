@@ -129,6 +129,24 @@ capabilities:
 {{- if eq (toString $value) "off-and-delete-pods" }}off{{ else if kindIs "string" $value }}{{ $value | default "off" }}{{ else }}{{ int64 $value }}{{ end }}
 {{- end }}
 
+{{/* The configuration file. "off" of pods is written as what it does. */}}
+{{- define "berth.configuration" -}}
+{{- $sync := list }}
+{{- range $resource, $value := .Values.sync }}
+{{- $said := eq (toString $value) "off-and-delete-pods" | ternary $value (include "berth.sync" (list $ $resource)) }}
+{{- $sync = append $sync (dict "resource" $resource "value" $said) }}
+{{- end }}
+{{- $defaults := .Values.spaceDefaults }}
+{{- if $sync }}
+{{- $defaults = merge (dict "sync" $sync) $defaults }}
+{{- end }}
+{{- $spaces := list }}
+{{- range .Values.spaces }}
+{{- $spaces = append $spaces (dict "metadata" (dict "name" .name) "spec" (default dict .spec)) }}
+{{- end }}
+{{- dict "apiVersion" "config.berth.dev/v1alpha1" "kind" "PlatformConfiguration" "spaceDefaults" $defaults "spaces" $spaces "ingressAnnotations" .Values.ingressAnnotations "reservedLabels" .Values.reservedLabels "nodeAddresses" .Values.nodeAddresses | toYaml }}
+{{- end }}
+
 {{/* The rights on classes that the switches take, as tenancy.ClassRules has them. */}}
 {{- define "berth.classRules" -}}
 {{- $rules := list }}

@@ -1,0 +1,101 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/shard"
+)
+
+func newDelete() *cobra.Command {
+	var dir, policy string
+	var waits bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "delete SPACE...",
+		Short: "Delete spaces of a running berth",
+		Long: `Delete spaces: what they run on the host, their stores, their keys, and their
+credentials. Nothing is left, and other spaces go on. A deletion that has begun
+goes on when berth is started again, also after a crash; it can't be undone.
+
+--policy says what becomes of a space's data:
+  Delete    delete it
+  Retain    delete what the space has on the host, and keep its store and keys on
+            disk, in DATA-DIR/retained. A space of the same name that is created
+            later goes on with them.
+  Snapshot  take a last snapshot to --snapshot-to of 'berth up', then delete it
+
+A space that is named by --space or in --config is created anew, empty, when berth
+is next started.`,
+		Example: `  berth delete team-a
+  berth delete team-a team-b --policy Snapshot --wait=false`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeSpaces(&dir),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client := control.NewClient(dir)
+			for _, name := range args {
+				if err := client.Do(cmd.Context(), http.MethodDelete, spacePath(name)+"?policy="+url.QueryEscape(policy), nil); err != nil {
+					return err
+				}
+			}
+			if !waits {
+				for _, name := range args {
+					fmt.Fprintf(cmd.OutOrStdout(), "space/%s is being deleted\n", name)
+				}
+				return nil
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done within %s; it goes on, see 'berth spaces'", timeout))
+			defer cancel()
+			for _, name := range args {
+				if err := awaitDeleted(ctx, client, name, cmd.ErrOrStderr()); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "space/%s deleted\n", name)
+			}
+			return nil
+		},
+	}
+	addDataDir(cmd, &dir)
+	cmd.Flags().StringVar(&policy, "policy", string(v1alpha1.DeletionDelete), "Delete, Retain, or Snapshot")
+	cmd.Flags().BoolVar(&waits, "wait", true, "wait until nothing is left")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for all of them")
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(
+		[]string{string(v1alpha1.DeletionDelete), string(v1alpha1.DeletionRetain), string(v1alpha1.DeletionSnapshot)}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// awaitDeleted waits until there is no such space any more, and tells what it waits for.
+func awaitDeleted(ctx context.Context, client *control.Client, name string, progress io.Writer) error {
+	var told string
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var status shard.Status
+		if err := client.Do(ctx, http.MethodGet, spacePath(name), &status); apierrors.IsNotFound(err) {
+			return true, nil
+		} else if err != nil {
+			return false, err
+		}
+		if message := status.Conditions[0].Message; message != told {
+			told = message
+			fmt.Fprintf(progress, "space/%s: %s\n", name, message)
+		}
+		return false, nil
+	})
+	if err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("delete space %s: %w (%s)", name, context.Cause(ctx), told)
+	}
+	return err
+}
