@@ -12,14 +12,17 @@ import (
 // Space is a Kubernetes API server of its own for a tenant, whose pods run on the cluster that holds this object.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,categories=berth
 // +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.isolation`
+// +kubebuilder:selectablefield:JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.usage.cpu`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.usage.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.spec.isolation`,priority=1
+// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
@@ -52,7 +55,8 @@ type SpaceList struct {
 	Items []Space `json:"items"`
 }
 
-// SpaceSpec is what a space is to be. All of it may be changed while the space runs.
+// SpaceSpec is what a space is to be. All of it may be changed while the space runs; a field that does not affect what
+// exists already says so.
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceSpec struct {
@@ -61,47 +65,52 @@ type SpaceSpec struct {
 	// +optional
 	// +default="Shared"
 	Isolation Isolation `json:"isolation,omitempty"`
-	// paused keeps the platform from acting on changes of this object, and leaves the space as it is.
-	// Defaults to false.
+	// paused keeps the platform from acting on changes of this object, its deletion included. The space is left as it is: it
+	// serves, sleeps, and wakes. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
-	// on disk for a space of the same name, and Snapshot takes a last snapshot first. Host objects are deleted in each case.
-	// Defaults to Delete.
+	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
+	// are deleted in each case. Defaults to Delete.
 	// +optional
 	// +default="Delete"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// limits are how much of the process the space may use, such as watches: 500. The names and defaults are in the
-	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False.
+	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. Nothing that the
+	// space has already is removed because of a lower limit.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 	// sync says which resources are synced with the host. Resources that are not in the list have their defaults. A resource
-	// or value that the reference of syncing does not name makes Ready False.
+	// or value that the reference of syncing does not name makes Ready False. Quote on and off: YAML has them as booleans.
 	// +optional
 	// +listType=map
 	// +listMapKey=resource
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Sync []SyncOption `json:"sync,omitempty"`
-	// quota is the hard limit of the ResourceQuota of the space's namespace on the host.
+	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. Nothing that the space has already
+	// is removed because of a lower quota.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
 	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
-	// limitRange are the limits of the LimitRange of the space's namespace on the host.
+	// limitRange are the limits of the LimitRange of the space's namespace on the host, at most one of each type. They hold
+	// for pods and claims that are created later.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=type
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:XValidation:rule="self.all(limit, limit.type in ['Container', 'Pod', 'PersistentVolumeClaim'])",message="the type of a limit must be Container, Pod, or PersistentVolumeClaim"
 	LimitRange []corev1.LimitRangeItem `json:"limitRange,omitempty"`
-	// podSecurity is what the space's pods may do on the host's nodes.
+	// podSecurity is what the space's pods may do on the host's nodes. A change holds for pods that are created later.
 	// +optional
 	// +default={"level":"baseline"}
 	PodSecurity PodSecurity `json:"podSecurity,omitzero"`
-	// nodes are those of the host's nodes that the space's pods run on.
+	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	// +optional
 	Nodes Nodes `json:"nodes,omitzero"`
 	// network is what the space exposes, and what its pods reach.
@@ -110,7 +119,7 @@ type SpaceSpec struct {
 	// sleep says when the space is put to sleep.
 	// +optional
 	Sleep Sleep `json:"sleep,omitzero"`
-	// hostNamespace is metadata of the space's namespace on the host.
+	// hostNamespace is metadata of the space's namespace on the host, such as a cost center.
 	// +optional
 	HostNamespace HostNamespace `json:"hostNamespace,omitzero"`
 	// snapshots says where and how often to take snapshots of the space. None are taken on a schedule if it is not set.
@@ -148,7 +157,7 @@ type SyncOption struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource,omitempty"`
-	// value is one of those that the reference of syncing names for the resource, such as on, off, or a label selector.
+	// value is one of those that the reference of syncing names for the resource, such as "on", "off", or a label selector.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -245,7 +254,7 @@ type Network struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked() && cidr(range).prefixLength() > 0)",message="want address ranges such as 203.0.113.0/24 or 2001:db8::/32, without bits beyond their length"
+	// +kubebuilder:validation:XValidation:rule="self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked() && cidr(range).prefixLength() > 0)",message="must be address ranges such as 203.0.113.0/24 or 2001:db8::/32, without bits beyond their length"
 	ClosedRanges []string `json:"closedRanges,omitempty"`
 }
 
@@ -301,13 +310,13 @@ type HostNamespace struct {
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key.contains('berth.dev/') || key.contains('kubernetes.io/') || key.contains('k8s.io/'))",message="labels of berth.dev, kubernetes.io, and k8s.io are set by Berth and by Kubernetes"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(key, ['berth.dev/', 'kubernetes.io/', 'k8s.io/'].exists(domain, key.startsWith(domain) || key.contains('.' + domain)))",message="labels of berth.dev, kubernetes.io, and k8s.io are set by Berth and by Kubernetes"
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations that the namespace has besides those that Berth sets.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key.contains('berth.dev/'))",message="annotations of berth.dev are set by Berth"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key.startsWith('berth.dev/') || key.contains('.berth.dev/'))",message="annotations of berth.dev are set by Berth"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -315,10 +324,12 @@ type HostNamespace struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type Snapshots struct {
-	// to is the URL of a directory or of object storage, such as s3://bucket/prefix.
+	// to is the URL of a directory, such as file:///backups, or of object storage, such as s3://bucket/prefix.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('file:///') || self.startsWith('s3://')",message="must begin with file:/// or s3://"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/]*@')",message="must not hold credentials: they come from the platform's environment"
 	To string `json:"to,omitempty"`
 	// intervalSeconds is how often to take a snapshot if the space has changed. Defaults to 3600.
 	// +optional

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,6 +19,61 @@ const (
 	ConditionStoreHealthy = "StoreHealthy"
 	// ConditionSynced is False while objects of the space are refused by the host.
 	ConditionSynced = "Synced"
+)
+
+// Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
+const (
+	// ReasonInvalidSpec makes Ready False for a space with a field that means nothing to the platform. The message names
+	// the field.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonCrashSuspect makes Ready False for a space that was active when its process ended uncleanly, until it is started
+	// again.
+	ReasonCrashSuspect = "CrashSuspect"
+	// ReasonHostUnreachable leaves Ready True for a space that serves, and syncs once the host is reachable.
+	ReasonHostUnreachable = "HostUnreachable"
+)
+
+// Reasons of the other conditions. While a space sleeps, these conditions are as they were last.
+const (
+	// ReasonReachable is that of HostReachable when it is True.
+	ReasonReachable = "Reachable"
+	// ReasonUnreachable is that of HostReachable when it is False.
+	ReasonUnreachable = "Unreachable"
+	// ReasonHealthy is that of StoreHealthy when it is True.
+	ReasonHealthy = "Healthy"
+	// ReasonStoreFull is that of StoreHealthy when it is False for a store that has reached its limit.
+	ReasonStoreFull = "Full"
+	// ReasonStoreDamaged is that of StoreHealthy when it is False for a store that can't be read.
+	ReasonStoreDamaged = "Damaged"
+	// ReasonSynced is that of Synced when it is True.
+	ReasonSynced = "Synced"
+	// ReasonRejectedByHost is that of Synced when it is False.
+	ReasonRejectedByHost = "RejectedByHost"
+)
+
+// SpaceState is what a space does. A client must accept states that it does not know: later versions may have more.
+//
+// +kubebuilder:validation:Enum=Pending;Starting;Running;Stopping;Asleep;Waking;Failed;Deleting
+type SpaceState string
+
+// States of a space.
+const (
+	// SpacePending is that of a space whose namespace, isolation, and credentials the platform prepares.
+	SpacePending SpaceState = "Pending"
+	// SpaceStarting is that of a space that starts for the first time since the platform started.
+	SpaceStarting SpaceState = "Starting"
+	// SpaceRunning is that of a space that serves requests.
+	SpaceRunning SpaceState = "Running"
+	// SpaceStopping is that of a space that is being put to sleep.
+	SpaceStopping SpaceState = "Stopping"
+	// SpaceAsleep is that of a space of which only the store is left. A request wakes it.
+	SpaceAsleep SpaceState = "Asleep"
+	// SpaceWaking is that of a space that starts after it slept.
+	SpaceWaking SpaceState = "Waking"
+	// SpaceFailed is that of a space that did not start or has stopped by itself. It is tried again.
+	SpaceFailed SpaceState = "Failed"
+	// SpaceDeleting is that of a space whose host objects and store are being deleted.
+	SpaceDeleting SpaceState = "Deleting"
 )
 
 // SpaceStatus is what the platform observed of a space.
@@ -33,11 +90,10 @@ type SpaceStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// state is what the space does now, such as Running or Asleep. Ready says whether it is as it should be.
+	// state is what the space does now. The condition Ready says whether it is as it should be, and why not. Later versions
+	// may have more states.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	State string `json:"state,omitempty"`
+	State SpaceState `json:"state,omitempty"`
 	// endpoint is the URL of the space's API.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -48,21 +104,40 @@ type SpaceStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
-	// usage is what the space uses of its quota on the host.
+	// quota is what the space uses of its quota on the host.
+	// +optional
+	Quota QuotaStatus `json:"quota,omitzero"`
+	// usage is a summary of quota, as kubectl get prints it. Programs read quota.
 	// +optional
 	Usage Usage `json:"usage,omitzero"`
 }
 
-// Usage is what a space uses of its quota: for each resource "USED/LIMIT", or "USED" if it has no limit.
+// QuotaStatus is the status of the ResourceQuota of a space's namespace on the host.
+//
+// +kubebuilder:validation:MinProperties=1
+type QuotaStatus struct {
+	// hard is how much of each resource the space may use.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=200
+	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
+	// used is how much of each resource in hard the space uses.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=200
+	Used map[corev1.ResourceName]resource.Quantity `json:"used,omitempty"`
+}
+
+// Usage is a summary of what a space uses of its quota: "USED/LIMIT", or "USED" if there is no limit.
 //
 // +kubebuilder:validation:MinProperties=1
 type Usage struct {
-	// cpu is requested and limited CPU.
+	// cpu is CPU, such as 500m/8: limits.cpu of the quota, or requests.cpu if it has no limits.cpu.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	CPU string `json:"cpu,omitempty"`
-	// memory is requested and limited memory.
+	// memory is memory, such as 1Gi/16Gi: limits.memory of the quota, or requests.memory if it has no limits.memory.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

@@ -27,20 +27,25 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// hostClient returns a client of a host that serves the definitions.
-func hostClient(t *testing.T) client.Client {
+func hostConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	host, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
+	config := rest.CopyConfig(host.Config())
+	config.ContentConfig = rest.ContentConfig{} // JSON: custom resources have no protobuf
+	return config
+}
+
+// hostClient returns a client of a host that serves the definitions.
+func hostClient(t *testing.T) client.Client {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(host.Config())
-	config.ContentConfig = rest.ContentConfig{} // JSON: custom resources have no protobuf
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(hostConfig(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +62,15 @@ func hostClient(t *testing.T) client.Client {
 	return c
 }
 
+// remove deletes a space that a test stored.
+func remove(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	// The context of a test is done when it cleans up.
+	if err := c.Delete(context.WithoutCancel(t.Context()), &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // X6: a Space needs a name only; what it does not say has the documented defaults.
 func TestASpaceHasDefaults(t *testing.T) {
 	c := hostClient(t)
@@ -64,6 +78,7 @@ func TestASpaceHasDefaults(t *testing.T) {
 	if err := c.Create(t.Context(), space); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { remove(t, c, "defaults") })
 	want := v1alpha1.SpaceSpec{
 		Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete,
 		PodSecurity: v1alpha1.PodSecurity{
@@ -127,7 +142,20 @@ func TestASpaceIsValidated(t *testing.T) {
 			says: []string{"spec.hostNamespace.labels", "set by Berth"}},
 		"annotation of Berth": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "x"}}},
 			says: []string{"spec.hostNamespace.annotations", "set by Berth"}},
-		"frequent snapshots": {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: "file:///b", IntervalSeconds: 59}}, says: []string{"spec.snapshots.intervalSeconds", "60"}},
+		"frequent snapshots":  {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: "file:///b", IntervalSeconds: 59}}, says: []string{"spec.snapshots.intervalSeconds", "60"}},
+		"snapshots by a path": {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: "/backups"}}, says: []string{"spec.snapshots.to", "file:///"}},
+		"credentials": {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: "s3://key:secret@bucket/prefix"}},
+			says: []string{"spec.snapshots.to", "must not hold credentials"}},
+		"no credentials":   {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: "s3://bucket/a@b"}}},
+		"limit of nothing": {spec: v1alpha1.SpaceSpec{LimitRange: []corev1.LimitRangeItem{{Type: "Node"}}}, says: []string{"spec.limitRange", "PersistentVolumeClaim"}},
+		"type twice":       {spec: v1alpha1.SpaceSpec{LimitRange: []corev1.LimitRangeItem{{Type: "Pod"}, {Type: "Pod"}}}, says: []string{"spec.limitRange[1]", "Duplicate"}},
+		"labels like those of Kubernetes": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{
+			Labels: map[string]string{"x-k8s.io/a": "b", "notberth.dev/a": "b"}, Annotations: map[string]string{"notberth.dev/a": "b"},
+		}}},
+		"label below Kubernetes": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"a.b.k8s.io/c": "d"}}},
+			says: []string{"spec.hostNamespace.labels", "set by Berth"}},
+		"annotation below Berth": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"a.berth.dev/c": "d"}}},
+			says: []string{"spec.hostNamespace.annotations", "set by Berth"}},
 		"snapshots to where": {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{Keep: 1}}, says: []string{"spec.snapshots.to"}},
 	} {
 		t.Run(name, func(t *testing.T) {
