@@ -106,9 +106,9 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:XValidation:rule="self.all(limit, limit.type in ['Container', 'Pod', 'PersistentVolumeClaim'])",message="the type of a limit must be Container, Pod, or PersistentVolumeClaim"
 	LimitRange []corev1.LimitRangeItem `json:"limitRange,omitempty"`
-	// podSecurity is what the space's pods may do on the host's nodes. A change holds for pods that are created later.
+	// podSecurity is what the space's pods may do on the host's nodes. What is not set is as the platform's configuration
+	// says. A change holds for pods that are created later.
 	// +optional
-	// +default={"level":"baseline"}
 	PodSecurity PodSecurity `json:"podSecurity,omitzero"`
 	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	// +optional
@@ -168,34 +168,33 @@ type SyncOption struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PodSecurity struct {
-	// level is the Pod Security Standard that the host enforces. Defaults to baseline.
+	// level is the Pod Security Standard that the host enforces. If neither this nor the platform's configuration sets it, it
+	// is baseline.
 	// +optional
 	// +kubebuilder:validation:Enum=baseline;restricted
-	// +default="baseline"
 	Level string `json:"level,omitempty"`
-	// defaultSeccomp is the seccomp profile of pods that set none. Defaults to RuntimeDefault.
+	// defaultSeccomp is the seccomp profile of pods that set none. If neither this nor the platform's configuration sets it,
+	// it is RuntimeDefault.
 	// +optional
 	// +kubebuilder:validation:Enum=RuntimeDefault;Unconfined
-	// +default="RuntimeDefault"
 	DefaultSeccomp corev1.SeccompProfileType `json:"defaultSeccomp,omitempty"`
 	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is empty.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
-	// netRaw says whether containers have the capability NET_RAW, which programs such as ping use. Defaults to Allowed.
+	// netRaw says whether containers have the capability NET_RAW, which programs such as ping use. If neither this nor the
+	// platform's configuration sets it, it is Allowed.
 	// +optional
-	// +default="Allowed"
 	NetRaw Permission `json:"netRaw,omitempty"`
 	// userNamespaces says whether each pod has a user namespace of its own (hostUsers: false), which the host's nodes have
-	// to support. Defaults to Optional.
+	// to support. If neither this nor the platform's configuration sets it, it is Optional.
 	// +optional
 	// +kubebuilder:validation:Enum=Optional;Required
-	// +default="Optional"
 	UserNamespaces string `json:"userNamespaces,omitempty"`
-	// hostProfiles says whether pods may name seccomp, AppArmor, and SELinux profiles of the host's nodes. Defaults to Denied.
+	// hostProfiles says whether pods may name seccomp, AppArmor, and SELinux profiles of the host's nodes. If neither this nor
+	// the platform's configuration sets it, it is Denied.
 	// +optional
-	// +default="Denied"
 	HostProfiles Permission `json:"hostProfiles,omitempty"`
 }
 
@@ -276,7 +275,8 @@ type Sleep struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type Clients struct {
-	// userAgents are beginnings of User-Agent headers, such as argocd-.
+	// userAgents are prefixes of User-Agent headers. If neither this nor the platform's configuration sets any, they are
+	// those of Argo CD, Flux, and Prometheus: argocd-, helm-controller/, kustomize-controller/, and Prometheus/.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

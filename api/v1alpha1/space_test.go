@@ -71,7 +71,8 @@ func remove(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// X6: a Space needs a name only; what it does not say has the documented defaults.
+// X6: a Space needs a name only. The API server sets what is each space's own. It leaves the rest, such as pod security, to the
+// platform, whose configuration would otherwise have no effect on any Space.
 func TestASpaceHasDefaults(t *testing.T) {
 	c := hostClient(t)
 	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}}
@@ -79,13 +80,7 @@ func TestASpaceHasDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { remove(t, c, "defaults") })
-	want := v1alpha1.SpaceSpec{
-		Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete,
-		PodSecurity: v1alpha1.PodSecurity{
-			Level: "baseline", DefaultSeccomp: corev1.SeccompProfileTypeRuntimeDefault, NetRaw: v1alpha1.Allowed,
-			UserNamespaces: "Optional", HostProfiles: v1alpha1.Denied,
-		},
-	}
+	want := v1alpha1.SpaceSpec{Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete}
 	if diff := cmp.Diff(want, space.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -95,6 +90,23 @@ func TestASpaceHasDefaults(t *testing.T) {
 	}
 	if s := space.Spec.Snapshots; s.IntervalSeconds != 3600 || s.Keep != 24 {
 		t.Errorf("snapshots are %+v", s)
+	}
+}
+
+// X6: what people read of the clients that are ignored by default is what the platform ignores.
+func TestTheDefinitionNamesTheUserAgentsThatAreIgnored(t *testing.T) {
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := *definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema
+	for _, name := range []string{"spec", "sleep", "ignoredClients", "userAgents"} {
+		schema = schema.Properties[name]
+	}
+	for _, agent := range v1alpha1.DefaultIgnoredUserAgents() {
+		if !strings.Contains(schema.Description, agent) {
+			t.Errorf("%q does not name %s", schema.Description, agent)
+		}
 	}
 }
 
