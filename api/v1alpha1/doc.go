@@ -7,8 +7,12 @@
 // The package holds types, with defaults and validation as markers, and generated code. It holds no logic, and imports
 // nothing of Berth.
 //
+// The packages below api/applyconfiguration have the same types for server-side apply, with all fields optional.
+//
 // +groupName=berth.dev
 // +kubebuilder:object:generate=true
+// +kubebuilder:ac:generate=true
+// +kubebuilder:ac:output:package=../applyconfiguration
 package v1alpha1
 
-//go:generate go tool -modfile=../../hack/tools/go.mod controller-gen object:headerFile=../../hack/boilerplate.go.txt crd:crdVersions=v1 paths=. output:crd:dir=../crds
+//go:generate go tool -modfile=../../hack/tools/go.mod controller-gen object:headerFile=../../hack/boilerplate.go.txt crd:crdVersions=v1 applyconfiguration:headerFile=../../hack/boilerplate.go.txt paths=. output:crd:dir=../crds

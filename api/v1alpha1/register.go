@@ -12,6 +12,9 @@ import (
 // GroupVersion of the objects in this package.
 var GroupVersion = schema.GroupVersion{Group: "berth.dev", Version: "v1alpha1"}
 
+// SchemeGroupVersion is GroupVersion, by the name that generated code has for it.
+var SchemeGroupVersion = schema.GroupVersion{Group: GroupVersion.Group, Version: GroupVersion.Version}
+
 // Resource returns the group and resource of a plural name, such as spaces, for errors.
 func Resource(plural string) schema.GroupResource {
 	return GroupVersion.WithResource(plural).GroupResource()
