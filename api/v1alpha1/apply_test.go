@@ -20,8 +20,8 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// X6: an admin's manifest and a tool each own what they apply: single limits, resources of sync, and entries of quota. What one
-// of them no longer applies is removed, and what the other applies stays.
+// X6: an admin's manifest and a tool each own what they apply: single limits, resources of sync, and entries of quota.
+// What one of them no longer applies is removed, and what the other applies stays.
 func TestFieldManagersOwnPartsOfASpace(t *testing.T) {
 	c := hostClient(t)
 	t.Cleanup(func() { remove(t, c, "applied") })

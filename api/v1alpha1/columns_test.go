@@ -44,7 +44,7 @@ func running(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// X3: `kubectl get spaces` shows whether a space is ready, what it does, what it uses, and how old it is; -o wide shows more.
+// X3: `kubectl get spaces` shows whether a space is ready, what it does and uses, and how old it is; -o wide shows more.
 func TestKubectlShowsTheColumnsOfASpace(t *testing.T) {
 	c := hostClient(t)
 	running(t, c, "columns")

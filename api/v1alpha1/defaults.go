@@ -3,8 +3,9 @@
 
 package v1alpha1
 
-// DefaultIgnoredUserAgents returns prefixes of the User-Agent headers of Argo CD, Flux, and Prometheus, which read a space
-// however little it is used. They are no default in the definition, because the platform's configuration may have others.
+// DefaultIgnoredUserAgents returns prefixes of the User-Agent headers of Argo CD, Flux, and Prometheus, which read a
+// space however little it is used. They are no default in the definition, because the platform's configuration may have
+// others.
 func DefaultIgnoredUserAgents() []string {
 	return []string{"argocd-", "helm-controller/", "kustomize-controller/", "Prometheus/"}
 }

@@ -65,8 +65,8 @@ type SpaceSpec struct {
 	// +optional
 	// +default="Shared"
 	Isolation Isolation `json:"isolation,omitempty"`
-	// paused keeps the platform from acting on changes of this object, its deletion included. The space is left as it is: it
-	// serves, sleeps, and wakes. Defaults to false.
+	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
+	// wakes. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
@@ -77,8 +77,8 @@ type SpaceSpec struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// limits are how much of the process the space may use, such as watches: 500. The names and defaults are in the
-	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. Nothing that the
-	// space has already is removed because of a lower limit.
+	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. A lower
+	// limit removes nothing that the space has stored.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
@@ -91,8 +91,8 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Sync []SyncOption `json:"sync,omitempty"`
-	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. Nothing that the space has already
-	// is removed because of a lower quota.
+	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
+	// that is there already.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
@@ -178,7 +178,7 @@ type PodSecurity struct {
 	// +optional
 	// +kubebuilder:validation:Enum=RuntimeDefault;Unconfined
 	DefaultSeccomp corev1.SeccompProfileType `json:"defaultSeccomp,omitempty"`
-	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is empty.
+	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is not set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -213,7 +213,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type Nodes struct {
-	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is empty.
+	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is not set.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MinProperties=1
@@ -236,7 +236,7 @@ type Nodes struct {
 // +kubebuilder:validation:MinProperties=1
 type Network struct {
 	// allowedDomains are the domains that host names of Ingresses, Gateways, and routes must be in. Any are allowed if it is
-	// empty.
+	// not set.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -306,13 +306,13 @@ type Clients struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type HostNamespace struct {
-	// labels that the namespace has besides those that Berth sets.
+	// labels are those that the namespace has besides the ones that Berth sets.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="!self.exists(key, ['berth.dev/', 'kubernetes.io/', 'k8s.io/'].exists(domain, key.startsWith(domain) || key.contains('.' + domain)))",message="labels of berth.dev, kubernetes.io, and k8s.io are set by Berth and by Kubernetes"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations that the namespace has besides those that Berth sets.
+	// annotations are those that the namespace has besides the ones that Berth sets.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32

@@ -71,8 +71,8 @@ func remove(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// X6: a Space needs a name only. The API server sets what is each space's own. It leaves the rest, such as pod security, to the
-// platform, whose configuration would otherwise have no effect on any Space.
+// X6: a Space needs a name only. The API server sets what is each space's own. It leaves the rest, such as pod security,
+// to the platform, whose configuration would otherwise have no effect on any Space.
 func TestASpaceHasDefaults(t *testing.T) {
 	c := hostClient(t)
 	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}}

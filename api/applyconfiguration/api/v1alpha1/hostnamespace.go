@@ -10,9 +10,9 @@ package v1alpha1
 //
 // HostNamespace is metadata of a space's namespace on the host.
 type HostNamespaceApplyConfiguration struct {
-	// labels that the namespace has besides those that Berth sets.
+	// labels are those that the namespace has besides the ones that Berth sets.
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations that the namespace has besides those that Berth sets.
+	// annotations are those that the namespace has besides the ones that Berth sets.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

@@ -11,7 +11,7 @@ package v1alpha1
 // Network is what a space exposes, and what its pods reach.
 type NetworkApplyConfiguration struct {
 	// allowedDomains are the domains that host names of Ingresses, Gateways, and routes must be in. Any are allowed if it is
-	// empty.
+	// not set.
 	AllowedDomains []string `json:"allowedDomains,omitempty"`
 	// closedRanges are address ranges, in CIDR form, that the space's pods must not reach, besides private and special ones
 	// and those of the host's Services, pods, and nodes.

@@ -10,7 +10,7 @@ package v1alpha1
 //
 // Nodes are nodes of the host.
 type NodesApplyConfiguration struct {
-	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is empty.
+	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is not set.
 	Selector map[string]string `json:"selector,omitempty"`
 	// allowedLabels are keys of the nodes' labels by which the space's pods may select nodes. The API server of the space
 	// rejects node selectors and node affinity with other keys.

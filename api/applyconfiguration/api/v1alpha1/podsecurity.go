@@ -21,7 +21,7 @@ type PodSecurityApplyConfiguration struct {
 	// defaultSeccomp is the seccomp profile of pods that set none. If neither this nor the platform's configuration sets it,
 	// it is RuntimeDefault.
 	DefaultSeccomp *v1.SeccompProfileType `json:"defaultSeccomp,omitempty"`
-	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is empty.
+	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is not set.
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 	// netRaw says whether containers have the capability NET_RAW, which programs such as ping use. If neither this nor the
 	// platform's configuration sets it, it is Allowed.

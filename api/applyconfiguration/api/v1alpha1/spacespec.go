@@ -20,22 +20,22 @@ type SpaceSpecApplyConfiguration struct {
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared.
 	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
-	// paused keeps the platform from acting on changes of this object, its deletion included. The space is left as it is: it
-	// serves, sleeps, and wakes. Defaults to false.
+	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
+	// wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
 	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
 	// are deleted in each case. Defaults to Delete.
 	DeletionPolicy *apiv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// limits are how much of the process the space may use, such as watches: 500. The names and defaults are in the
-	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. Nothing that the
-	// space has already is removed because of a lower limit.
+	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. A lower
+	// limit removes nothing that the space has stored.
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 	// sync says which resources are synced with the host. Resources that are not in the list have their defaults. A resource
 	// or value that the reference of syncing does not name makes Ready False. Quote on and off: YAML has them as booleans.
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
-	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. Nothing that the space has already
-	// is removed because of a lower quota.
+	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
+	// that is there already.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
 	// limitRange are the limits of the LimitRange of the space's namespace on the host, at most one of each type. They hold
 	// for pods and claims that are created later.
