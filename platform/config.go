@@ -18,9 +18,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -144,7 +144,7 @@ func (c *Config) Complete() error {
 	}
 	for field, names := range map[string][]string{"space": c.Spaces, "dedicated": c.Dedicated} {
 		for _, name := range names {
-			if err := tenancy.CheckSpaceName(name); err != nil {
+			if err := isolation.CheckSpaceName(name); err != nil {
 				return fieldError(field, "", "%w", err)
 			}
 		}

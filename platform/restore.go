@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // restorable are the spaces that a restore stops, and gives their places back.
@@ -70,7 +70,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if err := tenancy.CheckSpaceName(id.Space); err != nil {
+	if err := isolation.CheckSpaceName(id.Space); err != nil {
 		return err
 	}
 	if s.elsewhere(id.Space) {
@@ -85,7 +85,7 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 }
 
 func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
-	if err := tenancy.CheckSpaceName(as); err != nil {
+	if err := isolation.CheckSpaceName(as); err != nil {
 		return snapshot.Changes{}, fmt.Errorf("--as: %w", err)
 	}
 	_, had := s.shard.Status(as)

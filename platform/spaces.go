@@ -20,10 +20,10 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -38,16 +38,16 @@ func (p *Platform) startShard(ctx context.Context) error {
 	if p.closed, err = closedRanges(ctx, host, spec.ClosedRanges, p.logger); err != nil {
 		return err
 	}
-	isolation := []tenancy.Option{tenancy.BoundTo(p.config.SpaceRole), tenancy.ExposedBy(spec.Sync.IngressAnnotations)}
+	options := []isolation.Option{isolation.BoundTo(p.config.SpaceRole), isolation.ExposedBy(spec.Sync.IngressAnnotations)}
 	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
-		if err := tenancy.Guard(ctx, host, spec.Sync.Sync); err != nil {
+		if err := isolation.Guard(ctx, host, spec.Sync.Sync); err != nil {
 			return err
 		}
-		isolation = append(isolation, tenancy.Syncing(spec.Sync.Sync))
+		options = append(options, isolation.Syncing(spec.Sync.Sync))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		err := p.isolate(ctx, host, space, append(slices.Clone(isolation), tenancy.PlacedBy(spec.Placement(space))))
+		err := p.isolate(ctx, host, space, append(slices.Clone(options), isolation.PlacedBy(spec.Placement(space))))
 		if apierrors.IsForbidden(err) && !p.isListed(space) {
 			return fmt.Errorf("%w; what it runs on the host goes on, and its data stay: list it again to have it served (%w)", shard.ErrNotListed, err)
 		}
@@ -90,20 +90,20 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	space := translate.Space{Name: name}
 	account, err := client.New(syncer.AsAccount(p.host.Config(), space), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = tenancy.Held(ctx, account, space)
+		err = isolation.Held(ctx, account, space)
 	}
 	if err != nil {
 		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/install.md on admissionPolicy")
 	}
 }
 
-func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {
+func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
 	store, err := pki.Secret(p.spaceDir(name), "store.id")
 	if err != nil {
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
 	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.config.Pods.endpoint(), Settings: p.config.Spec.Settings(name), Closed: p.closed}
-	if err := tenancy.Build(ctx, host, space, nil, options...); err != nil {
+	if err := isolation.Build(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
 	if slices.Contains(p.config.Spaces, name) {
@@ -188,7 +188,7 @@ func (p *Platform) earlierSpaces() (names []string, err error) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !p.isListed(e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+		if e.IsDir() && !p.isListed(e.Name()) && isolation.CheckSpaceName(e.Name()) == nil &&
 			snapshot.Exists(p.spaceDir(e.Name())) { // else it is one whose making was cut off
 			names = append(names, e.Name())
 		}
@@ -227,9 +227,9 @@ func (p *Platform) spaceDir(name string) string { return spaceDir(p.config.DataD
 
 // closedRanges are ranges that were named and those of the host.
 func closedRanges(ctx context.Context, host client.Client, named []netip.Prefix, logger klog.Logger) ([]netip.Prefix, error) {
-	found, err := tenancy.HostRanges(ctx, host)
+	found, err := isolation.HostRanges(ctx, host)
 	if err != nil {
 		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others by --network-closed")
 	}
-	return tenancy.JoinRanges(slices.Concat(named, found)), nil
+	return isolation.JoinRanges(slices.Concat(named, found)), nil
 }

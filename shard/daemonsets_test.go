@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -44,7 +44,7 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, tenancy.PlacedBy(on.Where(""))); err != nil {
+	if err := isolation.Build(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, isolation.PlacedBy(on.Where(""))); err != nil {
 		t.Fatal(err)
 	}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{

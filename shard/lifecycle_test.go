@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -77,7 +77,7 @@ func build(t *testing.T, space string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), host, translate.Space{Name: space}, nil); err != nil {
+	if err := isolation.Build(t.Context(), host, translate.Space{Name: space}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -26,8 +26,8 @@ import (
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -184,7 +184,7 @@ func (b *bed) space(t *testing.T, name string) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
+	if err := isolation.Build(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)

@@ -32,9 +32,9 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
@@ -121,7 +121,7 @@ func (b *bed) build(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, b.space, nil, tenancy.Syncing(b.options.Sync), tenancy.PlacedBy(b.where), tenancy.ExposedBy(b.options.IngressAnnotations)); err != nil {
+	if err := isolation.Build(t.Context(), admin, b.space, nil, isolation.Syncing(b.options.Sync), isolation.PlacedBy(b.where), isolation.ExposedBy(b.options.IngressAnnotations)); err != nil {
 		t.Fatal(err)
 	}
 }

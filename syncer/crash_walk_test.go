@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 const (
@@ -78,10 +78,10 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	w.onHost = extended(t, w.cluster.Config())
 	define(t, w.onHost)
 	defineGateways(t, w.onHost)
-	if err := tenancy.Guard(t.Context(), w.onHost, parsed); err != nil {
+	if err := isolation.Guard(t.Context(), w.onHost, parsed); err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), w.onHost, w.space, nil, tenancy.Syncing(parsed)); err != nil {
+	if err := isolation.Build(t.Context(), w.onHost, w.space, nil, isolation.Syncing(parsed)); err != nil {
 		t.Fatal(err)
 	}
 	w.inSpace = extended(t, w.toPlane())

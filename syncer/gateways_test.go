@@ -21,8 +21,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -39,7 +39,7 @@ func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
 		t.Cleanup(func() { _ = host.Delete(context.Background(), c) })
 	}
 	b = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+kinds.Shown)
-	if err := tenancy.Build(t.Context(), host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+	if err := isolation.Build(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
 	space = extended(t, b.toPlane())

@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -189,7 +189,7 @@ func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) 
 	made(priorityClass("", 5))
 	made(storageClassOf("", provisioner))
 	b = synced(t, name, switches...)
-	if err := tenancy.Guard(t.Context(), host, b.options.Sync); err != nil {
+	if err := isolation.Guard(t.Context(), host, b.options.Sync); err != nil {
 		t.Fatal(err)
 	}
 	space = extended(t, b.toPlane())

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -40,7 +40,7 @@ func withOwnClasses(t *testing.T, name string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Guard(t.Context(), admin, b.options.Sync); err != nil {
+	if err := isolation.Guard(t.Context(), admin, b.options.Sync); err != nil {
 		t.Fatal(err)
 	}
 	return b

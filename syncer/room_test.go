@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -95,7 +95,7 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 	define(t, host)
 	snapshotClass(t, host, "many-snaps", "host.example/other", false, map[string]string{"many-snaps": "true"})
 	b := synced(t, "many-snaps", "volumesnapshots=on", "volumesnapshotclasses=many-snaps=true")
-	if err := tenancy.Build(t.Context(), host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+	if err := isolation.Build(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
 	space := extended(t, b.toPlane())

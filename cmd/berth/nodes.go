@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -121,7 +121,7 @@ func ofSpace(flag, value string) (space, rest string, err error) {
 	if !ok {
 		return "", value, nil
 	}
-	if err := tenancy.CheckSpaceName(before); err != nil {
+	if err := isolation.CheckSpaceName(before); err != nil {
 		return "", "", fmt.Errorf("%s: %w", flag, err)
 	}
 	return before, after, nil

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -56,7 +56,7 @@ func start(dir string) (*Host, error) {
 	}
 	admin, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = tenancy.Guard(ctx, admin, kinds.Switches{})
+		err = isolation.Guard(ctx, admin, kinds.Switches{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop(ctx))

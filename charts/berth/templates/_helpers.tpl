@@ -129,7 +129,7 @@ capabilities:
 {{- if eq (toString $value) "off-and-delete-pods" }}off{{ else if kindIs "string" $value }}{{ $value | default "off" }}{{ else }}{{ int64 $value }}{{ end }}
 {{- end }}
 
-{{/* The rights on classes that the switches take, as tenancy.ClassRules has them. */}}
+{{/* The rights on classes that the switches take, as isolation.ClassRules has them. */}}
 {{- define "berth.classRules" -}}
 {{- $rules := list }}
 {{- $verbs := list "get" "create" "update" "delete" }}

@@ -6,6 +6,6 @@
 // may write the fields that package translate writes, with the values that it
 // writes, and nothing else. It trusts nothing that Berth does before it writes.
 //
-// Package tenancy puts the policies onto the host, and the chart renders them. The
+// Package isolation puts the policies onto the host, and the chart renders them. The
 // package has no clients.
 package hostpolicy

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/tenancy/hostpolicy"
+	"github.com/berth-dev/berth/isolation/hostpolicy"
 )
 
 // evaluator evaluates a policy as an API server does, without the validation that

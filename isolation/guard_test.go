@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -318,14 +318,14 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 // meets none is not guarded.
 func TestEachResourceThatAccountsWriteMeetsOnePolicy(t *testing.T) {
 	met := map[string]int{}
-	for _, policy := range []admissionv1.ValidatingAdmissionPolicySpec{tenancy.PodPolicy(), tenancy.AccountPolicy()} {
+	for _, policy := range []admissionv1.ValidatingAdmissionPolicySpec{isolation.PodPolicy(), isolation.AccountPolicy()} {
 		for _, rule := range policy.MatchConstraints.ResourceRules {
 			for _, resource := range rule.Resources {
 				met[rule.APIGroups[0]+"/"+resource]++
 			}
 		}
 	}
-	for _, right := range append(tenancy.AccountRules(), tenancy.MoreRules(everyKind(t))...) {
+	for _, right := range append(isolation.AccountRules(), isolation.MoreRules(everyKind(t))...) {
 		if !slices.ContainsFunc(right.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" }) {
 			continue
 		}
@@ -335,7 +335,7 @@ func TestEachResourceThatAccountsWriteMeetsOnePolicy(t *testing.T) {
 			}
 		}
 	}
-	for _, rule := range tenancy.PodPolicy().Validations {
+	for _, rule := range isolation.PodPolicy().Validations {
 		if strings.Contains(rule.Expression, "request.resource") {
 			t.Errorf("pods meet what is about others: %s", rule.Expression)
 		}

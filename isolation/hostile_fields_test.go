@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testfields"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // M4 (finding S14): a host refuses an object that has a field, or a value of it,
@@ -30,10 +30,10 @@ func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Guard(ctx, g.admin, own); err != nil {
+	if err := isolation.Guard(ctx, g.admin, own); err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(ctx, g.admin, mine, nil, tenancy.Syncing(own)); err != nil {
+	if err := isolation.Build(ctx, g.admin, mine, nil, isolation.Syncing(own)); err != nil {
 		t.Fatal(err)
 	}
 	byPolicies, otherwise := 0, 0

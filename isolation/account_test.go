@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -30,11 +30,11 @@ func TestBuildingTwiceChangesNothing(t *testing.T) {
 	space := translate.Space{Name: "again"}
 	build := func(t *testing.T, quota corev1.ResourceList) map[string]string {
 		t.Helper()
-		if err := tenancy.Build(ctx, c, space, quota); err != nil {
+		if err := isolation.Build(ctx, c, space, quota); err != nil {
 			t.Fatal(err)
 		}
 		versions := map[string]string{}
-		for _, wall := range tenancy.Walls(space, quota) {
+		for _, wall := range isolation.Walls(space, quota) {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(wall), wall); err != nil {
 				t.Fatal(err)
 			}
@@ -91,11 +91,11 @@ func TestBuildingTwiceChangesNothing(t *testing.T) {
 func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 	c := startHost(t)
 	for _, name := range []string{"mine", "theirs"} {
-		if err := tenancy.Build(t.Context(), c, translate.Space{Name: name}, nil); err != nil {
+		if err := isolation.Build(t.Context(), c, translate.Space{Name: name}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tenancy.Build(t.Context(), c, translate.Space{Name: "more"}, nil, tenancy.Syncing(everyKind(t))); err != nil {
+	if err := isolation.Build(t.Context(), c, translate.Space{Name: "more"}, nil, isolation.Syncing(everyKind(t))); err != nil {
 		t.Fatal(err)
 	}
 	allowed := func(t *testing.T, whose, verb, group, resource, namespace string) bool {

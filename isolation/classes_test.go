@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // M4: a space that sleeps keeps its rights on classes after the switch was turned
@@ -31,10 +31,10 @@ func TestClassesThatAreSwitchedOffAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rules := tenancy.ClassRules(switches); len(rules) != test.rights {
+			if rules := isolation.ClassRules(switches); len(rules) != test.rights {
 				t.Errorf("a space gets the rights %v", rules)
 			}
-			policy := tenancy.ClassPolicy(switches)
+			policy := isolation.ClassPolicy(switches)
 			var asked, off []string
 			for _, rule := range policy.MatchConstraints.ResourceRules {
 				asked = append(asked, rule.Resources...)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/host"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -63,7 +63,7 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 	space := translate.Space{Name: "demo"}
 	build := func(t *testing.T) {
 		t.Helper()
-		if err := tenancy.Build(ctx, c, space, nil); err != nil {
+		if err := isolation.Build(ctx, c, space, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 		if err := c.Create(ctx, foreign); err != nil {
 			t.Fatal(err)
 		}
-		if err := tenancy.Build(ctx, c, translate.Space{Name: "theirs"}, nil); !errors.Is(err, tenancy.ErrTaken) {
+		if err := isolation.Build(ctx, c, translate.Space{Name: "theirs"}, nil); !errors.Is(err, isolation.ErrTaken) {
 			t.Errorf("got error %v, want ErrTaken", err)
 		}
 		after := foreign.DeepCopy()

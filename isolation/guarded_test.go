@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -27,9 +27,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -53,9 +53,9 @@ func startGuarded(t *testing.T) *guarded {
 	g := &guarded{admin: clientOf(t, config), space: mine}
 	older := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: "berth-space-accounts"}, Spec: tenancy.AccountPolicy(),
+		ObjectMeta: metav1.ObjectMeta{Name: "berth-space-accounts"}, Spec: isolation.AccountPolicy(),
 	}
-	older.Spec.MatchConstraints.ResourceRules = append(older.Spec.MatchConstraints.ResourceRules, tenancy.PodPolicy().MatchConstraints.ResourceRules...)
+	older.Spec.MatchConstraints.ResourceRules = append(older.Spec.MatchConstraints.ResourceRules, isolation.PodPolicy().MatchConstraints.ResourceRules...)
 	older.Spec.Variables = []admissionv1.Variable{{Name: "nothing", Expression: "false"}}
 	older.Spec.Validations = []admissionv1.Validation{{Expression: "variables.nothing", Message: "an older Berth's policy was not replaced"}}
 	//nolint:staticcheck // as Guard does
@@ -63,7 +63,7 @@ func startGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	for range 2 { // it is repeatable
-		if err := tenancy.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
+		if err := isolation.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func startGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "theirs"} {
-		if err := tenancy.Build(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, tenancy.Syncing(everyKind(t))); err != nil {
+		if err := isolation.Build(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, isolation.Syncing(everyKind(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func startGuarded(t *testing.T) *guarded {
 	g.account = clientOf(t, posing)
 	held, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := tenancy.Held(held, g.account, g.space); err != nil {
+	if err := isolation.Held(held, g.account, g.space); err != nil {
 		t.Fatal(err)
 	}
 	for policy, probe := range map[string]client.Object{"berth-space-accounts": configMap("berth-mine", "probe", "mine"), "berth-space-pods": hostPod("probe")} {

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"net/netip"
@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/netrange"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 )
 
 // T3 (finding S6): what the host says of its own public addresses is closed to
@@ -31,7 +31,7 @@ func TestTheHostsOwnRangesAreFound(t *testing.T) {
 	if err := c.Status().Update(ctx, node); err != nil {
 		t.Fatal(err)
 	}
-	found, err := tenancy.HostRanges(ctx, c)
+	found, err := isolation.HostRanges(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestRangesAreJoinedToTheLargest(t *testing.T) {
 	for _, text := range []string{"203.0.113.7/32", "203.0.113.0/24", "203.0.113.0/24", "10.1.0.0/16", "2001:db8::/32", "2001:db8:1::/48", "169.254.1.0/24"} {
 		ranges = append(ranges, netip.MustParsePrefix(text))
 	}
-	if got, want := netrange.Strings(tenancy.JoinRanges(ranges)), []string{"203.0.113.0/24", "2001:db8::/32"}; !slices.Equal(got, want) {
+	if got, want := netrange.Strings(isolation.JoinRanges(ranges)), []string{"203.0.113.0/24", "2001:db8::/32"}; !slices.Equal(got, want) {
 		t.Errorf("joined to %v, want %v", got, want)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy
+package isolation
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/tenancy/hostpolicy"
+	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/translate"
 )
 

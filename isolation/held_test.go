@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -28,7 +28,7 @@ import (
 func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 	config, ctx := startCluster(t), t.Context()
 	admin, space := clientOf(t, config), translate.Space{Name: "mine"}
-	if err := tenancy.Build(ctx, admin, space, nil); err != nil {
+	if err := isolation.Build(ctx, admin, space, nil); err != nil {
 		t.Fatal(err)
 	}
 	account := clientOf(t, syncer.AsAccount(config, space))
@@ -36,15 +36,15 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 	held := func(patience time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		return tenancy.Held(ctx, account, space)
+		return isolation.Held(ctx, account, space)
 	}
 	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "does not hold") {
 		t.Errorf("without a policy: %v", err)
 	}
 	// Another policy of the host's, by which it is refused, too, says nothing.
 	others := metav1.ObjectMeta{Name: "others"}
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: others, Spec: tenancy.AccountPolicy()}
-	policy.Spec.MatchConstraints.ResourceRules = append(policy.Spec.MatchConstraints.ResourceRules, tenancy.PodPolicy().MatchConstraints.ResourceRules...)
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: others, Spec: isolation.AccountPolicy()}
+	policy.Spec.MatchConstraints.ResourceRules = append(policy.Spec.MatchConstraints.ResourceRules, isolation.PodPolicy().MatchConstraints.ResourceRules...)
 	policy.Spec.Validations = []admissionv1.Validation{{Expression: "false", Message: "it names no team", Reason: ptr.To(metav1.StatusReasonForbidden)}}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: others, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: others.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
@@ -65,7 +65,7 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 	if err := admin.Delete(ctx, binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Guard(ctx, admin, kinds.Switches{}); err != nil {
+	if err := isolation.Guard(ctx, admin, kinds.Switches{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := held(time.Minute); err != nil {

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testfields"
-	"github.com/berth-dev/berth/tenancy/hostpolicy"
+	"github.com/berth-dev/berth/isolation/hostpolicy"
 )
 
 // M4 (finding S14): of every field of every resource that is synced, and of every
 // type below it, a policy refuses what Berth never writes. What an API server would
 // find wrong with the value plays no part here; TestHostileFieldsAreRefusedByTheHost
-// of package tenancy asks one.
+// of package isolation asks one.
 func TestHostileFieldsAreRefusedByThePolicies(t *testing.T) {
 	if unknown := testfields.Writes().Check(); len(unknown) > 0 {
 		t.Errorf("the table is about fields that their types don't have: %v", unknown)

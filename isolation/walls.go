@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy
+package isolation
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/netrange"
+	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy/hostpolicy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -67,7 +67,7 @@ func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) 
 		namespace(space, o),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
-	}, isolation(space), account(space, o))
+	}, networkPolicies(space), account(space, o))
 }
 
 func kind(apiVersion, kind string) metav1.TypeMeta {
@@ -119,7 +119,7 @@ func limits(space translate.Space) *corev1.LimitRange {
 	}
 }
 
-// isolation lets a space's pods talk to each other, to their DNS and to the
+// networkPolicies let a space's pods talk to each other, to their DNS and to the
 // outside, but not to other spaces, the host's own networks' private ranges
 // or the cloud's metadata service. What comes in from public addresses is
 // allowed, what comes from other pods is not, but for those of namespaces that
@@ -131,7 +131,7 @@ func limits(space translate.Space) *corev1.LimitRange {
 // Policies add up. The first closes all pods to everything but DNS. The others
 // open, in a direction each, the pods that no policy of the tenant's is about;
 // the tenant's own open the rest, and never further (translate.NetworkPolicy).
-func isolation(space translate.Space) []client.Object {
+func networkPolicies(space translate.Space) []client.Object {
 	dns := []networkingv1.NetworkPolicyPort{
 		{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(53))},
 		{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(53))},

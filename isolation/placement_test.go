@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -29,7 +29,7 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 	g, ctx := startGuarded(t), t.Context()
 	place := func(where translate.Placement) {
 		t.Helper()
-		if err := tenancy.Build(ctx, g.admin, g.space, nil, tenancy.PlacedBy(where)); err != nil {
+		if err := isolation.Build(ctx, g.admin, g.space, nil, isolation.PlacedBy(where)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"slices"
@@ -15,14 +15,14 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 )
 
 // wall finds the one wall of type T in a space's.
 func wall[T client.Object](t *testing.T, quota corev1.ResourceList) T {
 	t.Helper()
-	for _, o := range tenancy.Walls(translate.Space{Name: "demo"}, quota) {
+	for _, o := range isolation.Walls(translate.Space{Name: "demo"}, quota) {
 		if found, ok := o.(T); ok {
 			return found
 		}
@@ -37,7 +37,7 @@ func TestWallsStandInTheSpacesOwnNamespace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?`).Draw(t, "space")
 		space := translate.Space{Name: name}
-		for _, o := range tenancy.Walls(space, nil) {
+		for _, o := range isolation.Walls(space, nil) {
 			at := o.GetNamespace()
 			if _, isNamespace := o.(*corev1.Namespace); isNamespace {
 				at = o.GetName()
@@ -149,7 +149,7 @@ func TestTheHostNamespaceEnforcesPodSecurity(t *testing.T) {
 func TestTheNetworkPoliciesLeavePrivateNetworksOut(t *testing.T) {
 	open := map[networkingv1.PolicyType]int{}
 	closed := false
-	for _, o := range tenancy.Walls(translate.Space{Name: "demo"}, nil) {
+	for _, o := range isolation.Walls(translate.Space{Name: "demo"}, nil) {
 		policy, ok := o.(*networkingv1.NetworkPolicy)
 		if !ok {
 			continue
@@ -206,7 +206,7 @@ func TestSpaceNamesAreChecked(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := tenancy.CheckSpaceName(name); (err == nil) != tc.ok {
+			if err := isolation.CheckSpaceName(name); (err == nil) != tc.ok {
 				t.Errorf("%s: got error %v", tc.reason, err)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/berth-dev/berth/tenancy/hostpolicy"
+	"github.com/berth-dev/berth/isolation/hostpolicy"
 )
 
 // M4 (finding S10): what an admin asks of a space's pods, the host asks of them, too.

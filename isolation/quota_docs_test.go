@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tenancy_test
+package isolation_test
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 )
 
 // Q1: docs/operations.md has the quota that a space gets, each bound and no other.
@@ -21,7 +21,7 @@ func TestTheDefaultQuotaIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, documented := map[string]string{}, map[string]string{}
-	for name, bound := range tenancy.DefaultQuota() {
+	for name, bound := range isolation.DefaultQuota() {
 		want[string(name)] = bound.String()
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w./-]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(doc), -1) {
