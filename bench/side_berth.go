@@ -48,7 +48,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
-	if err := isolation.Guard(ctx, b.host, kinds.Switches{}); err != nil { // as `berth up` does: the host's answers take a little longer
+	if err := isolation.InstallPolicies(ctx, b.host, kinds.Switches{}); err != nil { // as `berth up` does: the host's answers take a little longer
 		return nil, err
 	}
 	port, err := openPort(ctx, dir)
@@ -74,7 +74,7 @@ func largeStore(string) bounds.Limits {
 // start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the port.
 func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
-	if err := isolation.Build(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
+	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
 		return nil, err
 	}
 	space, err := b.shard.StartSpace(ctx, name)

@@ -24,23 +24,23 @@ import (
 )
 
 // Q1, Q3: what stands is left as it stands; a given quota is set, whoever
-// changed it; a wall that was torn down stands again.
-func TestBuildingTwiceChangesNothing(t *testing.T) {
+// changed it; an object that was deleted is there again.
+func TestApplyingTwiceChangesNothing(t *testing.T) {
 	c, ctx := startHost(t), t.Context()
 	space := translate.Space{Name: "again"}
-	build := func(t *testing.T, quota corev1.ResourceList) map[string]string {
+	apply := func(t *testing.T, quota corev1.ResourceList) map[string]string {
 		t.Helper()
-		if err := isolation.Build(ctx, c, space, quota); err != nil {
+		if err := isolation.Apply(ctx, c, space, quota); err != nil {
 			t.Fatal(err)
 		}
 		versions := map[string]string{}
-		for _, wall := range isolation.Walls(space, quota) {
-			if err := c.Get(ctx, client.ObjectKeyFromObject(wall), wall); err != nil {
+		for _, o := range isolation.Objects(space, quota) {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 				t.Fatal(err)
 			}
 			// The quota's status is counted meanwhile.
-			if _, counted := wall.(*corev1.ResourceQuota); !counted {
-				versions[wall.GetObjectKind().GroupVersionKind().Kind+" "+wall.GetName()] = wall.GetResourceVersion()
+			if _, counted := o.(*corev1.ResourceQuota); !counted {
+				versions[o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName()] = o.GetResourceVersion()
 			}
 		}
 		return versions
@@ -55,8 +55,8 @@ func TestBuildingTwiceChangesNothing(t *testing.T) {
 		return hard.Value()
 	}
 
-	first := build(t, nil)
-	if second := build(t, nil); !maps.Equal(first, second) {
+	first := apply(t, nil)
+	if second := apply(t, nil); !maps.Equal(first, second) {
 		t.Errorf("versions were %v and are %v", first, second)
 	}
 	for _, step := range []struct {
@@ -68,34 +68,34 @@ func TestBuildingTwiceChangesNothing(t *testing.T) {
 		{"none given leaves what there is", nil, 3},
 		{"another is another", corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")}, 5},
 	} {
-		build(t, step.quota)
+		apply(t, step.quota)
 		if got := pods(t); got != step.want {
 			t.Errorf("%s: %d pods are allowed, want %d", step.reason, got, step.want)
 		}
 	}
 
 	at := metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth"}
-	for _, wall := range []client.Object{&networkingv1.NetworkPolicy{ObjectMeta: at}, &corev1.LimitRange{ObjectMeta: at}, &corev1.ResourceQuota{ObjectMeta: at}} {
-		if err := c.Delete(ctx, wall); err != nil {
+	for _, o := range []client.Object{&networkingv1.NetworkPolicy{ObjectMeta: at}, &corev1.LimitRange{ObjectMeta: at}, &corev1.ResourceQuota{ObjectMeta: at}} {
+		if err := c.Delete(ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	build(t, nil)
+	apply(t, nil)
 	if got := pods(t); got != 200 {
 		t.Errorf("%d pods are allowed, want the default", got)
 	}
 }
 
 // T2, Q3: the host's authorizer itself lets the account do its work in its own
-// namespace, and nothing that would lead out of it or lower a wall.
+// namespace, and nothing that would lead out of it or weaken its isolation.
 func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 	c := startHost(t)
 	for _, name := range []string{"mine", "theirs"} {
-		if err := isolation.Build(t.Context(), c, translate.Space{Name: name}, nil); err != nil {
+		if err := isolation.Apply(t.Context(), c, translate.Space{Name: name}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := isolation.Build(t.Context(), c, translate.Space{Name: "more"}, nil, isolation.Syncing(everyKind(t))); err != nil {
+	if err := isolation.Apply(t.Context(), c, translate.Space{Name: "more"}, nil, isolation.Syncing(everyKind(t))); err != nil {
 		t.Fatal(err)
 	}
 	allowed := func(t *testing.T, whose, verb, group, resource, namespace string) bool {
@@ -165,10 +165,10 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 		}
 	}
 	for _, denied := range []struct{ reason, verb, group, resource, namespace string }{
-		{"its walls", "update", "", "resourcequotas", "berth-mine"},
-		{"its walls", "delete", "", "limitranges", "berth-mine"},
-		{"others' walls", "delete", "networking.k8s.io", "networkpolicies", "berth-theirs"},
-		{"its walls", "update", "", "namespaces", "berth-mine"},
+		{"its isolation", "update", "", "resourcequotas", "berth-mine"},
+		{"its isolation", "delete", "", "limitranges", "berth-mine"},
+		{"others' isolation", "delete", "networking.k8s.io", "networkpolicies", "berth-theirs"},
+		{"its isolation", "update", "", "namespaces", "berth-mine"},
 		{"its rights", "update", "rbac.authorization.k8s.io", "roles", "berth-mine"},
 		{"its rights", "create", "rbac.authorization.k8s.io", "rolebindings", "berth-mine"},
 		{"another's rights", "impersonate", "", "serviceaccounts", "berth-mine"},

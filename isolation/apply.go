@@ -21,8 +21,9 @@ import (
 // ErrTaken says that the host namespace of a space belongs to somebody else.
 var ErrTaken = errors.New("host namespace is taken")
 
-// fieldOwner names Berth in the field management of the walls: what admins
-// change in other fields stays.
+// fieldOwner names Berth in the managed fields of isolation objects: what admins
+// change in other fields stays. It is the package's former name, because hosts
+// have stored it.
 const fieldOwner = "berth-tenancy"
 
 // CheckSpaceName says what is wrong with the name of a space, nil if nothing is.
@@ -39,10 +40,10 @@ func CheckSpaceName(name string) error {
 	return nil
 }
 
-// Build puts up or mends the walls of a space, in an order that leaves nothing
-// open at any moment, and is repeatable. All that it writes it applies by name,
-// so that the host can grant the right to write these names and no others.
-func Build(ctx context.Context, host client.Client, space translate.Space, quota corev1.ResourceList, options ...Option) error {
+// Apply creates or repairs the objects that isolate a space, in an order that
+// leaves nothing open at any moment, and is repeatable. It applies each object by
+// name, so that the host can grant the right to write these names and no others.
+func Apply(ctx context.Context, host client.Client, space translate.Space, quota corev1.ResourceList, options ...Option) error {
 	ns := &corev1.Namespace{}
 	err := host.Get(ctx, client.ObjectKey{Name: space.HostNamespace()}, ns)
 	if client.IgnoreNotFound(err) != nil {
@@ -55,34 +56,34 @@ func Build(ctx context.Context, host client.Client, space translate.Space, quota
 		return fmt.Errorf("%w: %s holds what another store's space %s runs; name the space differently, or, to let this store delete all of it, "+
 			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
 	}
-	apply := func(wall client.Object) error {
+	apply := func(o client.Object) error {
 		// A conflict is over the quota, which counts up meanwhile.
 		err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
 			//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
-			return host.Patch(ctx, wall, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
+			return host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
 		})
 		if err != nil {
-			return fmt.Errorf("build %s %s of space %s: %w", wall.GetObjectKind().GroupVersionKind().Kind, wall.GetName(), space.Name, err)
+			return fmt.Errorf("apply %s %s of space %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), space.Name, err)
 		}
 		return nil
 	}
-	for _, wall := range Walls(space, quota, options...) {
-		switch wall := wall.(type) {
+	for _, o := range Objects(space, quota, options...) {
+		switch o := o.(type) {
 		case *corev1.ResourceQuota:
 			if quota != nil {
 				break
 			}
-			kept, err := keepQuota(ctx, host, wall)
+			kept, err := keepQuota(ctx, host, o)
 			if err != nil {
-				return fmt.Errorf("build quota of space %s: %w", space.Name, err)
+				return fmt.Errorf("apply quota of space %s: %w", space.Name, err)
 			}
 			if kept {
 				continue
 			}
 		case *corev1.Namespace:
-			ns = wall // which has an identity once it is applied
+			ns = o // which has an identity once it is applied
 		}
-		if err := apply(wall); err != nil {
+		if err := apply(o); err != nil {
 			return err
 		}
 	}

@@ -56,18 +56,18 @@ func startCluster(t *testing.T) *rest.Config {
 	return cluster.Config()
 }
 
-// Q1, Q3, S7: building is repeatable, keeps what admins chose, mends what was
-// broken, and never takes over a namespace that is somebody else's.
-func TestWallsAreBuiltOnARealHost(t *testing.T) {
+// Q1, Q3, S7: Apply is repeatable, keeps what admins chose, repairs what was
+// changed, and never takes over a namespace that is somebody else's.
+func TestIsolationIsAppliedToARealHost(t *testing.T) {
 	c, ctx := startHost(t), t.Context()
 	space := translate.Space{Name: "demo"}
-	build := func(t *testing.T) {
+	apply := func(t *testing.T) {
 		t.Helper()
-		if err := isolation.Build(ctx, c, space, nil); err != nil {
+		if err := isolation.Apply(ctx, c, space, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	build(t)
+	apply(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth"}}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space.HostNamespace()}}
 	get := func(t *testing.T, o client.Object) {
@@ -85,7 +85,7 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 		if err := c.Update(ctx, quota); err != nil {
 			t.Fatal(err)
 		}
-		build(t)
+		apply(t)
 		get(t, quota)
 		if pods := quota.Spec.Hard[corev1.ResourcePods]; pods.Value() != 7 {
 			t.Errorf("pods are %s, want the admin's 7", pods.String())
@@ -95,14 +95,14 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 		}
 	})
 
-	t.Run("a lowered wall is raised again, and other labels stay", func(t *testing.T) {
+	t.Run("a weakened label is set again, and other labels stay", func(t *testing.T) {
 		get(t, ns)
 		ns.Labels["pod-security.kubernetes.io/enforce"] = "privileged"
 		ns.Labels["team"] = "a"
 		if err := c.Update(ctx, ns); err != nil {
 			t.Fatal(err)
 		}
-		build(t)
+		apply(t)
 		get(t, ns)
 		if ns.Labels["pod-security.kubernetes.io/enforce"] != "baseline" || ns.Labels["team"] != "a" {
 			t.Errorf("labels are %v", ns.Labels)
@@ -114,7 +114,7 @@ func TestWallsAreBuiltOnARealHost(t *testing.T) {
 		if err := c.Create(ctx, foreign); err != nil {
 			t.Fatal(err)
 		}
-		if err := isolation.Build(ctx, c, translate.Space{Name: "theirs"}, nil); !errors.Is(err, isolation.ErrTaken) {
+		if err := isolation.Apply(ctx, c, translate.Space{Name: "theirs"}, nil); !errors.Is(err, isolation.ErrTaken) {
 			t.Errorf("got error %v, want ErrTaken", err)
 		}
 		after := foreign.DeepCopy()

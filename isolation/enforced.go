@@ -20,22 +20,22 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// heldPoll is how often [Held] asks the host.
-const heldPoll = 50 * time.Millisecond
+// enforcedPoll is how often [WaitEnforced] asks the host.
+const enforcedPoll = 50 * time.Millisecond
 
-// Held waits until the host holds a space's account to [PodPolicy] and
-// [AccountPolicy]: it takes policies up some moments after they were made, and
-// until then would let the account do all that RBAC grants. account poses as the
-// space's, whose walls stand. It writes nothing. When ctx ends before, the error
-// says which policy is not in force.
-func Held(ctx context.Context, account client.Client, space translate.Space) error {
+// WaitEnforced waits until the host enforces [PodPolicy] and [AccountPolicy] for a
+// space's account: it takes policies up some moments after they were made, and
+// until then would let the account do all that RBAC grants. account is a client
+// that impersonates the account of the space, whose isolation objects exist. It
+// writes nothing. When ctx ends before, the error says which policy is not in force.
+func WaitEnforced(ctx context.Context, account client.Client, space translate.Space) error {
 	at := metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth-probe"} // not what a syncer makes: it has no label
 	for _, probe := range []client.Object{                                         // one of each policy's
 		&corev1.Pod{ObjectMeta: at, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}}},
 		&corev1.ConfigMap{ObjectMeta: at},
 	} {
 		last := errors.New("it would let the space's account make anything")
-		err := wait.PollUntilContextCancel(ctx, heldPoll, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, enforcedPoll, true, func(ctx context.Context) (bool, error) {
 			err := account.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), hostpolicy.NotOurs) {
 				return true, nil
@@ -46,7 +46,7 @@ func Held(ctx context.Context, account client.Client, space translate.Space) err
 			return false, nil
 		})
 		if err != nil {
-			return fmt.Errorf("the host does not hold spaces' accounts to what Berth says of a %T: %w", probe, last)
+			return fmt.Errorf("the host does not enforce Berth's policy for spaces' accounts on a %T: %w", probe, last)
 		}
 	}
 	return nil

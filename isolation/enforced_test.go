@@ -23,22 +23,22 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// M4: a host that does not hold the accounts, or not to all of it, is not taken for
+// M4: a host that does not enforce the policies, or not all of them, is not taken for
 // one that does; asking leaves nothing behind.
-func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
+func TestAHostThatDoesNotEnforceThePoliciesIsDetected(t *testing.T) {
 	config, ctx := startCluster(t), t.Context()
 	admin, space := clientOf(t, config), translate.Space{Name: "mine"}
-	if err := isolation.Build(ctx, admin, space, nil); err != nil {
+	if err := isolation.Apply(ctx, admin, space, nil); err != nil {
 		t.Fatal(err)
 	}
 	account := clientOf(t, syncer.AsAccount(config, space))
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	held := func(patience time.Duration) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+	enforced := func(timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return isolation.Held(ctx, account, space)
+		return isolation.WaitEnforced(ctx, account, space)
 	}
-	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "does not hold") {
+	if err := enforced(time.Second); err == nil || !strings.Contains(err.Error(), "does not enforce") {
 		t.Errorf("without a policy: %v", err)
 	}
 	// Another policy of the host's, by which it is refused, too, says nothing.
@@ -59,16 +59,16 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 	}); err != nil {
 		t.Fatal("the other policy is not in force")
 	}
-	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "no team") {
+	if err := enforced(time.Second); err == nil || !strings.Contains(err.Error(), "no team") {
 		t.Errorf("with another's policy: %v", err)
 	}
 	if err := admin.Delete(ctx, binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Guard(ctx, admin, kinds.Switches{}); err != nil {
+	if err := isolation.InstallPolicies(ctx, admin, kinds.Switches{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := held(time.Minute); err != nil {
+	if err := enforced(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if err := admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-space-pods"}}); err != nil {
@@ -78,9 +78,9 @@ func TestAHostThatHoldsNoAccountIsKnownForIt(t *testing.T) {
 		return account.Create(ctx, probe.DeepCopy(), client.DryRunAll) == nil, nil // once the host has taken it up
 	})
 	if err != nil {
-		t.Fatal("it is held without the binding")
+		t.Fatal("the policy is enforced without its binding")
 	}
-	if err := held(time.Second); err == nil || !strings.Contains(err.Error(), "v1.Pod") {
+	if err := enforced(time.Second); err == nil || !strings.Contains(err.Error(), "v1.Pod") {
 		t.Errorf("without the policy about pods: %v", err)
 	}
 	for _, left := range []client.Object{&corev1.Pod{}, &corev1.ConfigMap{}} {

@@ -33,9 +33,9 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// guarded is a host that guards the account of the space mine, with a pod, a
-// policy and a service account that were synced.
-type guarded struct {
+// policedHost is a host with policies for the account of the space mine, and with a
+// pod, a policy and a service account that were synced.
+type policedHost struct {
 	admin, account client.Client
 	space          translate.Space
 	pod            *corev1.Pod
@@ -47,10 +47,10 @@ var mine = translate.Space{Name: "mine", Closed: []netip.Prefix{netip.MustParseP
 // gate is the condition by which the host's pod has a readiness gate of the tenant's.
 const gate = translate.GatePrefix + "tenants-own"
 
-func startGuarded(t *testing.T) *guarded {
+func startPolicedHost(t *testing.T) *policedHost {
 	t.Helper()
 	config, ctx := startCluster(t), t.Context()
-	g := &guarded{admin: clientOf(t, config), space: mine}
+	g := &policedHost{admin: clientOf(t, config), space: mine}
 	older := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-space-accounts"}, Spec: isolation.AccountPolicy(),
@@ -58,12 +58,12 @@ func startGuarded(t *testing.T) *guarded {
 	older.Spec.MatchConstraints.ResourceRules = append(older.Spec.MatchConstraints.ResourceRules, isolation.PodPolicy().MatchConstraints.ResourceRules...)
 	older.Spec.Variables = []admissionv1.Variable{{Name: "nothing", Expression: "false"}}
 	older.Spec.Validations = []admissionv1.Validation{{Expression: "variables.nothing", Message: "an older Berth's policy was not replaced"}}
-	//nolint:staticcheck // as Guard does
+	//nolint:staticcheck // as InstallPolicies does
 	if err := g.admin.Patch(ctx, older, client.Apply, client.FieldOwner("berth-tenancy")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // it is repeatable
-		if err := isolation.Guard(ctx, g.admin, kinds.Switches{}); err != nil {
+		if err := isolation.InstallPolicies(ctx, g.admin, kinds.Switches{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func startGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "theirs"} {
-		if err := isolation.Build(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, isolation.Syncing(everyKind(t))); err != nil {
+		if err := isolation.Apply(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, isolation.Syncing(everyKind(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,15 +85,15 @@ func startGuarded(t *testing.T) *guarded {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:berth-mine", "system:authenticated"},
 	}
 	g.account = clientOf(t, posing)
-	held, cancel := context.WithTimeout(ctx, time.Minute)
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := isolation.Held(held, g.account, g.space); err != nil {
+	if err := isolation.WaitEnforced(waiting, g.account, g.space); err != nil {
 		t.Fatal(err)
 	}
 	for policy, probe := range map[string]client.Object{"berth-space-accounts": configMap("berth-mine", "probe", "mine"), "berth-space-pods": hostPod("probe")} {
 		if err := g.account.Create(ctx, probe, client.DryRunAll); !apierrors.IsForbidden(err) ||
 			!strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: a space's account") {
-			t.Fatalf("the host does not guard by %s: %v", policy, err)
+			t.Fatalf("the host does not enforce %s: %v", policy, err)
 		}
 	}
 	// The host's admission takes a moment to see a runtime class, which is what its policy compares with.

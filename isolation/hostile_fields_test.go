@@ -23,17 +23,17 @@ import (
 // which Berth never writes, of each resource that is synced. A field that Kubernetes
 // adds is sent by this test, too.
 func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
-	g, ctx := startGuarded(t), t.Context()
+	g, ctx := startPolicedHost(t), t.Context()
 	own, err := kinds.Parse([]string{
 		"ownpriorityclasses=100", "ownstorageclasses=offered.example", "poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Guard(ctx, g.admin, own); err != nil {
+	if err := isolation.InstallPolicies(ctx, g.admin, own); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Build(ctx, g.admin, mine, nil, isolation.Syncing(own)); err != nil {
+	if err := isolation.Apply(ctx, g.admin, mine, nil, isolation.Syncing(own)); err != nil {
 		t.Fatal(err)
 	}
 	byPolicies, otherwise := 0, 0

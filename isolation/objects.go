@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// wall is the name of a space's ResourceQuota, LimitRange and NetworkPolicies.
-const wall = "berth"
+// objectName is the name of a space's ResourceQuota, LimitRange and NetworkPolicies.
+const objectName = "berth"
 
 // DefaultQuota is what a space may use of the host when nothing else is said (Q1).
 func DefaultQuota() corev1.ResourceList {
@@ -48,24 +48,24 @@ func DefaultQuota() corev1.ResourceList {
 		// The host makes one a service, too.
 		"count/endpointslices.discovery.k8s.io":   resource.MustParse("306"),
 		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
-		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are walls
+		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are Berth's own
 		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
 		"count/serviceaccounts":                   resource.MustParse("203"), // three are Berth's and the host's
 	}
 }
 
-// Walls are the host objects that must stand before anything of the space does:
-// its namespace with a Pod Security level, quota, limits, network policies, and
-// the syncer's own account with no right outside the namespace. A nil quota
-// means the default.
-func Walls(space translate.Space, quota corev1.ResourceList, options ...Option) []client.Object {
+// Objects returns the host objects that isolate a space, which must exist before
+// any other object of the space: its namespace with a Pod Security level, quota,
+// limits, network policies, and the syncer's own account, which has no right
+// outside the namespace. A nil quota means the default.
+func Objects(space translate.Space, quota corev1.ResourceList, options ...Option) []client.Object {
 	o := set(options)
 	if quota == nil {
 		quota = DefaultQuota()
 	}
 	return slices.Concat([]client.Object{
 		namespace(space, o),
-		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, wall), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
+		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, objectName), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 		limits(space),
 	}, networkPolicies(space), account(space, o))
 }
@@ -74,8 +74,8 @@ func kind(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-// meta marks a wall as the space's. It records no virtual identity: walls have
-// none, and the syncer leaves alone what has none.
+// meta marks an isolation object as the space's. It records no virtual identity:
+// isolation objects have none, and the syncer leaves objects without one alone.
 func meta(space translate.Space, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: space.HostNamespace(),
@@ -107,7 +107,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 // only what is asked for.
 func limits(space translate.Space) *corev1.LimitRange {
 	return &corev1.LimitRange{
-		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, wall),
+		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, objectName),
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type:    corev1.LimitTypeContainer,
 			Default: translate.DefaultLimits(),
@@ -150,16 +150,16 @@ func networkPolicies(space translate.Space) []client.Object {
 		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	}
 	return []client.Object{
-		policy(wall, networkingv1.NetworkPolicySpec{
+		policy(objectName, networkingv1.NetworkPolicySpec{
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 			Egress:      []networkingv1.NetworkPolicyEgressRule{resolver},
 		}),
-		policy(wall+"-ingress", networkingv1.NetworkPolicySpec{
+		policy(objectName+"-ingress", networkingv1.NetworkPolicySpec{
 			PodSelector: without(translate.LabelPolicedIngress),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: space.Callers()}},
 		}),
-		policy(wall+"-egress", networkingv1.NetworkPolicySpec{
+		policy(objectName+"-egress", networkingv1.NetworkPolicySpec{
 			PodSelector: without(translate.LabelPolicedEgress),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: space.Everyone()}},
@@ -184,11 +184,11 @@ func set(options []Option) (s settings) {
 	return s
 }
 
-// Option changes what the walls of a space are made of.
+// Option changes the objects that isolate a space.
 type Option func(*settings)
 
 // BoundTo has the space's account get the rights of a ClusterRole in the space's
-// namespace, instead of a Role that is written there: who builds the walls then
+// namespace, instead of a Role that is written there: the caller of [Apply] then
 // needs the right to bind that one role, and none to write roles. The ClusterRole
 // is to have [AccountRules]. Nothing changes if it is empty.
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }

@@ -19,25 +19,25 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// wall finds the one wall of type T in a space's.
-func wall[T client.Object](t *testing.T, quota corev1.ResourceList) T {
+// objectOf finds the one isolation object of type T of a space.
+func objectOf[T client.Object](t *testing.T, quota corev1.ResourceList) T {
 	t.Helper()
-	for _, o := range isolation.Walls(translate.Space{Name: "demo"}, quota) {
+	for _, o := range isolation.Objects(translate.Space{Name: "demo"}, quota) {
 		if found, ok := o.(T); ok {
 			return found
 		}
 	}
-	t.Fatalf("no %T among the walls", *new(T))
+	t.Fatalf("no %T among the isolation objects", *new(T))
 	panic("unreachable")
 }
 
-// T2, Q3: whatever the space's name, its walls stand in its own namespace, and
+// T2, Q3: whatever the space's name, its isolation objects are in its own namespace, and
 // its account's rights end there.
-func TestWallsStandInTheSpacesOwnNamespace(t *testing.T) {
+func TestIsolationObjectsAreInTheSpacesOwnNamespace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?`).Draw(t, "space")
 		space := translate.Space{Name: name}
-		for _, o := range isolation.Walls(space, nil) {
+		for _, o := range isolation.Objects(space, nil) {
 			at := o.GetNamespace()
 			if _, isNamespace := o.(*corev1.Namespace); isNamespace {
 				at = o.GetName()
@@ -63,14 +63,14 @@ func TestWallsStandInTheSpacesOwnNamespace(t *testing.T) {
 }
 
 // Q3: the syncer's account may do what syncing and streams take, and nothing that
-// would let it raise its own walls.
+// would let it change its own isolation.
 func TestTheSyncersAccountHasNoRightBeyondSyncing(t *testing.T) {
 	synced := []string{
 		"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "endpointslices", "endpointslices/restricted",
 		"pods/log", "pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "pods/resize",
 		"serviceaccounts", "ingresses", "networkpolicies", "poddisruptionbudgets",
 	}
-	for _, rule := range wall[*rbacv1.Role](t, nil).Rules {
+	for _, rule := range objectOf[*rbacv1.Role](t, nil).Rules {
 		if slices.Equal(rule.APIGroups, []string{"metrics.k8s.io"}) {
 			if !slices.Equal(rule.Resources, []string{"pods"}) || !slices.Equal(rule.Verbs, []string{"get", "list"}) {
 				t.Errorf("rule %v is for more than reading what pods use", rule)
@@ -122,7 +122,7 @@ func TestEverySpaceHasAQuota(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			hard := wall[*corev1.ResourceQuota](t, tc.quota).Spec.Hard
+			hard := objectOf[*corev1.ResourceQuota](t, tc.quota).Spec.Hard
 			for resourceName, want := range tc.want {
 				got, ok := hard[resourceName]
 				if !ok || got.Cmp(resource.MustParse(want)) != 0 {
@@ -138,7 +138,7 @@ func TestEverySpaceHasAQuota(t *testing.T) {
 
 // M4: the host refuses on its own what the space refuses first.
 func TestTheHostNamespaceEnforcesPodSecurity(t *testing.T) {
-	if got := wall[*corev1.Namespace](t, nil).Labels["pod-security.kubernetes.io/enforce"]; got != "baseline" {
+	if got := objectOf[*corev1.Namespace](t, nil).Labels["pod-security.kubernetes.io/enforce"]; got != "baseline" {
 		t.Errorf("enforced level is %q, want baseline", got)
 	}
 }
@@ -149,7 +149,7 @@ func TestTheHostNamespaceEnforcesPodSecurity(t *testing.T) {
 func TestTheNetworkPoliciesLeavePrivateNetworksOut(t *testing.T) {
 	open := map[networkingv1.PolicyType]int{}
 	closed := false
-	for _, o := range isolation.Walls(translate.Space{Name: "demo"}, nil) {
+	for _, o := range isolation.Objects(translate.Space{Name: "demo"}, nil) {
 		policy, ok := o.(*networkingv1.NetworkPolicy)
 		if !ok {
 			continue

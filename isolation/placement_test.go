@@ -26,10 +26,10 @@ import (
 // M2: whoever holds a space's account puts pods on the space's nodes only, and
 // chooses among them by the labels that are for its tenant only.
 func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
-	g, ctx := startGuarded(t), t.Context()
+	g, ctx := startPolicedHost(t), t.Context()
 	place := func(where translate.Placement) {
 		t.Helper()
-		if err := isolation.Build(ctx, g.admin, g.space, nil, isolation.PlacedBy(where)); err != nil {
+		if err := isolation.Apply(ctx, g.admin, g.space, nil, isolation.PlacedBy(where)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,8 +128,8 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 
 // M2: what the host's own admission writes of nodes into a pod of Berth's passes,
 // and so does what webhooks give pods that have an account of their own.
-func TestTheGuardLeavesPlacementToTheHost(t *testing.T) {
-	g, ctx := startGuarded(t), t.Context()
+func TestThePoliciesLeavePlacementToTheHost(t *testing.T) {
+	g, ctx := startPolicedHost(t), t.Context()
 	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandbox"}, Handler: "sandbox", Scheduling: &nodev1.Scheduling{
 		NodeSelector: map[string]string{"pool": "sandboxes"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
 	}}

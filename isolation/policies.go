@@ -19,33 +19,34 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Names of what [Guard] makes.
+// Names of the policies, and of their bindings, that [InstallPolicies] writes.
 const (
-	accountGuard = "berth-space-accounts"
-	podGuard     = "berth-space-pods"
-	classGuard   = "berth-space-classes"
-	runtimeGuard = "berth-space-runtimes"
+	accountPolicyName = "berth-space-accounts"
+	podPolicyName     = "berth-space-pods"
+	classPolicyName   = "berth-space-classes"
+	runtimePolicyName = "berth-space-runtimes"
 )
 
-// Guard has the host hold all spaces' accounts to [PodPolicy], [AccountPolicy]
-// and [RuntimePolicy], and to the [ClassPolicy] of these switches. It is repeatable; a host enforces it
-// some moments later.
-func Guard(ctx context.Context, host client.Client, switches kinds.Switches) error {
+// InstallPolicies writes the admission policies by which the host limits all
+// spaces' accounts: [PodPolicy], [AccountPolicy] and [RuntimePolicy], and the
+// [ClassPolicy] of these switches. It is repeatable; a host enforces the policies
+// some moments later, see [WaitEnforced].
+func InstallPolicies(ctx context.Context, host client.Client, switches kinds.Switches) error {
 	// The pods' comes first: what an older Berth made is about pods, too, until
 	// the other one takes its place.
-	if err := guard(ctx, host, podGuard, PodPolicy()); err != nil {
+	if err := installPolicy(ctx, host, podPolicyName, PodPolicy()); err != nil {
 		return err
 	}
-	if err := guard(ctx, host, accountGuard, AccountPolicy()); err != nil {
+	if err := installPolicy(ctx, host, accountPolicyName, AccountPolicy()); err != nil {
 		return err
 	}
-	if err := guard(ctx, host, runtimeGuard, RuntimePolicy()); err != nil {
+	if err := installPolicy(ctx, host, runtimePolicyName, RuntimePolicy()); err != nil {
 		return err
 	}
-	return guard(ctx, host, classGuard, ClassPolicy(switches))
+	return installPolicy(ctx, host, classPolicyName, ClassPolicy(switches))
 }
 
-func guard(ctx context.Context, host client.Client, name string, policy admissionv1.ValidatingAdmissionPolicySpec) error {
+func installPolicy(ctx context.Context, host client.Client, name string, policy admissionv1.ValidatingAdmissionPolicySpec) error {
 	var params *admissionv1.ParamRef
 	if policy.ParamKind != nil {
 		params = AllParams()
@@ -62,7 +63,7 @@ func guard(ctx context.Context, host client.Client, name string, policy admissio
 	} {
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 		if err := host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
-			return fmt.Errorf("guard what spaces' accounts write on the host: %w", err)
+			return fmt.Errorf("install the policies for spaces' accounts on the host: %w", err)
 		}
 	}
 	return nil

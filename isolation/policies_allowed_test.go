@@ -25,8 +25,8 @@ import (
 
 // S1: what is translated from whatever a tenant asks for, and what Berth makes
 // for itself, passes.
-func TestTheGuardLetsSyncersWork(t *testing.T) {
-	g, ctx := startGuarded(t), t.Context()
+func TestThePoliciesLetSyncersWork(t *testing.T) {
+	g, ctx := startPolicedHost(t), t.Context()
 	space := g.space
 	space.Pods = translate.PodsEndpoint{Address: netip.MustParseAddr("10.9.9.9"), APIPort: 7444, DNSPort: 7453}
 	var many []networkingv1.NetworkPolicyPeer

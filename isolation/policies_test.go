@@ -29,10 +29,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// T2, M4, Q3: a space's account in the wrong hands opens no wall, claims no
+// T2, M4, Q3: a space's account in the wrong hands changes no isolation object, claims no
 // address, takes no identity and touches nothing that is not the space's.
 func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
-	g := startGuarded(t)
+	g := startPolicedHost(t)
 	existing := func(o client.Object, change func()) func(context.Context) error {
 		return func(ctx context.Context) error {
 			if err := g.admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
@@ -123,7 +123,7 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 	condition := func(c string) func(context.Context) error {
 		return patched(types.StrategicMergePatchType, `{"conditions":[`+c+`]}`)
 	}
-	wall := policy("berth")
+	isolating := policy("berth")
 	runner := &corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "mine--default--runner", "mine")}
 	settings := configMap("berth-mine", "mine--default--settings", "mine")
 	everywhere := &metav1.LabelSelector{}
@@ -144,10 +144,10 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		try  func(context.Context) error
 		says string
 	}{
-		"remove a wall":                     {deleted(wall), whose},
-		"open a wall":                       {existing(wall, func() { wall.Spec = policy("", mine.Everyone()...).Spec }), whose},
-		"remove the wall's other half":      {deleted(policy("berth-egress")), whose},
-		"a policy that looks like a wall":   {created(policy("berth-open", mine.Everyone()...)), whose},
+		"remove an isolation policy":        {deleted(isolating), whose},
+		"open an isolation policy":          {existing(isolating, func() { isolating.Spec = policy("", mine.Everyone()...).Spec }), whose},
+		"remove the policy on egress":       {deleted(policy("berth-egress")), whose},
+		"a policy that looks like Berth's":  {created(policy("berth-open", mine.Everyone()...)), whose},
 		"a policy for everyone":             {opening(), closed},
 		"a policy for other spaces":         {opening(networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere}), closed},
 		"a policy for pods of other spaces": {opening(networkingv1.NetworkPolicyPeer{NamespaceSelector: everywhere, PodSelector: everywhere}), closed},
@@ -295,16 +295,16 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		}), outside},
 		"more ports, later": {existing(wide, func() { wide.Spec.Ports = ports(102) }), "may have 100 ports"},
 
-		"a pod without an owner":        {created(&corev1.Pod{ObjectMeta: meta("berth-mine", "mine--default--x", ""), Spec: g.pod.Spec}), whose},
-		"a pod like the host's":         {created(hostPod("coredns")), whose},
-		"give up a pod":                 {existing(g.pod, func() { g.pod.Labels = nil }), whose},
-		"an object without an owner":    {created(configMap("berth-mine", "mine--default--x", "")), whose},
-		"an object of another space's":  {created(configMap("berth-mine", "theirs--default--x", "theirs")), whose},
-		"what the host has there":       {deleted(configMap("berth-mine", "kube-root-ca.crt", "")), whose},
-		"give up what it made":          {existing(settings, func() { settings.Labels = nil }), whose},
-		"the nameserver as a config":    {created(configMap("berth-mine", translate.DNSServiceName, "mine")), whose},
-		"another space's, by RBAC":      {deleted(configMap("berth-theirs", "theirs--default--x", "theirs")), `cannot delete resource "configmaps"`},
-		"another space's wall, by RBAC": {deleted(&networkingv1.NetworkPolicy{ObjectMeta: meta("berth-theirs", "berth", "theirs")}), `cannot delete resource "networkpolicies"`},
+		"a pod without an owner":          {created(&corev1.Pod{ObjectMeta: meta("berth-mine", "mine--default--x", ""), Spec: g.pod.Spec}), whose},
+		"a pod like the host's":           {created(hostPod("coredns")), whose},
+		"give up a pod":                   {existing(g.pod, func() { g.pod.Labels = nil }), whose},
+		"an object without an owner":      {created(configMap("berth-mine", "mine--default--x", "")), whose},
+		"an object of another space's":    {created(configMap("berth-mine", "theirs--default--x", "theirs")), whose},
+		"what the host has there":         {deleted(configMap("berth-mine", "kube-root-ca.crt", "")), whose},
+		"give up what it made":            {existing(settings, func() { settings.Labels = nil }), whose},
+		"the nameserver as a config":      {created(configMap("berth-mine", translate.DNSServiceName, "mine")), whose},
+		"another space's, by RBAC":        {deleted(configMap("berth-theirs", "theirs--default--x", "theirs")), `cannot delete resource "configmaps"`},
+		"another space's policy, by RBAC": {deleted(&networkingv1.NetworkPolicy{ObjectMeta: meta("berth-theirs", "berth", "theirs")}), `cannot delete resource "networkpolicies"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := attack.try(t.Context()); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), attack.says) {
@@ -315,7 +315,7 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 }
 
 // M4: a host converts an object anew for each policy that it meets, and one that
-// meets none is not guarded.
+// meets none is not checked.
 func TestEachResourceThatAccountsWriteMeetsOnePolicy(t *testing.T) {
 	met := map[string]int{}
 	for _, policy := range []admissionv1.ValidatingAdmissionPolicySpec{isolation.PodPolicy(), isolation.AccountPolicy()} {

@@ -40,7 +40,7 @@ func (p *Platform) startShard(ctx context.Context) error {
 	}
 	options := []isolation.Option{isolation.BoundTo(p.config.SpaceRole), isolation.ExposedBy(spec.Sync.IngressAnnotations)}
 	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
-		if err := isolation.Guard(ctx, host, spec.Sync.Sync); err != nil {
+		if err := isolation.InstallPolicies(ctx, host, spec.Sync.Sync); err != nil {
 			return err
 		}
 		options = append(options, isolation.Syncing(spec.Sync.Sync))
@@ -90,7 +90,7 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	space := translate.Space{Name: name}
 	account, err := client.New(syncer.AsAccount(p.host.Config(), space), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = isolation.Held(ctx, account, space)
+		err = isolation.WaitEnforced(ctx, account, space)
 	}
 	if err != nil {
 		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/install.md on admissionPolicy")
@@ -103,7 +103,7 @@ func (p *Platform) isolate(ctx context.Context, host client.Client, name string,
 		return fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
 	space := translate.Space{Name: name, Store: hex.EncodeToString(store[:8]), Pods: p.config.Pods.endpoint(), Settings: p.config.Spec.Settings(name), Closed: p.closed}
-	if err := isolation.Build(ctx, host, space, nil, options...); err != nil {
+	if err := isolation.Apply(ctx, host, space, nil, options...); err != nil {
 		return err
 	}
 	if slices.Contains(p.config.Spaces, name) {

@@ -77,7 +77,7 @@ type Config struct {
 	// space that takes most of it is put to sleep. Default: it has no limit.
 	Memory *Memory
 
-	Clock  clock.Clock // the wall clock if nil
+	Clock  clock.Clock // the system clock if nil
 	Logger klog.Logger
 }
 

@@ -44,7 +44,7 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Build(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, isolation.PlacedBy(on.Where(""))); err != nil {
+	if err := isolation.Apply(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, isolation.PlacedBy(on.Where(""))); err != nil {
 		t.Fatal(err)
 	}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{

@@ -11,7 +11,7 @@ import (
 
 const (
 	// longestLook is how long the keeper looks away at most, so that it notices
-	// when the wall clock jumps.
+	// when the system clock jumps.
 	longestLook = time.Minute
 	// scarceLook is the same while spaces wait for a place.
 	scarceLook = time.Second

@@ -58,7 +58,7 @@ func stop(t *testing.T, s *shard.Shard) {
 	}
 }
 
-// startSpace builds a space's walls and starts it.
+// startSpace isolates a space and starts it.
 func startSpace(t *testing.T, s *shard.Shard, name string) *shard.Space {
 	t.Helper()
 	build(t, name)
@@ -77,7 +77,7 @@ func build(t *testing.T, space string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Build(t.Context(), host, translate.Space{Name: space}, nil); err != nil {
+	if err := isolation.Apply(t.Context(), host, translate.Space{Name: space}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -69,8 +69,8 @@ func (s *Space) Err() error {
 	}
 }
 
-// startSpace starts a space whose walls stand on the host, or makes them if it
-// is not prepared. On error nothing of it runs.
+// startSpace starts a space that is isolated on the host, or isolates it first if
+// it is not prepared. On error nothing of it runs.
 func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
 	err = safego.Call("start", func() error {
 		if !prepared && s.config.Prepare != nil {
@@ -260,8 +260,8 @@ func (s *Shard) admission(space translate.Space, where translate.Placement, acco
 				return s.host.ReserveService(ctx, space, v, current)
 			}, account), nil
 		}},
-		{Name: "BerthGuard", New: func() (admission.Interface, error) {
-			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where, space.Settings.PodSecurity), nil
+		{Name: "BerthIsolation", New: func() (admission.Interface, error) {
+			return berthadmission.NewIsolation(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where, space.Settings.PodSecurity), nil
 		}},
 	}
 }

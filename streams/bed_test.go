@@ -184,7 +184,7 @@ func (b *bed) space(t *testing.T, name string) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Build(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
+	if err := isolation.Apply(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)

@@ -74,7 +74,7 @@ type life struct {
 	ended  chan error
 }
 
-// newBed builds the space's walls and starts its control plane, without a syncer.
+// newBed isolates the space and starts its control plane, without a syncer.
 func newBed(t *testing.T, name string) *bed {
 	t.Helper()
 	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}, limits: bounds.NewAccount(nil)}
@@ -100,8 +100,8 @@ func newBed(t *testing.T, name string) *bed {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve, b.limits), nil }},
-			{Name: "BerthGuard", New: func() (admission.Interface, error) {
-				return berthadmission.NewGuard(true, b.where, b.space.Settings.PodSecurity), nil
+			{Name: "BerthIsolation", New: func() (admission.Interface, error) {
+				return berthadmission.NewIsolation(true, b.where, b.space.Settings.PodSecurity), nil
 			}},
 		},
 		Logger: klog.Background(),
@@ -114,14 +114,14 @@ func newBed(t *testing.T, name string) *bed {
 	return b
 }
 
-// build builds the space's walls, for what the bed is to sync.
+// build isolates the space, for what the bed is to sync.
 func (b *bed) build(t *testing.T) {
 	t.Helper()
 	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Build(t.Context(), admin, b.space, nil, isolation.Syncing(b.options.Sync), isolation.PlacedBy(b.where), isolation.ExposedBy(b.options.IngressAnnotations)); err != nil {
+	if err := isolation.Apply(t.Context(), admin, b.space, nil, isolation.Syncing(b.options.Sync), isolation.PlacedBy(b.where), isolation.ExposedBy(b.options.IngressAnnotations)); err != nil {
 		t.Fatal(err)
 	}
 }

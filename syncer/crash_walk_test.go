@@ -78,10 +78,10 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	w.onHost = extended(t, w.cluster.Config())
 	define(t, w.onHost)
 	defineGateways(t, w.onHost)
-	if err := isolation.Guard(t.Context(), w.onHost, parsed); err != nil {
+	if err := isolation.InstallPolicies(t.Context(), w.onHost, parsed); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Build(t.Context(), w.onHost, w.space, nil, isolation.Syncing(parsed)); err != nil {
+	if err := isolation.Apply(t.Context(), w.onHost, w.space, nil, isolation.Syncing(parsed)); err != nil {
 		t.Fatal(err)
 	}
 	w.inSpace = extended(t, w.toPlane())

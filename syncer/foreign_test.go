@@ -28,7 +28,7 @@ func (b *bed) foreigners(namespace string) []metav1.Object {
 	pod := newPod("")
 	pod.ObjectMeta = name("taken")
 	pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "theirs"}}}
-	labelled := newConfigMap("config") // as the walls are: the space's, but no virtual object's
+	labelled := newConfigMap("config") // as isolation objects are: the space's, but no virtual object's
 	labelled.ObjectMeta = name("config")
 	labelled.Labels = map[string]string{translate.LabelSpace: b.space.Name}
 	cousin := newSecret("credentials") // says that it is another space's

@@ -39,7 +39,7 @@ func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
 		t.Cleanup(func() { _ = host.Delete(context.Background(), c) })
 	}
 	b = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+kinds.Shown)
-	if err := isolation.Build(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
+	if err := isolation.Apply(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
 	space = extended(t, b.toPlane())

@@ -38,7 +38,7 @@ func (w hostWatch) lister() *cache.ListWatch {
 const (
 	// ofSpaces have the label of a space.
 	ofSpaces = translate.LabelSpace
-	// ofTenants have also that of a namespace in it, which a space's walls have not.
+	// ofTenants have also that of a namespace in it, which isolation objects have not.
 	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
 )
 

@@ -106,7 +106,7 @@ func TestAnIngressOfAShownClassIsServed(t *testing.T) {
 	awaitedGone(t, "see its certificate gone from the host", b.host.CoreV1().Secrets(b.space.HostNamespace()).Get, b.hostName("shop-cert"))
 }
 
-// M4: the host's controller reaches for backends past the space's walls, so that
+// M4: the host's controller reaches for backends past the space's isolation, so that
 // none may lead it out of the space: not by a name, not by endpoints written by
 // hand, not to the space's API, and not later either.
 func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {

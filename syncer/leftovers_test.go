@@ -51,7 +51,7 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 		"secrets":                {core, host, goes, "they are copies"},
 		"persistentvolumeclaims": {core, host, stays, "they are data"},
 		"ingresses":              {network, host, goes, "the host would go on to serve them"},
-		"networkpolicies":        {network, host, goes, "the walls are what holds then"},
+		"networkpolicies":        {network, host, goes, "Berth's own policies are what holds then"},
 		"poddisruptionbudgets":   {policyv1.GroupName, host, goes, "they would hold back drains"},
 		"serviceaccounts":        {core, host, goes, "they are identities"},
 		"ownpriorityclasses":     {"scheduling.k8s.io", host, stays, "pods are of them"},
@@ -189,7 +189,7 @@ func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) 
 	made(priorityClass("", 5))
 	made(storageClassOf("", provisioner))
 	b = synced(t, name, switches...)
-	if err := isolation.Guard(t.Context(), host, b.options.Sync); err != nil {
+	if err := isolation.InstallPolicies(t.Context(), host, b.options.Sync); err != nil {
 		t.Fatal(err)
 	}
 	space = extended(t, b.toPlane())

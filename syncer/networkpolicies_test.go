@@ -15,13 +15,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// S1, M4: a policy of the tenant's takes away from its pods what the wall lets
-// through, and opens nothing that the wall does not.
+// S1, M4: a policy of the tenant's takes away from its pods what Berth's own
+// policies let through, and opens nothing that these do not.
 func TestANetworkPolicyAppliesWithinTheWalls(t *testing.T) {
 	t.Parallel()
 	b := synced(t, "netpol")
 	ours, theirs := b.virtual.NetworkingV1().NetworkPolicies("default"), b.host.NetworkingV1().NetworkPolicies(b.space.HostNamespace())
-	walls, err := theirs.List(t.Context(), metav1.ListOptions{})
+	isolating, err := theirs.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestANetworkPolicyAppliesWithinTheWalls(t *testing.T) {
 		}
 	}
 	awaited(t, "see the policy on the host", theirs.Get, b.hostName("out"), named())
-	awaited(t, "see the pod lose the wall's opening", hostPods.Get, b.hostName("web"), policed(true))
+	awaited(t, "see the pod lose what Berth's own policies allow", hostPods.Get, b.hostName("web"), policed(true))
 	b.told(t, "NetworkPolicy", "out", "spec.egress[0].to[0].ipBlock.cidr", "169.254.169.254/32")
 
 	must(t, b.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}})
@@ -77,7 +77,7 @@ func TestANetworkPolicyAppliesWithinTheWalls(t *testing.T) {
 	awaitedGone(t, "see the policy gone", theirs.Get, b.hostName("out"))
 	awaited(t, "see the pod open again", hostPods.Get, b.hostName("web"), policed(false))
 	after, err := theirs.List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(after.Items) != len(walls.Items) || len(walls.Items) == 0 {
-		t.Errorf("of the walls %d are left, were %d: %v", len(after.Items), len(walls.Items), err)
+	if err != nil || len(after.Items) != len(isolating.Items) || len(isolating.Items) == 0 {
+		t.Errorf("of Berth's own policies %d are left, were %d: %v", len(after.Items), len(isolating.Items), err)
 	}
 }

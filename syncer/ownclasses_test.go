@@ -40,7 +40,7 @@ func withOwnClasses(t *testing.T, name string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Guard(t.Context(), admin, b.options.Sync); err != nil {
+	if err := isolation.InstallPolicies(t.Context(), admin, b.options.Sync); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -175,8 +175,8 @@ const wallsPatience = 15 * time.Second
 // ReserveAPI makes sure of the host object of the space's own Service
 // default/kubernetes, before the space starts, and returns its cluster IP: the
 // address under which the space's pods will look for their API. It is the first
-// call with the space's account, and waits until walls that have just been
-// built let the account in.
+// call with the space's account, and waits until rights that have just been
+// granted let the account in.
 func (h *Host) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	end := time.Now().Add(wallsPatience)
 	_ = wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (done bool, _ error) {

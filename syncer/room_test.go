@@ -95,7 +95,7 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 	define(t, host)
 	snapshotClass(t, host, "many-snaps", "host.example/other", false, map[string]string{"many-snaps": "true"})
 	b := synced(t, "many-snaps", "volumesnapshots=on", "volumesnapshotclasses=many-snaps=true")
-	if err := isolation.Build(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
+	if err := isolation.Apply(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
 	space := extended(t, b.toPlane())

@@ -80,7 +80,7 @@ type Config struct {
 	// Account of the space: what it uses of what is bounded. Nothing is if nil.
 	Account *bounds.Account
 	Logger  logr.Logger
-	Clock   clock.PassiveClock // the wall clock if nil
+	Clock   clock.PassiveClock // the system clock if nil
 }
 
 // Syncer syncs one space with its host namespace.

@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultLimits are what a container may use that sets no limit of its own. The
-// host's walls say the same: a quota counts only what is limited.
+// host's LimitRange says the same: a quota counts only what is limited.
 func DefaultLimits() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),

@@ -275,7 +275,7 @@ func TestScrubNamesSpeaksOfTheVirtualObject(t *testing.T) {
 		want   string
 	}{
 		"Quota": {
-			"the wall's name is no secret",
+			"the quota's name is no secret",
 			demo().ScrubNames(`pods "demo--default--web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`, v),
 			`pods "web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`,
 		},

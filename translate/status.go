@@ -159,7 +159,7 @@ func scrubContainers(list []corev1.ContainerStatus, v *corev1.Pod, r *scrubber) 
 }
 
 // ofAsked leaves those resources in statuses that the containers ask for. What the
-// space's wall adds on the host is in no spec of the space, and clients that resize
+// space's LimitRange adds on the host is in no spec of the space, and clients that resize
 // a pod compare the two.
 func ofAsked(spec []corev1.Container, list []corev1.ContainerStatus) []corev1.ContainerStatus {
 	for i := range list {

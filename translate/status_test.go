@@ -71,7 +71,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 }
 
 // S4: a status tells of the resources that its container asks for: those that the
-// space's wall adds are in no spec of the space.
+// space's LimitRange adds are in no spec of the space.
 func TestPullPodStatusOfResources(t *testing.T) {
 	list := func(names ...corev1.ResourceName) corev1.ResourceList {
 		var out corev1.ResourceList

@@ -78,7 +78,7 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Traces gets spans of what the API server does. Default: nothing does.
 	Traces trace.TracerProvider
-	// Clock tells when certificates end. Default: the wall clock.
+	// Clock tells when certificates end. Default: the system clock.
 	Clock clock.PassiveClock
 	// StoreBytes is how much the control plane's objects may take, with what is
 	// kept of their earlier versions. Default: the account's limit, or without an

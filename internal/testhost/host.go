@@ -56,7 +56,7 @@ func start(dir string) (*Host, error) {
 	}
 	admin, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = isolation.Guard(ctx, admin, kinds.Switches{})
+		err = isolation.InstallPolicies(ctx, admin, kinds.Switches{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop(ctx))

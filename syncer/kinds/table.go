@@ -161,7 +161,7 @@ func Table() []Kind {
 		{
 			NetworkPolicies, ToHost, []string{On, Off}, "",
 			"selectors, narrowed to the space; namespace selectors become the namespaces' names; " +
-				"address blocks less what the space's wall refuses",
+				"address blocks less what the space's isolation refuses",
 		},
 		{
 			Budgets, ToHost, []string{Off, On}, "",

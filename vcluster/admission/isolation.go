@@ -31,26 +31,26 @@ import (
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
-// Guard refuses what would reach past the space: pods, services and claims that
-// ask for the host's own, lists in objects that would cost all spaces, and the objects
-// that only Berth writes.
-type Guard struct {
+// Isolation is the plugin that rejects requests that would reach past the space: pods,
+// services and claims that ask for the host's own, lists in objects that would cost all
+// spaces, and the objects that only Berth writes.
+type Isolation struct {
 	*admission.Handler
 	snapshots bool
 	where     translate.Placement
 	security  translate.PodSecurity
 }
 
-// NewGuard returns the plugin. Where volume snapshots are synced, claims may be
+// NewIsolation returns the plugin. Where volume snapshots are synced, claims may be
 // made of them; where pods may name nodes, there may be DaemonSets.
-func NewGuard(snapshots bool, where translate.Placement, security translate.PodSecurity) *Guard {
-	return &Guard{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where, security}
+func NewIsolation(snapshots bool, where translate.Placement, security translate.PodSecurity) *Isolation {
+	return &Isolation{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where, security}
 }
 
-var _ admission.ValidationInterface = (*Guard)(nil)
+var _ admission.ValidationInterface = (*Isolation)(nil)
 
 // Validate implements [admission.ValidationInterface].
-func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *Isolation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if r := a.GetResource(); r.Group == "" && r.Resource == "nodes" && !changesNothing(a) {
 		return admission.NewForbidden(a, errNode) // whoever asks: what Berth writes does not come here
 	}
@@ -58,20 +58,20 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 		return nil
 	}
 	if a.GetResource().Group == apiregistration.GroupName && !inside.Is(ctx) {
-		return guardAPIService(a)
+		return validateAPIService(a)
 	}
-	if r := a.GetResource(); r.Group == appsv1.GroupName && r.Resource == "daemonsets" && a.GetOperation() == admission.Create && !g.where.ByName {
+	if r := a.GetResource(); r.Group == appsv1.GroupName && r.Resource == "daemonsets" && a.GetOperation() == admission.Create && !p.where.ByName {
 		return admission.NewForbidden(a, errors.New("a DaemonSet runs a pod on each node, and nodes are hidden in a space; "+
 			"use a Deployment, with a topologySpreadConstraint on "+corev1.LabelHostname+" to have its pods on different nodes"))
 	}
 	if r := a.GetResource(); r.Group == discoveryv1.GroupName && r.Resource == "endpointslices" && !inside.Is(ctx) {
-		return guardSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
+		return validateSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
 	}
 	if check := controllerChecks()[a.GetResource().GroupResource()]; check != nil {
 		return check(a)
 	}
 	if a.GetResource().Group == networkingv1.GroupName && a.GetSubresource() == "" && !inside.Is(ctx) {
-		return guardNetworking(a)
+		return validateNetworking(a)
 	}
 	if a.GetResource().Group != "" {
 		return nil
@@ -79,16 +79,16 @@ func (g *Guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	create := a.GetOperation() == admission.Create
 	switch resource := a.GetResource().Resource + "/" + a.GetSubresource(); {
 	case resource == "pods/", resource == "pods/ephemeralcontainers", resource == "pods/resize":
-		return g.guardPod(a)
+		return p.validatePod(a)
 	case (resource == "pods/binding" || resource == "bindings/") && create && !inside.Is(ctx):
 		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
 	case resource == "services/":
-		return guardService(ctx, a)
+		return validateService(ctx, a)
 	case resource == "endpoints/" && !inside.Is(ctx):
-		return guardSpec(a, &corev1.Endpoints{}, translate.CheckEndpoints) //nolint:staticcheck // tenants may still write them
+		return validateSpec(a, &corev1.Endpoints{}, translate.CheckEndpoints) //nolint:staticcheck // tenants may still write them
 	case resource == "persistentvolumeclaims/" && (create || !inside.Is(ctx)):
 		// Berth itself creates none: those from inside are a controller's, by a tenant's template.
-		return g.guardClaim(a)
+		return p.validateClaim(a)
 	default:
 		return nil
 	}
@@ -117,11 +117,11 @@ var errNode = errors.New("nodes belong to the host and are hidden in a space; th
 // syncedGroups are those of kinds that are synced and not built in.
 var syncedGroups = []string{"gateway.networking.k8s.io", "snapshot.storage.k8s.io"}
 
-// guardAPIService keeps the built-in APIs the API server's own: handed to a
+// validateAPIService rejects what would hand over a built-in API: handed to a
 // service that does not answer, they would keep the space from starting again,
 // and so from being repaired. What pods use is the host's to tell. What is synced
 // must have passed the schema of its definition, and what admits it here.
-func guardAPIService(a admission.Attributes) error {
+func validateAPIService(a admission.Attributes) error {
 	v, ok := a.GetObject().(*apiregistration.APIService)
 	if !ok || v.Spec.Service == nil {
 		return nil
@@ -137,30 +137,30 @@ func guardAPIService(a admission.Attributes) error {
 	return nil
 }
 
-// guardNetworking refuses what is too much in one object. What else an ingress
-// may not ask for depends on its class, and is for the syncer to say.
-func guardNetworking(a admission.Attributes) error {
+// validateNetworking rejects what is too much in one object. What else an ingress
+// may not ask for depends on its class, and the syncer checks it.
+func validateNetworking(a admission.Attributes) error {
 	switch a.GetResource().Resource {
 	case "ingresses":
-		return guardSpec(a, &networkingv1.Ingress{}, func(v *networkingv1.Ingress) field.ErrorList { return translate.CheckIngressSize(&v.Spec) })
+		return validateSpec(a, &networkingv1.Ingress{}, func(v *networkingv1.Ingress) field.ErrorList { return translate.CheckIngressSize(&v.Spec) })
 	case "networkpolicies":
-		return guardSpec(a, &networkingv1.NetworkPolicy{}, translate.CheckNetworkPolicy)
+		return validateSpec(a, &networkingv1.NetworkPolicy{}, translate.CheckNetworkPolicy)
 	default:
 		return nil
 	}
 }
 
-func (g *Guard) checkPod(m *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	return slices.Concat(translate.CheckPod(m, spec), g.where.Check(spec), g.security.Check(m, spec))
+func (p *Isolation) checkPod(m *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
+	return slices.Concat(translate.CheckPod(m, spec), p.where.Check(spec), p.security.Check(m, spec))
 }
 
-func (g *Guard) guardPod(a admission.Attributes) error {
+func (p *Isolation) validatePod(a admission.Attributes) error {
 	errs, err := asksAnew(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList {
 		spec := v.Spec
 		if a.GetOperation() == admission.Update {
 			spec = translate.Asked(v)
 		}
-		return g.checkPod(&v.ObjectMeta, &spec)
+		return p.checkPod(&v.ObjectMeta, &spec)
 	})
 	if err != nil {
 		return err
@@ -173,9 +173,9 @@ func (g *Guard) guardPod(a admission.Attributes) error {
 	return invalid(a, errs)
 }
 
-// guardClaim looks at what changes: the volume that Berth gave a claim stays in
+// validateClaim checks what changes: the volume that Berth gave a claim stays in
 // the tenant's updates of it.
-func (g *Guard) guardClaim(a admission.Attributes) error {
+func (p *Isolation) validateClaim(a admission.Attributes) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := versioned(a.GetObject(), claim); err != nil {
 		return err
@@ -189,10 +189,10 @@ func (g *Guard) guardClaim(a admission.Attributes) error {
 			claim.Spec.VolumeName = ""
 		}
 	}
-	return invalid(a, translate.CheckClaim(&claim.Spec, g.snapshots))
+	return invalid(a, translate.CheckClaim(&claim.Spec, p.snapshots))
 }
 
-func guardService(ctx context.Context, a admission.Attributes) error {
+func validateService(ctx context.Context, a admission.Attributes) error {
 	service := &corev1.Service{}
 	if err := versioned(a.GetObject(), service); err != nil {
 		return err
@@ -200,10 +200,10 @@ func guardService(ctx context.Context, a admission.Attributes) error {
 	for _, text := range translate.ServiceWarnings(&service.Spec) {
 		warning.AddWarning(ctx, "", text)
 	}
-	return guardSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
+	return validateSpec(a, &corev1.Service{}, func(v *corev1.Service) field.ErrorList { return translate.CheckService(&v.Spec) })
 }
 
-func guardSpec[T runtime.Object](a admission.Attributes, empty T, check func(T) field.ErrorList) error {
+func validateSpec[T runtime.Object](a admission.Attributes, empty T, check func(T) field.ErrorList) error {
 	errs, err := asksAnew(a, empty, check)
 	if err != nil {
 		return err

@@ -139,7 +139,7 @@ func hostile(p *corev1.Pod) {
 // M1, M2, M4: what reaches past the space is refused, with its field named,
 // however it is asked: created, updated, named by the server, tried out only,
 // or by a subresource.
-func TestTheGuardTurnsAwayWhatReachesPastTheSpace(t *testing.T) {
+func TestIsolationRejectsWhatReachesPastTheSpace(t *testing.T) {
 	s := startSpace(t)
 	ctx := t.Context()
 	var dry metav1.CreateOptions

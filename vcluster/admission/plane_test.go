@@ -108,8 +108,8 @@ func startSpace(t *testing.T) *space {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true, Account: s.account,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve, s.account), nil }},
-			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) {
-				return admission.NewGuard(false, translate.Placement{}, translate.PodSecurity{}), nil
+			{Name: "BerthIsolation", New: func() (apiadmission.Interface, error) {
+				return admission.NewIsolation(false, translate.Placement{}, translate.PodSecurity{}), nil
 			}},
 		},
 	})
