@@ -56,7 +56,7 @@ func TestTheHostsQuotaStopsADeploymentAndLeavesTheRestUnharmed(t *testing.T) {
 		t.Errorf("the other deployment's host pods were %v and are %v", hostCalm, got)
 	}
 	eventually(t, func() error { return checkMirrored(t, demo, host, "demo", withoutReservations) })
-	// There is room again.
+	// The quota allows more again.
 	demo.run(t, "default", newPod("late"))
 }
 

@@ -120,7 +120,7 @@ func TestASnapshotTakesThePlaceOfAListedSpace(t *testing.T) {
 	listed.kubectl(t, "delete", "service", "outside") // as it says
 	eventually(t, func() error { return checkMirrored(t, listed, host, "listed", withReservations) })
 	services, claims = onHost(t, host, "berth-listed")
-	fails("the host has no room", "exceeded quota", name, "--as", "listed", "--replace")
+	fails("the quota is exceeded", "exceeded quota", name, "--as", "listed", "--replace")
 	if err := host.CoreV1().ResourceQuotas("berth-listed").Delete(t.Context(), full.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// At the bound the space that was idle longest makes room; one in use never does.
+// At the bound the space that was idle longest is put to sleep; one in use never is.
 func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.WakeTimeout = 2, 30*time.Second })
 	clients := map[string]kubernetes.Interface{}
@@ -101,7 +101,7 @@ func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
 	}
 	defer wg.Wait()
 	defer cancel()
-	// In use, the victim's space is never the one that makes room.
+	// In use, the victim's space is never the one that is put to sleep.
 	for range 20 {
 		if _, err := victim.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)

@@ -61,7 +61,7 @@ type Config struct {
 	// before it is put to sleep. Never if zero.
 	IdleAfter time.Duration
 	// SpacesMax bounds the spaces that are awake at once. At the bound, the one
-	// that was idle longest makes room. No bound if zero.
+	// that was idle longest is put to sleep. No bound if zero.
 	SpacesMax int
 	// StartsMax bounds the spaces that start at once. Default: the number of
 	// processors, at least 2.

@@ -195,8 +195,8 @@ func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
 	return at
 }
 
-// makeRoom puts to sleep what was idle longest, for those that are queued.
-func (s *Shard) makeRoom() {
+// sleepIdlest puts to sleep the spaces that were idle longest, for those that are queued.
+func (s *Shard) sleepIdlest() {
 	wanted := min(s.waiting(), s.config.StartsMax-s.starting) - s.leaving
 	if wanted <= 0 {
 		return

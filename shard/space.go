@@ -100,8 +100,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		case err == nil:
 			space.Nameservers = []string{nameserver}
 		case syncer.QuotaExceeded(err):
-			// Its tenant makes room by the API, which must not wait for it.
-			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: there is no room in its quota for the service", "space", name)
+			// Its tenant can delete services by the API, which must not wait for it.
+			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: its quota does not allow the service", "space", name)
 		default:
 			return nil, err
 		}

@@ -262,7 +262,7 @@ func TestAnAPIServerInAPodExtendsTheSpaces(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A space's pods serve so many API services and no more; one that goes makes room.
+// A space's pods serve so many API services and no more; one that is deleted no longer counts.
 func TestHowManyAPIServicesPodsServeIsBounded(t *testing.T) {
 	s := theBed(t).space(t, "many")
 	const most = 32

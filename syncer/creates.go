@@ -16,8 +16,8 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// bound is how many host objects of a kind a space may have, where a quota of
-// the host can't say it: on objects in no namespace, and on a kind that the host
+// bound is how many host objects of a resource a space may have, where a quota of
+// the host can't limit it: on objects in no namespace, and on a kind that the host
 // may have got after its controllers began, of which a quota would refuse all.
 type bound struct {
 	most int
@@ -32,23 +32,23 @@ func (s *Syncer) bound(limit bounds.Quantity, of string) bound {
 	return bound{int(s.account.Limit(limit)), of}
 }
 
-// room is what of such kinds the host's watches do not show yet. Many are made at
-// once, and each must know of the others.
-type room struct {
-	mu   sync.Mutex
-	made map[object]*making
+// pendingCreates are the host objects of bounded resources that the host's watches
+// do not show yet. Many are created at once, and each create must count the others.
+type pendingCreates struct {
+	mu sync.Mutex
+	of map[object]*pendingCreate
 }
 
-// making is a host object that is being made, or was in some version.
-type making struct {
+// pendingCreate is a host object that is being created, or was created in some version.
+type pendingCreate struct {
 	tries   int // under way
 	version uint64
 }
 
-// errPanicked is what came of a create that did not return.
+// errPanicked is the result of a create that did not return.
 var errPanicked = errors.New("panicked")
 
-// createHost makes v's host object, if there is room for it.
+// createHost creates v's host object, unless a quota or a bound is reached.
 func (k *kind[T]) createHost(ctx context.Context, v, host T) error {
 	key := Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
 	try, err := k.shortages.enter(key, host)
@@ -66,29 +66,30 @@ func (k *kind[T]) createBounded(ctx context.Context, host T) error {
 		return createOnHost(ctx, k.writer, host)
 	}
 	o := object{k.name, client.ObjectKeyFromObject(host)}
-	if err := k.enter(o); err != nil {
+	if err := k.reserveCreate(o); err != nil {
 		return err
 	}
 	err := errPanicked
-	defer func() { k.room.tried(o, host, err) }()
+	defer func() { k.creates.done(o, host, err) }()
 	err = createOnHost(ctx, k.writer, host)
 	return err
 }
 
-// enter takes room for an object, or says that there is none.
-func (k *kind[T]) enter(o object) error {
-	k.room.mu.Lock()
-	defer k.room.mu.Unlock()
-	told := k.host.fanouts[k.name].shown.Load() // before what is there is looked at
+// reserveCreate counts an object that is about to be created, or returns an error if
+// the bound is reached.
+func (k *kind[T]) reserveCreate(o object) error {
+	k.creates.mu.Lock()
+	defer k.creates.mu.Unlock()
+	delivered := k.host.fanouts[k.name].shown.Load() // before the cache is read
 	others := map[types.NamespacedName]struct{}{}
 	for host := range hosted[T](k.Syncer, k.name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}
 	}
-	for made, m := range k.room.made {
+	for made, p := range k.creates.of {
 		switch {
 		case made.kind != k.name || made == o:
-		case m.tries == 0 && m.version <= told:
-			delete(k.room.made, made)
+		case p.tries == 0 && p.version <= delivered:
+			delete(k.creates.of, made)
 		default:
 			others[made.NamespacedName] = struct{}{}
 		}
@@ -97,23 +98,23 @@ func (k *kind[T]) enter(o object) error {
 		return forbids(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
 			fmt.Sprintf("a space may have %d %s; delete some", k.bound.most, k.bound.of))})
 	}
-	if k.room.made[o] == nil {
-		k.room.made[o] = &making{}
+	if k.creates.of[o] == nil {
+		k.creates.of[o] = &pendingCreate{}
 	}
-	k.room.made[o].tries++
+	k.creates.of[o].tries++
 	return nil
 }
 
-// tried notes what came of it.
-func (r *room) tried(o object, host client.Object, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.made[o]
-	m.tries--
+// done notes the result of a create.
+func (c *pendingCreates) done(o object, host client.Object, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of[o]
+	p.tries--
 	if err == nil {
-		m.version = version(host.GetResourceVersion())
+		p.version = version(host.GetResourceVersion())
 	}
-	if m.tries == 0 && m.version == 0 {
-		delete(r.made, o)
+	if p.tries == 0 && p.version == 0 {
+		delete(c.of, o)
 	}
 }

@@ -41,7 +41,7 @@ func (b *bed) bounded(t *testing.T, want int, count func(context.Context) (int, 
 }
 
 // M4: a space has no more classes of its own on the host than it may, though all
-// come at once; those that were too many are told so, and come when there is room.
+// come at once; those beyond the bound get an event, and come when others are gone.
 func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := withOwnClasses(t, "many-classes")
@@ -63,7 +63,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		})
 	}
 	b.bounded(t, bounds.OwnClasses.Max(), count)
-	for round := range 2 { // what is gone takes no room
+	for round := range 2 { // deleted ones no longer count
 		name := fmt.Sprintf("more-%d", round)
 		must(t, ours.Create, priorityClass(name, 1))
 		b.told(t, "PriorityClass", name, "20 classes")

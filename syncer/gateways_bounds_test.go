@@ -102,7 +102,7 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 }
 
 // M4: a space has no more gateways and routes on the host than it may, though all
-// come at once; what was too many is told so, and comes when there is room.
+// come at once; those beyond the bound get an event, and come when others are gone.
 func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -62,7 +62,7 @@ func (b *bed) sizedOnHost(t *testing.T, size, want int) {
 	})
 }
 
-// L3, S5: a space has no more bytes on the host than it may; what is too much is told so, and comes when there is room:
+// L3, S5: a space has no more bytes on the host than it may; what is too much gets an event, and comes when other objects are gone:
 // also when the syncer was started anew, and knows of data by the shared watches only.
 func TestHostileBytesOfASpaceOnTheHostAreBounded(t *testing.T) {
 	t.Parallel()

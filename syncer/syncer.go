@@ -106,7 +106,7 @@ type Syncer struct {
 	lastHastened atomic.Int64
 	tally        tally
 	processor    *computing
-	room         room
+	creates      pendingCreates
 	// tokens of pods that were written.
 	tokens    tokenWrites
 	tokenPace *rate.Limiter
@@ -128,10 +128,10 @@ type Syncer struct {
 func New(c Config) (*Syncer, error) {
 	s := &Syncer{
 		space: c.Space, where: c.Where, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
-		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		room:  room{made: map[object]*making{}}, account: c.Account,
+		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
+		work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
+		creates: pendingCreates{of: map[object]*pendingCreate{}}, account: c.Account,
 		tokenPace: newTokenPace(),
 		names:     map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}

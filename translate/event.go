@@ -93,8 +93,8 @@ func (s Space) event(e *corev1.Event, v metav1.Object, kind string) *corev1.Even
 // EventName names an event about the object name, within the limit.
 func EventName(name, suffix string) string {
 	suffix = "." + suffix
-	if room := LimitSubdomain - len(suffix); len(name) > room {
-		name = strings.TrimRight(name[:room], "-.")
+	if left := LimitSubdomain - len(suffix); len(name) > left {
+		name = strings.TrimRight(name[:left], "-.")
 	}
 	return name + suffix
 }
