@@ -262,11 +262,11 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 		_, err := policies.Update(t.Context(), &own, metav1.UpdateOptions{})
 		refused(t, "opening policy "+own.Name, err, says)
 	}
-	for _, name := range []string{"berth-door", "demo--default--door"} {
+	for _, name := range []string{"berth-exposure", "demo--default--exposure"} {
 		_, err := policies.Create(t.Context(), &networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ours}, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}},
 		}, metav1.CreateOptions{})
-		refused(t, "a door, "+name, err, says)
+		refused(t, "an exposure, "+name, err, says)
 	}
 	// What of tenants' accounts was synced before that was switched off, it may remove.
 	for _, name := range []string{"default", "berth-syncer"} {

@@ -34,13 +34,13 @@ const (
 	// envDrivers is the name of the images of hack/drivers, that the nodes of E2E_KUBECONFIG have, with a star for
 	// the program's.
 	envDrivers = "E2E_DRIVER_IMAGES"
-	// doors is the namespace of the release that tests of the host's controllers share.
-	doors = "berth-doors-test"
-	// doorAddress is what the door says where it is.
-	doorAddress = "192.0.2.80"
+	// controllersRelease is the namespace of the release that tests of the host's controllers share.
+	controllersRelease = "berth-controllers-test"
+	// exposedAddress is what the ingress controller says its address is.
+	exposedAddress = "192.0.2.80"
 )
 
-var doorSpaces = []string{"doors-a", "doors-b"}
+var spacesOfControllers = []string{"controllers-a", "controllers-b"}
 
 // shop is a service of a pod, which answers with its name.
 const shop = `
@@ -62,21 +62,21 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 func TestControllersOfARealClusterServeSpaces(t *testing.T) {
 	host, images := realCluster(t, envImage, envTool, envDrivers)
 	image, tool := images[0], images[1]
-	ownRelease(t, host, doors, doorSpaces...)
+	ownRelease(t, host, controllersRelease, spacesOfControllers...)
 	defineGateways(t, host)
 	provideVolumes(t, host)
-	install(t, host, "door")
-	helm(t, "install", "berth", "../charts/berth", "--namespace", doors, "--create-namespace", "--wait", "--timeout", "3m",
+	install(t, host, "ingress-controller")
+	helm(t, "install", "berth", "../charts/berth", "--namespace", controllersRelease, "--create-namespace", "--wait", "--timeout", "3m",
 		"--set", fmt.Sprintf("%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
 			"sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true,"+
 			"sync.volumesnapshots=on,sync.volumesnapshotclasses=berth.dev/show=true",
-			ofImage(image), doorSpaces[0], doorSpaces[1]))
+			ofImage(image), spacesOfControllers[0], controllersSpaces[1]))
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
-	d := &doorTest{
-		host: host, a: reached(t, host, node, doors, doorSpaces[0]), b: reached(t, host, node, doors, doorSpaces[1]),
+	d := &controllersTest{
+		host: host, a: reached(t, host, node, controllersRelease, spacesOfControllers[0]), b: reached(t, host, node, controllersRelease, controllersSpaces[1]),
 		tool: tool, ports: map[string]string{},
 	}
-	for _, port := range must(host.CoreV1().Services("door").Get(t.Context(), "door", metav1.GetOptions{}))(t).Spec.Ports {
+	for _, port := range must(host.CoreV1().Services("ingress-controller").Get(t.Context(), "ingress-controller", metav1.GetOptions{}))(t).Spec.Ports {
 		d.ports[port.Name] = net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(int(port.NodePort)))
 	}
 	for _, space := range []*cluster{d.a, d.b} {
@@ -84,7 +84,7 @@ func TestControllersOfARealClusterServeSpaces(t *testing.T) {
 			space.apply(t, fmt.Sprintf(shop, name, tool))
 		}
 	}
-	t.Run("the walls let in the controller that the admin names", d.walls)
+	t.Run("network policies let in the controller that the admin names", d.isolation)
 	t.Run("an ingress leads to its space's pods, by host and path", d.ingress)
 	t.Run("an ingress is served with its own certificate", d.certificate)
 	t.Run("a host name is its first claimant's", d.claims)
@@ -122,14 +122,14 @@ func (c *cluster) kubectlAfter(t *testing.T, stdin string, args ...string) {
 	}
 }
 
-type doorTest struct {
+type controllersTest struct {
 	host, a, b *cluster
 	tool       string
-	ports      map[string]string // addresses, by the names of the door's ports
+	ports      map[string]string // addresses, by the names of the ingress controller's ports
 }
 
-// asks is what the door answers to a request for a host and path; with roots, by TLS.
-func (d *doorTest) asks(t *testing.T, at string, roots *x509.CertPool) (status int, body string, err error) {
+// asks is what the ingress controller answers to a request for a host and path; with roots, by TLS.
+func (d *controllersTest) asks(t *testing.T, at string, roots *x509.CertPool) (status int, body string, err error) {
 	t.Helper()
 	scheme, address := "http", d.ports["web"]
 	if roots != nil {
@@ -154,8 +154,8 @@ func (d *doorTest) asks(t *testing.T, at string, roots *x509.CertPool) (status i
 	return response.StatusCode, string(text), err
 }
 
-// leads returns once the door leads to a pod of that name.
-func (d *doorTest) leads(t *testing.T, at string, roots *x509.CertPool, to string) {
+// leads returns once the ingress controller leads to a pod of that name.
+func (d *controllersTest) leads(t *testing.T, at string, roots *x509.CertPool, to string) {
 	t.Helper()
 	eventually(t, func() error {
 		status, body, err := d.asks(t, at, roots)
@@ -168,7 +168,7 @@ func (d *doorTest) leads(t *testing.T, at string, roots *x509.CertPool, to strin
 
 // ingressOf is an ingress for a host, with paths that lead to services of their names.
 func ingressOf(name, host, secret string, paths ...string) *networkingv1.Ingress {
-	class, prefix := "door", networkingv1.PathTypePrefix
+	class, prefix := "shared", networkingv1.PathTypePrefix
 	ingress := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressSpec{
 		IngressClassName: &class, Rules: []networkingv1.IngressRule{{Host: host}},
 	}}
@@ -191,31 +191,31 @@ func (c *cluster) makeIngress(t *testing.T, ingress *networkingv1.Ingress) *netw
 	return must(c.NetworkingV1().Ingresses("default").Create(t.Context(), ingress, metav1.CreateOptions{}))(t)
 }
 
-// walls: the controller's pods have addresses that the walls close, until the
-// admin labels its namespace.
-func (d *doorTest) walls(t *testing.T) {
+// isolation: the controller's pods have addresses that the network policies close,
+// until the admin labels its namespace.
+func (d *controllersTest) isolation(t *testing.T) {
 	d.a.makeIngress(t, ingressOf("shop", "a.example.com", "", "shop", "blog"))
 	d.a.awaitRunning(t, "default", "shop")
 	d.closed(t, "a.example.com/shop")
 	label := []byte(`{"metadata":{"labels":{"berth.dev/reaches-pods":"true"}}}`)
-	must(d.host.CoreV1().Namespaces().Patch(t.Context(), "door", types.MergePatchType, label, metav1.PatchOptions{}))(t)
+	must(d.host.CoreV1().Namespaces().Patch(t.Context(), "ingress-controller", types.MergePatchType, label, metav1.PatchOptions{}))(t)
 	d.leads(t, "a.example.com/shop", nil, "shop")
 }
 
-// closed returns once the door knows where to lead, and gets no answer there: not
+// closed returns once the ingress controller knows where to lead, and gets no answer there: not
 // where it has nowhere to lead to yet, which it would say itself.
-func (d *doorTest) closed(t *testing.T, at string) {
+func (d *controllersTest) closed(t *testing.T, at string) {
 	t.Helper()
 	eventually(t, func() error {
 		status, body, err := d.asks(t, at, nil)
 		if status != http.StatusBadGateway && !os.IsTimeout(err) {
-			return fmt.Errorf("%s answers %d %q (%w), want that its pods are closed to the door", at, status, body, err)
+			return fmt.Errorf("%s answers %d %q (%w), want that its pods are closed to the controller", at, status, body, err)
 		}
 		return nil
 	})
 }
 
-func (d *doorTest) ingress(t *testing.T) {
+func (d *controllersTest) ingress(t *testing.T) {
 	d.leads(t, "a.example.com/shop/window", nil, "shop")
 	d.leads(t, "a.example.com/blog", nil, "blog")
 	for _, at := range []string{"a.example.com/", "a.example.com/shopping", "b.example.com/shop"} {
@@ -224,17 +224,17 @@ func (d *doorTest) ingress(t *testing.T) {
 		}
 	}
 	seen := await(t, d.a.NetworkingV1().Ingresses("default").Get, "shop", func(i *networkingv1.Ingress) error {
-		if len(i.Status.LoadBalancer.Ingress) != 1 || i.Status.LoadBalancer.Ingress[0].IP != doorAddress {
-			return fmt.Errorf("its status is %+v, want the door's address", i.Status)
+		if len(i.Status.LoadBalancer.Ingress) != 1 || i.Status.LoadBalancer.Ingress[0].IP != exposedAddress {
+			return fmt.Errorf("its status is %+v, want the controller's address", i.Status)
 		}
 		return nil
 	})
-	if out := d.a.kubectl(t, "get", "ingress", seen.Name); !strings.Contains(out, doorAddress) {
+	if out := d.a.kubectl(t, "get", "ingress", seen.Name); !strings.Contains(out, exposedAddress) {
 		t.Errorf("kubectl shows:\n%s", out)
 	}
 }
 
-func (d *doorTest) certificate(t *testing.T) {
+func (d *controllersTest) certificate(t *testing.T) {
 	roots := d.a.makeCertificate(t, "secure", "secure.example.com")
 	d.a.makeIngress(t, ingressOf("secure", "secure.example.com", "secure", "shop"))
 	d.leads(t, "secure.example.com/shop", roots, "shop")
@@ -251,7 +251,7 @@ func (d *doorTest) certificate(t *testing.T) {
 
 // claims: who comes second gets nothing of what is asked for there, and takes over
 // when the first has gone.
-func (d *doorTest) claims(t *testing.T) {
+func (d *controllersTest) claims(t *testing.T) {
 	if err := d.b.CoreV1().Pods("default").Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,14 +277,14 @@ func (d *doorTest) claims(t *testing.T) {
 }
 
 // policy: a tenant closes its pods, to the controller as well, and opens them.
-func (d *doorTest) policy(t *testing.T) {
+func (d *controllersTest) policy(t *testing.T) {
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "blog"}},
 		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}},
 	}}
 	policies := d.b.NetworkingV1().NetworkPolicies("default")
 	must(policies.Create(t.Context(), policy, metav1.CreateOptions{}))(t)
-	host := must(d.host.CoreV1().Pods("berth-"+doorSpaces[1]).Get(t.Context(), doorSpaces[1]+"--default--blog", metav1.GetOptions{}))(t)
+	host := must(d.host.CoreV1().Pods("berth-"+spacesOfControllers[1]).Get(t.Context(), controllersSpaces[1]+"--default--blog", metav1.GetOptions{}))(t)
 	await(t, d.host.CoreV1().Pods(host.Namespace).Get, host.Name, func(p *corev1.Pod) error {
 		return expect("whether a policy is about the pod", p.Labels["berth.dev/policed-ingress"], "true")
 	})

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const door = `
+const ingressManifest = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: shop, annotations: {nginx.ingress.kubernetes.io/server-snippet: evil}}
@@ -40,7 +40,7 @@ spec: {controller: host.example/secret-name}
 	if strings.Contains(class.Spec.Controller, "secret-name") {
 		t.Errorf("the class tells of the host's controller %s", class.Spec.Controller)
 	}
-	demo.apply(t, fmt.Sprintf(door, "e2e-public"), "-n", ns)
+	demo.apply(t, fmt.Sprintf(ingressManifest, "e2e-public"), "-n", ns)
 	on := await(t, host.NetworkingV1().Ingresses(hostNamespace).Get, hostName(ns, "shop"), there)
 	if len(on.Annotations) != 3 {
 		t.Errorf("annotations went along: %v", on.Annotations)
@@ -54,7 +54,7 @@ spec: {controller: host.example/secret-name}
 
 // S1, M4: a policy by kubectl takes away from the pods that it selects, and does
 // not open the metadata service.
-func TestANetworkPolicyHoldsWithinTheWalls(t *testing.T) {
+func TestANetworkPolicyHoldsWithinTheIsolation(t *testing.T) {
 	t.Parallel()
 	b := sharedBerth(t)
 	demo, host := b.demo(t), b.host(t)

@@ -287,9 +287,9 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		"all host names":          {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].Host = "*.example.com" })), "no wildcard"},
 		"a controller's snippet":  {annotated(ingress(func(*networkingv1.IngressSpec) {}), "nginx.ingress.kubernetes.io/server-snippet", "x"), identity},
 
-		"a token of Berth's":          {created(tokenSecret(syncer.ServiceAccount)), "no token of a host's service account"},
-		"others' addresses":           {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
-		"a door to others' endpoints": {service(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}), outside},
+		"a token of Berth's":           {created(tokenSecret(syncer.ServiceAccount)), "no token of a host's service account"},
+		"others' addresses":            {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
+		"a port for others' endpoints": {service(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}), outside},
 		"such a port, while they are there": {existing(written, func() {
 			written.Spec.Type, written.Spec.Selector = corev1.ServiceTypeNodePort, balancer.Selector
 		}), outside},

@@ -39,7 +39,7 @@ const hostNode = "secret-host-node-7"
 
 // bed is a host cluster with a node that answers, and a shard behind a gateway.
 type bed struct {
-	url     string // of the front door
+	url     string // of the space's API
 	config  *rest.Config
 	host    kubernetes.Interface
 	kubelet *kubelet

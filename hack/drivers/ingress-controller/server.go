@@ -21,8 +21,8 @@ import (
 	traefiktls "github.com/traefik/traefik/v3/pkg/tls"
 )
 
-// door serves what the providers' last configurations say, on both ports.
-type door struct {
+// server serves what the providers' last configurations say, on both ports.
+type server struct {
 	store     *traefiktls.Manager
 	latest    map[string]*dynamic.Configuration // by provider
 	decorator *requestdecorator.RequestDecorator
@@ -30,38 +30,38 @@ type door struct {
 	muxers    map[string]*atomic.Pointer[muxer.Muxer] // by port
 }
 
-func newDoor() *door {
+func newServer() *server {
 	parser, err := muxer.NewSyntaxParser()
 	if err != nil {
 		panic(err) // it is made of constants
 	}
-	d := &door{
+	s := &server{
 		store: traefiktls.NewManager(nil), latest: map[string]*dynamic.Configuration{}, decorator: requestdecorator.New(nil), parser: parser,
 		muxers: map[string]*atomic.Pointer[muxer.Muxer]{web: {}, webSecure: {}},
 	}
-	d.configure(context.Background(), dynamic.Message{Configuration: &dynamic.Configuration{}})
-	return d
+	s.configure(context.Background(), dynamic.Message{Configuration: &dynamic.Configuration{}})
+	return s
 }
 
 // at is the handler of a port.
-func (d *door) at(port string) http.Handler {
+func (s *server) at(port string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.decorator.ServeHTTP(w, r, d.muxers[port].Load().ServeHTTP)
+		s.decorator.ServeHTTP(w, r, s.muxers[port].Load().ServeHTTP)
 	})
 }
 
 // certificates chooses by the host name that a client asks for.
-func (d *door) certificates(*tls.ClientHelloInfo) (*tls.Config, error) {
-	return d.store.Get(traefiktls.DefaultTLSStoreName, traefiktls.DefaultTLSConfigName)
+func (s *server) certificates(*tls.ClientHelloInfo) (*tls.Config, error) {
+	return s.store.Get(traefiktls.DefaultTLSStoreName, traefiktls.DefaultTLSConfigName)
 }
 
 // configure takes up one provider's configuration, beside the others'. It is not
 // for use by several at once.
-func (d *door) configure(ctx context.Context, message dynamic.Message) {
-	d.latest[message.ProviderName] = message.Configuration
+func (s *server) configure(ctx context.Context, message dynamic.Message) {
+	s.latest[message.ProviderName] = message.Configuration
 	var certificates []*traefiktls.CertAndStores
-	muxers := map[string]*muxer.Muxer{web: muxer.NewMuxer(d.parser, nil), webSecure: muxer.NewMuxer(d.parser, nil)}
-	for provider, configuration := range d.latest {
+	muxers := map[string]*muxer.Muxer{web: muxer.NewMuxer(s.parser, nil), webSecure: muxer.NewMuxer(s.parser, nil)}
+	for provider, configuration := range s.latest {
 		if configuration.TLS != nil {
 			certificates = append(certificates, configuration.TLS.Certificates...)
 		}
@@ -83,9 +83,9 @@ func (d *door) configure(ctx context.Context, message dynamic.Message) {
 			}
 		}
 	}
-	d.store.UpdateConfigs(ctx, nil, map[string]traefiktls.Options{traefiktls.DefaultTLSConfigName: traefiktls.DefaultTLSOptions}, certificates)
+	s.store.UpdateConfigs(ctx, nil, map[string]traefiktls.Options{traefiktls.DefaultTLSConfigName: traefiktls.DefaultTLSOptions}, certificates)
 	for port, m := range muxers {
-		d.muxers[port].Store(m)
+		s.muxers[port].Store(m)
 	}
 }
 
@@ -102,7 +102,7 @@ func enters(router *dynamic.Router, port string) bool {
 // a router that has one answers so.
 func handler(all *dynamic.HTTPConfiguration, router *dynamic.Router) http.Handler {
 	if len(router.Middlewares) > 0 {
-		return refusal(http.StatusNotImplemented, fmt.Sprintf("the tests' door serves no middlewares: %q", router.Middlewares))
+		return refusal(http.StatusNotImplemented, fmt.Sprintf("the tests' controller serves no middlewares: %q", router.Middlewares))
 	}
 	return service(all, router.Service)
 }
@@ -117,7 +117,7 @@ func service(all *dynamic.HTTPConfiguration, name string) http.Handler {
 	case s.Weighted != nil:
 		return weighted(all, s.Weighted.Services)
 	default:
-		return refusal(http.StatusNotImplemented, "the tests' door serves no service as "+name)
+		return refusal(http.StatusNotImplemented, "the tests' controller serves no service as "+name)
 	}
 }
 

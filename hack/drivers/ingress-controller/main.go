@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command door is the host's ingress and gateway controller of the end-to-end
+// Command ingress-controller is the host's ingress and gateway controller of the end-to-end
 // tests: Traefik's own providers read ingresses, gateways and routes, and write
 // their status; Traefik's own rules and certificate store choose where a request
 // goes. What is between, a server for each port and a reverse proxy, is here:
@@ -34,14 +34,14 @@ const (
 )
 
 func main() {
-	class := flag.String("ingress-class", "door", "the ingress class that is served")
+	class := flag.String("ingress-class", "shared", "the ingress class that is served")
 	address := flag.String("address", "", "the address that ingresses and gateways are told to have")
 	gateways := flag.Bool("gateways", false, "serve gateways, too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := serve(ctx, *class, *address, *gateways); err != nil {
-		fmt.Fprintln(os.Stderr, "door:", err)
+		fmt.Fprintln(os.Stderr, "ingress-controller:", err)
 		os.Exit(1) //nolint:gocritic // the signals are the process's
 	}
 }
@@ -70,7 +70,7 @@ func serve(ctx context.Context, class, address string, gateways bool) error {
 			return fmt.Errorf("watch gateways: %w", err)
 		}
 	}
-	d := newDoor()
+	s := newServer()
 	failed := make(chan error, 2)
 	for name, port := range map[string]string{web: ":80", webSecure: ":443"} {
 		listener, err := net.Listen("tcp", port)
@@ -78,11 +78,11 @@ func serve(ctx context.Context, class, address string, gateways bool) error {
 			return err
 		}
 		if name == webSecure {
-			listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: d.certificates})
+			listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.certificates})
 		}
-		server := &http.Server{Handler: d.at(name), ReadHeaderTimeout: 10 * time.Second}
-		go func() { failed <- server.Serve(listener) }()
-		defer func() { _ = server.Close() }()
+		listening := &http.Server{Handler: s.at(name), ReadHeaderTimeout: 10 * time.Second}
+		go func() { failed <- listening.Serve(listener) }()
+		defer func() { _ = listening.Close() }()
 	}
 	for {
 		select {
@@ -91,7 +91,7 @@ func serve(ctx context.Context, class, address string, gateways bool) error {
 		case err := <-failed:
 			return errors.Join(errors.New("serve"), err)
 		case message := <-configurations:
-			d.configure(ctx, message)
+			s.configure(ctx, message)
 		}
 	}
 }
