@@ -21,10 +21,10 @@ const (
 	withReservations
 )
 
-// checkMirrored holds a space against its host namespace (S7): every object
+// checkSynced holds a space against its host namespace (S7): every object
 // that should have a host object has one that records its UID, and every host
 // object has such a virtual object; what Berth makes for a pod has that pod.
-func checkMirrored(t *testing.T, space, host *cluster, name string, reservations int) error {
+func checkSynced(t *testing.T, space, host *cluster, name string, reservations int) error {
 	t.Helper()
 	ctx, all := t.Context(), metav1.ListOptions{}
 	there := "berth-" + name

@@ -25,7 +25,7 @@ type restorable interface {
 	Hold(space string) (release func())
 	StopSpace(ctx context.Context, space string) error
 	Prepare(ctx context.Context, space string) error
-	InheritServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
+	AdoptServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
 	Add(space string) error
 	WarmUp(space string)
 	Wake(ctx context.Context, space string) error
@@ -107,7 +107,7 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			return err
 		},
 		func(ctx context.Context, vs []*corev1.Service) ([]*corev1.Service, error) {
-			return s.shard.InheritServices(ctx, as, vs)
+			return s.shard.AdoptServices(ctx, as, vs)
 		})
 	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
 		_ = os.Remove(KubeconfigPath(s.dataDir, as)) // it leads nowhere

@@ -17,19 +17,19 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// releasePatience is how long the host may take to have back what was made.
-const releasePatience = 15 * time.Second
+// releaseTimeout is how long the deletion of the Services that were created may take.
+const releaseTimeout = 15 * time.Second
 
-// InheritServices is [Host.ReserveService] for all services of a space that does
-// not run, and whose objects are about to be these instead. A service of the host
-// passes to the one of its name, with its addresses and its load balancer.
-// The results are in the order of vs; nil for one that needs nothing of the host.
+// AdoptServices is [Host.ReserveService] for all Services of a space that does
+// not run, and whose objects are about to be replaced by these. A Service of the
+// space adopts the host Service under its name, with its addresses and its load
+// balancer. The results are in the order of vs; nil for one that needs no host Service.
 //
-// Until the space takes them in, those that are there serve as before: what they
-// have to lose goes when the space's syncer finds the others. If the space comes
-// back as it was, its services take back what passed. If InheritServices fails, what
-// it made is given back. What is made leads to no pod until the syncer has it.
-func (h *Host) InheritServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
+// Until the space runs, the host Services work as before: the space's syncer removes
+// what they must lose. If the space comes back as it was, its Services take back the
+// host Services that were adopted. If AdoptServices fails, it deletes what it
+// created. What it creates selects no pod until the syncer has updated it.
+func (h *Host) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
 	if !h.sync.On(services) {
 		return make([]*corev1.Service, len(vs)), nil
 	}
@@ -37,47 +37,47 @@ func (h *Host) InheritServices(ctx context.Context, space translate.Space, vs []
 	if err != nil {
 		return nil, err
 	}
-	e := &estate{account: account, space: space, hosts: make([]*corev1.Service, len(vs))}
-	if err := e.pass(ctx, vs); err != nil {
-		return nil, errors.Join(err, e.release(ctx))
+	a := &adoption{account: account, space: space, hosts: make([]*corev1.Service, len(vs))}
+	if err := a.adoptAll(ctx, vs); err != nil {
+		return nil, errors.Join(err, a.release(ctx))
 	}
-	return e.hosts, nil
+	return a.hosts, nil
 }
 
-// estate is what services of a space leave to others.
-type estate struct {
+// adoption gives the host Services of a space to other Services of that space.
+type adoption struct {
 	account client.Client
 	space   translate.Space
 	hosts   []*corev1.Service
-	made    []*corev1.Service
+	created []*corev1.Service
 }
 
-// share is how a service comes by its host object.
-type share int
+// adoptionStep is how a Service gets its host Service.
+type adoptionStep int
 
 const (
-	nothing share = iota // it needs none yet
-	anew                 // there is none
-	whole                // it needs no more than the one that is there has
+	none   adoptionStep = iota // it needs none yet
+	create                     // there is none
+	adopt                      // it needs no more than the existing one has
 )
 
-// pass decides for all services before it changes anything. What the host may
-// refuse, for a quota, comes first.
-func (e *estate) pass(ctx context.Context, vs []*corev1.Service) error {
-	shares := make([]share, len(vs))
+// adoptAll decides for all Services before it changes anything. It creates first,
+// because the host may refuse that for a quota.
+func (a *adoption) adoptAll(ctx context.Context, vs []*corev1.Service) error {
+	steps := make([]adoptionStep, len(vs))
 	for i, v := range vs {
 		var err error
-		if shares[i], _, err = e.shareOf(ctx, v); err != nil {
+		if steps[i], _, err = a.stepFor(ctx, v); err != nil {
 			return err
 		}
 	}
-	for _, now := range []share{anew, whole} {
+	for _, now := range []adoptionStep{create, adopt} {
 		for i, v := range vs {
-			if shares[i] != now {
+			if steps[i] != now {
 				continue
 			}
 			err := retry.OnError(retry.DefaultBackoff, raced, func() (err error) {
-				e.hosts[i], err = e.take(ctx, v)
+				a.hosts[i], err = a.hostServiceFor(ctx, v)
 				return err
 			})
 			if err != nil {
@@ -88,78 +88,79 @@ func (e *estate) pass(ctx context.Context, vs []*corev1.Service) error {
 	return nil
 }
 
-// take gives a service its share, whatever that is by now.
-func (e *estate) take(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
-	share, have, err := e.shareOf(ctx, v)
-	if err != nil || share == nothing {
+// hostServiceFor creates a Service's host Service, or has it adopt the existing one:
+// it decides anew, as the host may have changed meanwhile.
+func (a *adoption) hostServiceFor(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
+	step, have, err := a.stepFor(ctx, v)
+	if err != nil || step == none {
 		return nil, err
 	}
-	want := e.space.Service(v)
-	if share == anew {
+	want := a.space.Service(v)
+	if step == create {
 		if len(want.Spec.Selector) > 0 {
-			want.Spec.Selector[annotationReserved] = "true" // no pod: those that run are not for who comes
+			want.Spec.Selector[annotationReserved] = "true" // no pod: the pods that run are not those of the new objects
 		}
-		err := e.account.Create(ctx, want)
+		err := a.account.Create(ctx, want)
 		if err == nil {
-			e.made = append(e.made, want)
+			a.created = append(a.created, want)
 		}
 		return want, err
 	}
-	becomes := become(have, want)
-	// It is nobody's from now on, and stays what it is: it is for the store that the
-	// space wakes with to say whose.
+	adopted := pushed(have, want)
+	// From now on it records no owner, and is otherwise unchanged: the store that the
+	// space wakes with decides which Service is its owner.
 	delete(have.Annotations, translate.AnnotationUID)
 	markReserved(have)
-	return becomes, e.account.Update(ctx, have)
+	return adopted, a.account.Update(ctx, have)
 }
 
-// shareOf is how a service can come by its host object, and which one is there
-// under its name. An error says that it can't while that is there.
-func (e *estate) shareOf(ctx context.Context, v *corev1.Service) (share, *corev1.Service, error) {
-	want, have := e.space.Service(v), &corev1.Service{}
-	err := e.account.Get(ctx, client.ObjectKeyFromObject(want), have)
+// stepFor is how a Service can get its host Service, and the one that exists under
+// its name. It returns an error if the existing one is in the way.
+func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep, *corev1.Service, error) {
+	want, have := a.space.Service(v), &corev1.Service{}
+	err := a.account.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {
-		return nothing, nil, fmt.Errorf("read the host's service: %w", err)
+		return none, nil, fmt.Errorf("read the host's service: %w", err)
 	}
 	if err != nil {
-		return anew, nil, nil
+		return create, nil, nil
 	}
-	refuse := func(why error, remedy string) (share, *corev1.Service, error) {
-		return nothing, nil, fmt.Errorf("service %s/%s can't have the place of the one that is there, %s/%s on the host: %w; %s",
+	refuse := func(why error, remedy string) (adoptionStep, *corev1.Service, error) {
+		return none, nil, fmt.Errorf("service %s/%s can't adopt the existing one, %s/%s on the host: %w; %s",
 			v.Namespace, v.Name, have.Namespace, have.Name, why, remedy)
 	}
 	const remedy = "delete that in the space first, or on the host if the space does not run or has none of that name"
-	if id, ours := translate.IdentityOf(have); !ours || id.Space != e.space.Name {
+	if id, ours := translate.IdentityOf(have); !ours || id.Space != a.space.Name {
 		return refuse(errForeign, "remove it from the host first")
 	}
-	none := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
+	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 	families := len(want.Spec.IPFamilies) == 0 || len(have.Spec.IPFamilies) == 0 || slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies)
 	switch going := have.DeletionTimestamp != nil; {
-	case none(want) && (going || !none(have) || !families):
-		return nothing, nil, nil // without an address it can wait: the syncer makes it when that has gone
+	case headless(want) && (going || !headless(have) || !families):
+		return none, nil, nil // without an address it can wait: the syncer makes it when that has gone
 	case going:
-		return refuse(errors.New("that is being deleted"), "try again when it has gone")
-	case none(have) && !none(want):
-		return refuse(errors.New("that is headless, which is for life"), remedy)
+		return refuse(errors.New("that one is being deleted"), "try again when it has gone")
+	case headless(have) && !headless(want):
+		return refuse(errors.New("that one is headless, which is immutable"), remedy)
 	case !families:
-		return refuse(errors.New("that has addresses of other IP families"), remedy)
-	case lacks(become(have, want)):
-		return refuse(errors.New("it needs an address or node ports that that does not have"), remedy)
+		return refuse(errors.New("that one has addresses of other IP families"), remedy)
+	case lacks(pushed(have, want)):
+		return refuse(errors.New("it needs an address or node ports that the existing one does not have"), remedy)
 	}
-	return whole, have, nil
+	return adopt, have, nil
 }
 
-// become is what a host's service is once it is as wanted.
-func become(have, want *corev1.Service) *corev1.Service {
-	becomes := have.DeepCopy()
-	translate.PushService(want, becomes)
-	if !checksHealth(becomes) {
-		becomes.Spec.HealthCheckNodePort = 0
+// pushed is a copy of an existing host Service with what the wanted one asks for.
+func pushed(have, want *corev1.Service) *corev1.Service {
+	service := have.DeepCopy()
+	translate.PushService(want, service)
+	if !checksHealth(service) {
+		service.Spec.HealthCheckNodePort = 0
 	}
-	return becomes
+	return service
 }
 
-// lacks reports whether a host's service has yet to be given something.
+// lacks reports whether the host has yet to allocate something to a Service.
 func lacks(s *corev1.Service) bool {
 	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer
 	automatic := s.Spec.Type == corev1.ServiceTypeNodePort ||
@@ -173,15 +174,15 @@ func checksHealth(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// release gives back what was made, though who asked for it may have gone.
-func (e *estate) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+// release deletes what was created, also when ctx has ended.
+func (a *adoption) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	var errs []error
-	for _, s := range e.made {
-		err := e.account.Delete(ctx, s, client.Preconditions{UID: &s.UID})
+	for _, s := range a.created {
+		err := a.account.Delete(ctx, s, client.Preconditions{UID: &s.UID})
 		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("give back service %s/%s on the host: %w", s.Namespace, s.Name, err))
+			errs = append(errs, fmt.Errorf("delete service %s/%s, which was created on the host: %w", s.Namespace, s.Name, err))
 		}
 	}
 	return errors.Join(errs...)

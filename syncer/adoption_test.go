@@ -49,9 +49,9 @@ func (b *bed) allocations(ctx context.Context) (map[string]string, error) {
 	return given, nil
 }
 
-// inheriting is a bed without a syncer, whose space has some services, and who
-// has others inherit of it.
-func inheriting(t *testing.T, name string, have ...*corev1.Service) (*bed, *syncer.Host) {
+// adopting is an environment without a syncer, whose space has some services, and a
+// host by which others adopt them.
+func adopting(t *testing.T, name string, have ...*corev1.Service) (*bed, *syncer.Host) {
 	t.Helper()
 	b := newBed(t, name)
 	b.begin(nil)
@@ -69,10 +69,10 @@ func inheriting(t *testing.T, name string, have ...*corev1.Service) (*bed, *sync
 	return b, host
 }
 
-// D2: in a space whose objects are all about to be others, a service passes to the
-// one that takes its name. Until they have come it loses nothing; if they do not
+// D2: in a space whose objects are all about to be others, a host service is adopted
+// by the service of its name. Until they have come it loses nothing; if they do not
 // come after all, it is as it was.
-func TestAServiceIsInheritedAndTakenBack(t *testing.T) {
+func TestAServiceIsAdoptedAndTakenBack(t *testing.T) {
 	t.Parallel()
 	const (
 		none     = corev1.ServiceType("headless")
@@ -102,7 +102,7 @@ func TestAServiceIsInheritedAndTakenBack(t *testing.T) {
 		p.want.Spec.Selector = map[string]string{"app": "another"}
 		reasons, want = append(reasons, reason), append(want, p.want)
 	}
-	b, reserver := inheriting(t, "inherit", have...)
+	b, reserver := adopting(t, "adopt", have...)
 	if err := b.host.CoreV1().ResourceQuotas(b.space.HostNamespace()).Delete(t.Context(), "berth", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err) // it lets a space have few node ports
 	}
@@ -110,7 +110,7 @@ func TestAServiceIsInheritedAndTakenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := reserver.InheritServices(t.Context(), b.space, want)
+	got, err := reserver.AdoptServices(t.Context(), b.space, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestAServiceIsInheritedAndTakenBack(t *testing.T) {
 		if id, _ := translate.IdentityOf(host); id.UID != "" {
 			t.Errorf("%s: marked as %v, and is not anybody's yet", reason, id)
 		}
-		checkInherited(t, reason, want[i], got[i], host)
+		checkAdopted(t, reason, want[i], got[i], host)
 		if p.have == nil && host.Spec.Selector["berth.dev/reserved"] == "" { // which no pod bears
 			t.Errorf("%s: it leads to the pods that run: %v", reason, host.Spec.Selector)
 		}
@@ -159,9 +159,9 @@ func TestAServiceIsInheritedAndTakenBack(t *testing.T) {
 	}
 }
 
-// checkInherited: what a service is told to show is what it asked for, with what
+// checkAdopted: what a service is told to show is what it asked for, with what
 // the host has.
-func checkInherited(t *testing.T, reason string, want, got, host *corev1.Service) {
+func checkAdopted(t *testing.T, reason string, want, got, host *corev1.Service) {
 	t.Helper()
 	if got.Spec.Type != want.Spec.Type || len(got.Spec.Ports) != len(want.Spec.Ports) || got.Spec.HealthCheckNodePort != 0 {
 		t.Errorf("%s: got %v", reason, got.Spec)
@@ -183,10 +183,10 @@ func checkInherited(t *testing.T, reason string, want, got, host *corev1.Service
 
 // D2: if one service can't be had, all that are there are as they were, and none
 // is left that was made: nothing is lost to a restore that fails.
-func TestServicesAreInheritedAllOrNone(t *testing.T) {
+func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 	t.Parallel()
 	const cluster, node, balancer = corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer
-	b, reserver := inheriting(t, "inherit-none",
+	b, reserver := adopting(t, "adopt-none",
 		typed("plain", cluster, 80), typed("bare", cluster, 80), typed("named", corev1.ServiceTypeExternalName), typed("headless", "headless", 80), typed("balanced", balancer, 80), typed("ports", node, 80), typed("going", cluster, 80))
 	hosts := b.host.CoreV1().Services(b.space.HostNamespace())
 	going, err := b.hostService(t.Context(), "going")
@@ -209,7 +209,7 @@ func TestServicesAreInheritedAllOrNone(t *testing.T) {
 	must(t, hosts.Create, foreign)
 	b.noMoreNodePorts(t)
 
-	whole := func() map[string]string {
+	versionsOf := func() map[string]string {
 		t.Helper()
 		list, err := hosts.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -221,7 +221,7 @@ func TestServicesAreInheritedAllOrNone(t *testing.T) {
 		}
 		return versions
 	}
-	before := whole()
+	before := versionsOf()
 	for reason, c := range map[string]struct {
 		want *corev1.Service
 		says string
@@ -235,16 +235,16 @@ func TestServicesAreInheritedAllOrNone(t *testing.T) {
 		"it has no address":               {typed("named", cluster, 80), "delete that in the space"},
 		"the quota does not let it come":  {typed("zealous", node, 80), "exceeded quota"},
 	} {
-		_, err := reserver.InheritServices(t.Context(), b.space, []*corev1.Service{typed("fresh", cluster, 80), typed("plain", cluster, 8080), c.want})
+		_, err := reserver.AdoptServices(t.Context(), b.space, []*corev1.Service{typed("fresh", cluster, 80), typed("plain", cluster, 8080), c.want})
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "default/"+c.want.Name) {
 			t.Errorf("%s: %v, want %q", reason, err, c.says)
 		}
-		if diff := cmp.Diff(before, whole()); diff != "" {
+		if diff := cmp.Diff(before, versionsOf()); diff != "" {
 			t.Errorf("%s: -before +after:\n%s", reason, diff)
 		}
 	}
 	// Without an address, it need not wait for it.
-	if got, err := reserver.InheritServices(t.Context(), b.space, []*corev1.Service{typed("going", "headless", 80)}); err != nil || got[0] != nil {
+	if got, err := reserver.AdoptServices(t.Context(), b.space, []*corev1.Service{typed("going", "headless", 80)}); err != nil || got[0] != nil {
 		t.Errorf("got %v (%v)", got, err)
 	}
 }

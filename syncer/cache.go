@@ -19,40 +19,40 @@ import (
 // are found by the space's host namespace.
 const indexSpace = "berth.dev/space"
 
-// mirror holds the objects of one kind as a host watch has shown them last. It is
+// hostCache holds the objects of one resource as a host watch has shown them last. It is
 // safe for concurrent use.
-type mirror struct {
+type hostCache struct {
 	spaceOf func(client.Object) string
 
 	mu      sync.RWMutex // so that what is packed anew is not seen as gone
 	objects cache.Indexer
 }
 
-func newMirror(spaceOf func(client.Object) string, more cache.Indexers) *mirror {
-	m := &mirror{spaceOf: spaceOf}
-	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexSpace: m.spaceIfClusterWide}
+func newHostCache(spaceOf func(client.Object) string, more cache.Indexers) *hostCache {
+	c := &hostCache{spaceOf: spaceOf}
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexSpace: c.spaceIfClusterWide}
 	maps.Copy(indexers, more)
-	m.objects = cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
-	return m
+	c.objects = cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
+	return c
 }
 
-func (m *mirror) spaceIfClusterWide(obj any) ([]string, error) {
+func (c *hostCache) spaceIfClusterWide(obj any) ([]string, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("index %T by space: not an object", obj)
 	}
-	if o.GetNamespace() != "" || m.spaceOf(o) == "" {
+	if o.GetNamespace() != "" || c.spaceOf(o) == "" {
 		return nil, nil
 	}
-	return []string{m.spaceOf(o)}, nil
+	return []string{c.spaceOf(o)}, nil
 }
 
 // swap stores an object and returns the one whose place it takes, nil if there was
 // none. One that is there already stays: it may have been packed.
-func (m *mirror) swap(is client.Object) (was client.Object, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	item, exists, err := m.objects.Get(is)
+func (c *hostCache) swap(is client.Object) (was client.Object, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	item, exists, err := c.objects.Get(is)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (m *mirror) swap(is client.Object) (was client.Object, err error) {
 	if same(was, is) {
 		return was, nil
 	}
-	return was, m.objects.Update(is)
+	return was, c.objects.Update(is)
 }
 
 // same reports whether two are one object in one version.
@@ -70,18 +70,18 @@ func same(was, is client.Object) bool {
 	return was != nil && is.GetResourceVersion() != "" && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
 }
 
-func (m *mirror) remove(gone client.Object) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.objects.Delete(gone)
+func (c *hostCache) remove(gone client.Object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objects.Delete(gone)
 }
 
 // of are the objects that concern a space.
-func (m *mirror) of(space string) iter.Seq[client.Object] {
+func (c *hostCache) of(space string) iter.Seq[client.Object] {
 	return func(yield func(client.Object) bool) {
 		for index, value := range map[string]string{indexSpace: space, cache.NamespaceIndex: translate.HostNamespacePrefix + space} {
-			for _, item := range m.by(index, value) {
-				if o, ok := item.(client.Object); ok && m.spaceOf(o) == space && !yield(o) {
+			for _, item := range c.by(index, value) {
+				if o, ok := item.(client.Object); ok && c.spaceOf(o) == space && !yield(o) {
 					return
 				}
 			}
@@ -90,10 +90,10 @@ func (m *mirror) of(space string) iter.Seq[client.Object] {
 }
 
 // by are the objects that an index finds.
-func (m *mirror) by(index, value string) []any {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	found, err := m.objects.ByIndex(index, value)
+func (c *hostCache) by(index, value string) []any {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found, err := c.objects.ByIndex(index, value)
 	if err != nil {
 		return nil // there is no such index: newMirror's caller knows them
 	}
@@ -101,22 +101,22 @@ func (m *mirror) by(index, value string) []any {
 }
 
 // get is the object of a key, nil if there is none.
-func (m *mirror) get(key string) any {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	item, _, err := m.objects.GetByKey(key)
+func (c *hostCache) get(key string) any {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	item, _, err := c.objects.GetByKey(key)
 	if err != nil {
 		return nil // not of a store in memory
 	}
 	return item
 }
 
-// packAnew makes the objects of a space, and what finds them, anew: at one time
+// repack makes the objects of a space, and what finds them, anew: at one time
 // and so in one place, not where each was in the midst of what was garbage soon.
 // It is for spaces that sleep.
-func (m *mirror) packAnew(space string) error {
+func (c *hostCache) repack(space string) error {
 	var there, anew []client.Object
-	for o := range m.of(space) {
+	for o := range c.of(space) {
 		copied, ok := o.DeepCopyObject().(client.Object)
 		if !ok {
 			continue
@@ -124,13 +124,13 @@ func (m *mirror) packAnew(space string) error {
 		pack(copied)
 		there, anew = append(there, o), append(anew, copied)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	// First all go, so that nothing that finds them is left of before.
 	for i, o := range there {
-		if is, ok, err := m.objects.Get(o); err != nil || !ok || is != any(o) {
+		if is, ok, err := c.objects.Get(o); err != nil || !ok || is != any(o) {
 			anew[i] = nil // it has changed meanwhile
-		} else if err := m.objects.Delete(o); err != nil {
+		} else if err := c.objects.Delete(o); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (m *mirror) packAnew(space string) error {
 		if o == nil {
 			continue
 		}
-		if err := m.objects.Add(o); err != nil {
+		if err := c.objects.Add(o); err != nil {
 			return err
 		}
 	}
@@ -146,15 +146,15 @@ func (m *mirror) packAnew(space string) error {
 }
 
 // keys are those of all objects.
-func (m *mirror) keys() []string {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.objects.ListKeys()
+func (c *hostCache) keys() []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.objects.ListKeys()
 }
 
 // all are all objects.
-func (m *mirror) all() []any {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.objects.List()
+func (c *hostCache) all() []any {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.objects.List()
 }

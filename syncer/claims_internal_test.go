@@ -19,9 +19,9 @@ import (
 // L3: host names with many labels are looked for as fast as others; a wildcard that covers one is found.
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
-	h := &Host{fanouts: map[string]*fanout{}}
+	h := &Host{routers: map[string]*eventRouter{}}
 	for _, kind := range exposures() {
-		h.fanouts[kind] = newFanout(spaceOf, nil, indexes(kind))
+		h.routers[kind] = newEventRouter(spaceOf, nil, indexes(kind))
 	}
 	k := &kind[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, limit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}
@@ -41,7 +41,7 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 
 	theirs := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "all"}}
 	theirs.Spec.Rules = []networkingv1.IngressRule{{Host: "*.a.covered.example"}, {Host: "plain.example"}}
-	if err := h.fanouts[ingresses].Add(theirs); err != nil {
+	if err := h.routers[ingresses].Add(theirs); err != nil {
 		t.Fatal(err)
 	}
 	v := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "v"}}

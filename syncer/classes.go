@@ -97,7 +97,7 @@ func shown[T client.Object](s *Syncer, kind, name string) (class T, ok bool) {
 // hostClasses are those of the host's of a kind that are shown to spaces.
 func hostClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.fanouts[kind]
+		f := s.host.routers[kind]
 		if f == nil {
 			return // it is switched off
 		}

@@ -80,7 +80,7 @@ func (k *kind[T]) createBounded(ctx context.Context, host T) error {
 func (k *kind[T]) reserveCreate(o object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
-	delivered := k.host.fanouts[k.name].shown.Load() // before the cache is read
+	delivered := k.host.routers[k.name].delivered.Load() // before the cache is read
 	others := map[types.NamespacedName]struct{}{}
 	for host := range hosted[T](k.Syncer, k.name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}

@@ -196,7 +196,7 @@ func (h *Host) HasNamespace(space, namespace string) bool {
 
 // found reads from the shared watches by an index.
 func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
-	f := h.fanouts[kind]
+	f := h.routers[kind]
 	if f == nil {
 		return nil // it is switched off
 	}

@@ -291,7 +291,7 @@ func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, hos
 		return 0, fmt.Errorf("sync %s %s: %w", k.name, key, err)
 	}
 	r.message = brief(r.message)
-	k.teller.tell(v, corev1.EventTypeWarning, r.reason, r.message)
+	k.recorder.record(v, corev1.EventTypeWarning, r.reason, r.message)
 	if k.denied != nil && !hosted { // pull would write otherwise
 		if err := k.denied(ctx, v, r); err != nil {
 			return 0, err

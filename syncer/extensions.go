@@ -152,10 +152,10 @@ const (
 	ours
 )
 
-// fed reports whether an extension's informer, which says so by synced, has fed
-// all there was at first. One that does not run has nothing to feed: a tenant
-// must not be able to keep its space awake by its definitions.
-func (a *added) fed(synced func() bool) bool {
+// hasSynced reports whether an extension's informer, which says so by synced, has
+// enqueued all there was at first. One that does not run has nothing to enqueue: a
+// tenant must not be able to keep its space awake by its definitions.
+func (a *added) hasSynced(synced func() bool) bool {
 	switch a.state.Load() {
 	case asked:
 		return false

@@ -54,7 +54,7 @@ type Host struct {
 	watches     map[string]hostWatch // of each kind that is watched
 	// definitions of the extensions that are synced, by kind; set by Start.
 	definitions map[string]*apiextensionsv1.CustomResourceDefinition
-	fanouts     map[string]*fanout
+	routers     map[string]*eventRouter
 	sleepers    sleepers
 	followers   followers
 	requests    *fairSlots
@@ -104,7 +104,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	h := &Host{
 		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
-		watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
+		watches: map[string]hostWatch{}, routers: map[string]*eventRouter{},
 		requests: newFairSlots(hostRequests, workers),
 	}
 	watches, err := hostWatches(clientset, config)
@@ -123,14 +123,14 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
-		h.fanouts[name] = newFanout(spaceOf, changed, indexes(name))
+		h.routers[name] = newEventRouter(spaceOf, changed, indexes(name))
 		if name == nodes {
-			h.watchNodes(h.fanouts[name], o.NodeLabels)
+			h.watchNodes(h.routers[name], o.NodeLabels)
 		}
 	}
 	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
-	h.fanouts[quotas] = newFanout(spaceOf, nil, nil)
-	h.watchQuotas(h.fanouts[quotas])
+	h.routers[quotas] = newEventRouter(spaceOf, nil, nil)
+	h.watchQuotas(h.routers[quotas])
 	return h, nil
 }
 
@@ -171,11 +171,11 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
-	for name, f := range h.fanouts {
+	for name, f := range h.routers {
 		from := h.watches[name]
 		safego.Go(&h.running, "watch the host", func() { f.watch(run, name, from.lister(), from.of) }, nil)
 	}
-	for name, f := range h.fanouts {
+	for name, f := range h.routers {
 		if err := f.awaitFilled(ctx, name); err != nil {
 			h.Stop()
 			return err
@@ -197,9 +197,9 @@ func (h *Host) Stop() {
 // Pack makes what is held of spaces that sleep take less memory. The caller
 // collects garbage before and afterwards.
 func (h *Host) Pack(spaces []string) error {
-	for kind, f := range h.fanouts {
+	for kind, f := range h.routers {
 		for _, space := range spaces {
-			if err := f.packAnew(space); err != nil {
+			if err := f.repack(space); err != nil {
 				return fmt.Errorf("pack %s of space %s: %w", kind, space, err)
 			}
 		}
@@ -234,7 +234,7 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	f := h.fanouts[kind]
+	f := h.routers[kind]
 	if f == nil {
 		return obj, false // it is switched off
 	}
@@ -245,7 +245,7 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 // hosted are the space's host objects of a kind, of the shared watches.
 func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.fanouts[kind]
+		f := s.host.routers[kind]
 		if f == nil {
 			return
 		}

@@ -15,22 +15,22 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// watchNodes has a fanout hold the host's nodes: what placements look at of each,
+// watchNodes has a router hold the host's nodes: what placements look at of each,
 // which most of a node's changes, its kubelet's reports, are not about.
-func (h *Host) watchNodes(f *fanout, labels []string) {
-	f.trim = func(o client.Object) client.Object {
+func (h *Host) watchNodes(r *eventRouter, labels []string) {
+	r.trim = func(o client.Object) client.Object {
 		if node, ok := o.(*corev1.Node); ok {
 			o = translate.TrimNode(node, labels)
 			pack(o)
 		}
 		return o
 	}
-	f.matters = func(was, is client.Object) bool {
+	r.matters = func(was, is client.Object) bool {
 		before, after := nodeOf(was), nodeOf(is)
 		return before == nil || after == nil || !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints) ||
 			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 	}
-	f.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
+	r.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
 }
 
 // nodeOf is nil for what is no node.
@@ -112,7 +112,7 @@ func (s *Syncer) followHost(enqueueNode func(pseudonym string, enqueue func(Key)
 	if s.host.sync.Value(nodes) != kinds.All {
 		return
 	}
-	for _, name := range s.host.fanouts[nodes].keys() {
+	for _, name := range s.host.routers[nodes].keys() {
 		s.noteNode(name)
 	}
 	s.fromHost(nodes, func(obj client.Object, enqueue func(Key)) {

@@ -33,7 +33,7 @@ func (s *Syncer) syncNetworkPolicies() error {
 			}
 			host, without := s.space.NetworkPolicy(v, all)
 			if len(without) > 0 { // the rest of it holds
-				s.teller.tell(v, corev1.EventTypeWarning, ReasonForbids, without.ToAggregate().Error())
+				s.recorder.record(v, corev1.EventTypeWarning, ReasonForbids, without.ToAggregate().Error())
 			}
 			return host, true, nil
 		},

@@ -103,7 +103,7 @@ func (s *Syncer) clearNodes() {
 		}
 		return 0, nil
 	}
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		q.add(Key{Kind: nodes})
 		return func() {}, nil, nil
 	})

@@ -100,14 +100,14 @@ func (s *Syncer) podRelabel(ctx context.Context, v, host *corev1.Pod) error {
 // pod's own limits.
 func (s *Syncer) podMade(v, sent, host *corev1.Pod) {
 	if fields := translate.Dropped(sent, host); len(fields) > 0 {
-		s.teller.tell(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+		s.recorder.record(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err == nil {
 		err = translate.CheckServiceLinks(v, in)
 	}
 	if errors.Is(err, bounds.ErrExceeded) {
-		s.teller.tell(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
+		s.recorder.record(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// teller tells a tenant, in events in its space, what becomes of its objects.
-// Few spaces ever hear of it: what recording takes is made for the first event.
-type teller struct {
+// eventRecorder records events about a tenant's objects in its space. Few spaces
+// ever get one: what recording takes is made for the first event.
+type eventRecorder struct {
 	events typedcorev1.EventsGetter
 
 	mu          sync.Mutex
@@ -41,25 +41,25 @@ func brief(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage-len(more)], "") + more
 }
 
-func (t *teller) tell(about runtime.Object, eventType, reason, message string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
+func (r *eventRecorder) record(about runtime.Object, eventType, reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
 		return
 	}
-	if t.broadcaster == nil {
-		t.broadcaster = record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: maxRecorded})
-		t.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.events.Events("")})
-		t.recorder = t.broadcaster.NewRecorder(known(), corev1.EventSource{Component: "berth"})
+	if r.broadcaster == nil {
+		r.broadcaster = record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: maxRecorded})
+		r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.events.Events("")})
+		r.recorder = r.broadcaster.NewRecorder(known(), corev1.EventSource{Component: "berth"})
 	}
-	t.recorder.Event(about, eventType, reason, brief(message))
+	r.recorder.Event(about, eventType, reason, brief(message))
 }
 
-func (t *teller) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-	if t.broadcaster != nil {
-		t.broadcaster.Shutdown()
+func (r *eventRecorder) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.broadcaster != nil {
+		r.broadcaster.Shutdown()
 	}
 }

@@ -14,25 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fanout holds what one shared host watch shows, and hands each event to the one
-// space that it concerns, so that the cost of an event does not grow with the
+// eventRouter holds what one shared host watch shows, and routes each event to the
+// one space that it concerns, so that the cost of an event does not grow with the
 // spaces. A reflector calls its methods of [cache.ReflectorStore], one at a time.
-type fanout struct {
-	*mirror
-	// changed, if set, is told of which space an object came, changed or went.
+type eventRouter struct {
+	*hostCache
+	// changed, if set, is called with the space of each object that was added, changed or deleted.
 	changed func(space string)
 	// trim drops what no reader needs of an object.
 	trim func(client.Object) client.Object
-	// matters, if set, is asked of each object that came (was is nil), changed or
-	// went (is is nil) whether to tell of it; told of it then are first the spaces
-	// that are awake, then follow, so that a space that falls asleep misses nothing.
+	// matters, if set, decides of each object that was added (was is nil), changed or
+	// deleted (is is nil) whether to deliver it: first to the spaces that are awake,
+	// then to follow, so that a space that falls asleep misses nothing.
 	matters func(was, is client.Object) bool
 	follow  func(was, is client.Object)
 
-	// reached is the latest resource version that the watch has got to, shown the
-	// latest that all who had to have been told of.
-	reached, shown atomic.Uint64
-	// filled is closed when what was there at first has been told.
+	// reached is the latest resource version that the watch has got to, delivered the
+	// latest that all receivers have got.
+	reached, delivered atomic.Uint64
+	// filled is closed when what was there at first has been delivered.
 	filled chan struct{}
 	failed lastError // of the watch
 
@@ -43,45 +43,45 @@ type fanout struct {
 // everySpace is what spaceOf returns for objects that concern all spaces.
 const everySpace = "*"
 
-func newFanout(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *fanout {
-	return &fanout{
-		mirror: newMirror(spaceOf, more), changed: changed, trim: trim,
+func newEventRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *eventRouter {
+	return &eventRouter{
+		hostCache: newHostCache(spaceOf, more), changed: changed, trim: trim,
 		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
 	}
 }
 
-// watch fills the fanout, and follows what is listed, until ctx ends.
-func (f *fanout) watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
-	cache.NewReflectorWithOptions(f.failed.noted(from), of, f, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
+// watch fills the router, and follows what is listed, until ctx ends.
+func (r *eventRouter) watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
+	cache.NewReflectorWithOptions(r.failed.noted(from), of, f, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
 }
 
 // Add implements [cache.ReflectorStore]. It may be an object that is there.
-func (f *fanout) Add(obj any) error { return f.event(obj, f.put) }
+func (r *eventRouter) Add(obj any) error { return r.event(obj, r.put) }
 
 // Update implements [cache.ReflectorStore].
-func (f *fanout) Update(obj any) error { return f.event(obj, f.put) }
+func (r *eventRouter) Update(obj any) error { return r.event(obj, r.put) }
 
 // Delete implements [cache.ReflectorStore].
-func (f *fanout) Delete(obj any) error { return f.event(obj, f.drop) }
+func (r *eventRouter) Delete(obj any) error { return r.event(obj, r.drop) }
 
 // event carries out what a watch shows.
-func (f *fanout) event(obj any, do func(client.Object) error) error {
+func (r *eventRouter) event(obj any, do func(client.Object) error) error {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return fmt.Errorf("host watch: %T is not an object", obj)
 	}
-	f.reach(o.GetResourceVersion())
+	r.reach(o.GetResourceVersion())
 	if err := do(o); err != nil {
 		return fmt.Errorf("host watch: %w", err)
 	}
-	f.told()
+	r.noteDelivered()
 	return nil
 }
 
 // Replace implements [cache.ReflectorStore]: it is what there is when a watch
 // begins, and begins anew.
-func (f *fanout) Replace(objs []any, resourceVersion string) error {
-	f.reach(resourceVersion)
+func (r *eventRouter) Replace(objs []any, resourceVersion string) error {
+	r.reach(resourceVersion)
 	there := make(map[string]struct{}, len(objs))
 	for _, obj := range objs {
 		o, ok := obj.(client.Object)
@@ -89,125 +89,125 @@ func (f *fanout) Replace(objs []any, resourceVersion string) error {
 			return fmt.Errorf("host watch: %T is not an object", obj)
 		}
 		there[cache.MetaObjectToName(o).String()] = struct{}{}
-		if err := f.put(o); err != nil {
+		if err := r.put(o); err != nil {
 			return fmt.Errorf("host watch: %w", err)
 		}
 	}
-	for _, key := range f.keys() {
+	for _, key := range r.keys() {
 		if _, ok := there[key]; ok {
 			continue
 		}
-		if gone, ok := f.get(key).(client.Object); ok {
-			if err := f.drop(gone); err != nil {
+		if gone, ok := r.get(key).(client.Object); ok {
+			if err := r.drop(gone); err != nil {
 				return fmt.Errorf("host watch: %w", err)
 			}
 		}
 	}
-	f.told()
-	if !f.isFilled() {
-		close(f.filled)
+	r.noteDelivered()
+	if !r.isFilled() {
+		close(r.filled)
 	}
 	return nil
 }
 
 // Bookmark implements [cache.ReflectorBookmarkStore].
-func (f *fanout) Bookmark(resourceVersion string) error {
-	f.reach(resourceVersion)
-	f.told()
+func (r *eventRouter) Bookmark(resourceVersion string) error {
+	r.reach(resourceVersion)
+	r.noteDelivered()
 	return nil
 }
 
 // Transformer implements [cache.TransformingStore]: what a reflector collects until
 // a watch has begun is no larger than what is kept.
-func (f *fanout) Transformer() cache.TransformFunc {
+func (r *eventRouter) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {
-			return f.trim(o), nil
+			return r.trim(o), nil
 		}
 		return obj, nil
 	}
 }
 
 // Resync implements [cache.ReflectorStore].
-func (f *fanout) Resync() error { return nil }
+func (r *eventRouter) Resync() error { return nil }
 
-func (f *fanout) isFilled() bool {
+func (r *eventRouter) isFilled() bool {
 	select {
-	case <-f.filled:
+	case <-r.filled:
 		return true
 	default:
 		return false
 	}
 }
 
-// put stores an object and tells of it: as a change, unless it is the one that is
+// put stores an object and delivers it: as a change, unless it is the one that is
 // there, or one of the first.
-func (f *fanout) put(is client.Object) error {
-	is = f.trim(is)
-	was, err := f.swap(is)
+func (r *eventRouter) put(is client.Object) error {
+	is = r.trim(is)
+	was, err := r.swap(is)
 	if err != nil {
 		return err
 	}
-	if f.matters != nil && !f.matters(was, is) {
+	if r.matters != nil && !r.matters(was, is) {
 		return nil
 	}
 	if same(was, is) {
-		f.deliver(was, false)
+		r.deliver(was, false)
 		return nil
 	}
-	changed := was != nil || f.isFilled()
-	if was != nil && f.spaceOf(was) != f.spaceOf(is) {
-		f.deliver(was, changed) // it was taken from the space
+	changed := was != nil || r.isFilled()
+	if was != nil && r.spaceOf(was) != r.spaceOf(is) {
+		r.deliver(was, changed) // it was taken from the space
 	}
-	f.deliver(is, changed)
-	if f.follow != nil {
-		f.follow(was, is)
+	r.deliver(is, changed)
+	if r.follow != nil {
+		r.follow(was, is)
 	}
 	return nil
 }
 
-// drop forgets an object that is gone, and tells of it.
-func (f *fanout) drop(gone client.Object) error {
-	err := f.remove(gone)
-	if f.matters != nil && !f.matters(gone, nil) {
+// drop removes an object that is gone, and delivers it.
+func (r *eventRouter) drop(gone client.Object) error {
+	err := r.remove(gone)
+	if r.matters != nil && !r.matters(gone, nil) {
 		return err
 	}
-	f.deliver(gone, true)
-	if f.follow != nil {
-		f.follow(gone, nil)
+	r.deliver(gone, true)
+	if r.follow != nil {
+		r.follow(gone, nil)
 	}
 	return err
 }
 
 // reach notes that the watch has got to a version; one call at a time.
-func (f *fanout) reach(resourceVersion string) {
-	f.reached.Store(max(f.reached.Load(), version(resourceVersion)))
+func (r *eventRouter) reach(resourceVersion string) {
+	r.reached.Store(max(r.reached.Load(), version(resourceVersion)))
 }
 
-// told notes that all has been told that the watch has got to.
-func (f *fanout) told() { f.shown.Store(f.reached.Load()) }
+// noteDelivered notes that all has been delivered that the watch has got to.
+func (r *eventRouter) noteDelivered() { r.delivered.Store(r.reached.Load()) }
 
-func (f *fanout) deliver(o client.Object, changed bool) {
-	space := f.spaceOf(o)
+func (r *eventRouter) deliver(o client.Object, changed bool) {
+	space := r.spaceOf(o)
 	if space == "" {
 		return
 	}
-	f.receive(space, o)
-	if changed && f.changed != nil {
-		f.changed(space)
+	r.receive(space, o)
+	if changed && r.changed != nil {
+		r.changed(space)
 	}
 }
 
-func (f *fanout) receive(space string, o client.Object) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+func (r *eventRouter) receive(space string, o client.Object) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	if space == everySpace {
-		for _, receive := range f.spaces {
+		for _, receive := range r.spaces {
 			receive(o)
 		}
 		return
 	}
-	if receive := f.spaces[space]; receive != nil {
+	if receive := r.spaces[space]; receive != nil {
 		receive(o)
 	}
 }
@@ -215,22 +215,22 @@ func (f *fanout) receive(space string, o client.Object) {
 // subscribe calls receive with each object of the space there is, then with
 // each that changes, until the returned function is called. receive must not
 // block; it may see an object twice.
-func (f *fanout) subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
-	f.mu.Lock()
-	if f.spaces[space] != nil {
-		f.mu.Unlock()
+func (r *eventRouter) subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
+	r.mu.Lock()
+	if r.spaces[space] != nil {
+		r.mu.Unlock()
 		return nil, fmt.Errorf("space %s is synced twice", space)
 	}
-	f.spaces[space] = receive
-	f.mu.Unlock()
+	r.spaces[space] = receive
+	r.mu.Unlock()
 	for _, name := range []string{space, everySpace} {
-		for obj := range f.of(name) {
+		for obj := range r.of(name) {
 			receive(obj)
 		}
 	}
 	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.spaces, space)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.spaces, space)
 	}, nil
 }

@@ -26,10 +26,10 @@ func hostPod(space, name string) *corev1.Pod {
 	}}
 }
 
-// newTestFanout is fed by its test.
-func newTestFanout() *fanout { return newFanout(spaceOf, nil, nil) }
+// newTestRouter gets its events from its test.
+func newTestRouter() *eventRouter { return newEventRouter(spaceOf, nil, nil) }
 
-func put(t *testing.T, f *fanout, objs ...client.Object) {
+func put(t *testing.T, f *eventRouter, objs ...client.Object) {
 	t.Helper()
 	for _, o := range objs {
 		if err := f.Add(o); err != nil {
@@ -61,7 +61,7 @@ func (s *seen) want(t *testing.T, what string, names ...string) {
 	s.names = nil
 }
 
-func subscribe(t *testing.T, f *fanout, space string, s *seen) (cancel func()) {
+func subscribe(t *testing.T, f *eventRouter, space string, s *seen) (cancel func()) {
 	t.Helper()
 	cancel, err := f.subscribe(space, s.receive)
 	if err != nil {
@@ -72,7 +72,7 @@ func subscribe(t *testing.T, f *fanout, space string, s *seen) (cancel func()) {
 
 // T2: what happens to one tenant's host objects is no other's business.
 func TestEventsReachTheirSpaceOnly(t *testing.T) {
-	f := newTestFanout()
+	f := newTestRouter()
 	var a, b seen
 	defer subscribe(t, f, "a", &a)()
 	defer subscribe(t, f, "b", &b)()
@@ -89,7 +89,7 @@ func TestEventsReachTheirSpaceOnly(t *testing.T) {
 }
 
 func TestWhatConcernsEverySpaceReachesAll(t *testing.T) {
-	f := newTestFanout()
+	f := newTestRouter()
 	put(t, f, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "before"}})
 	var a, b seen
 	defer subscribe(t, f, "a", &a)()
@@ -101,7 +101,7 @@ func TestWhatConcernsEverySpaceReachesAll(t *testing.T) {
 }
 
 func TestASubscriptionBeginsWithWhatIsThereAndEnds(t *testing.T) {
-	f := newTestFanout()
+	f := newTestRouter()
 	put(t, f, hostPod("a", "one"), hostPod("a", "two"), hostPod("b", "other"))
 	var s seen
 	cancel := subscribe(t, f, "a", &s)
@@ -122,7 +122,7 @@ func TestASubscriptionBeginsWithWhatIsThereAndEnds(t *testing.T) {
 // delivered meanwhile never goes astray.
 func TestSubscribingMissesNothing(t *testing.T) {
 	for range 200 {
-		f := newTestFanout()
+		f := newTestRouter()
 		var wg sync.WaitGroup
 		spaces := []string{"a", "b", "c"}
 		all := make([]seen, len(spaces))
@@ -199,7 +199,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 // Whoever reads while a sleeping space's objects are packed anew finds them, by
 // name and by index, and what changes meanwhile stays changed.
 func TestPackingAnewIsNotSeen(t *testing.T) {
-	f := newFanout(spaceOf, nil, indexes(pods))
+	f := newEventRouter(spaceOf, nil, indexes(pods))
 	pod := func(name string, version int) *corev1.Pod {
 		p := hostPod("a", name)
 		p.ResourceVersion = fmt.Sprint(version)
@@ -217,7 +217,7 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 	wg.Go(func() {
 		defer close(stop)
 		for i := range 500 {
-			if err := errors.Join(f.packAnew("a"), f.packAnew("gone")); err != nil {
+			if err := errors.Join(f.repack("a"), f.repack("gone")); err != nil {
 				t.Error(err)
 			}
 			put(t, f, pod("changes", i+2))
@@ -240,7 +240,7 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 	})
 	wg.Wait()
 	if before := f.get("berth-a/still"); before != nil {
-		if err := f.packAnew("a"); err != nil {
+		if err := f.repack("a"); err != nil {
 			t.Fatal(err)
 		}
 		after := f.get("berth-a/still")

@@ -41,14 +41,14 @@ func (s *Syncer) Run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended
 	}
-	defer s.teller.close()
+	defer s.recorder.close()
 	defer s.queue.close()
 	for _, count := range s.counts { // before what is new takes what they have
 		count()
 	}
 	s.queue.open(ctx)
-	defer s.feeds.close()
-	if err := s.feeds.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx
+	defer s.sources.close()
+	if err := s.sources.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx
 		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
 	}
 	<-ctx.Done()
@@ -73,7 +73,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 	if errors.Is(err, errUnsettled) {
 		return next{after: s.soon.When(key), idle: true}
 	}
-	s.tally.count(err)
+	s.counters.count(err)
 	var soon *pacedError
 	switch {
 	case err == nil:

@@ -98,8 +98,8 @@ func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
 	}
 }
 
-// Whatever becomes of its start, a syncer that has ended is fed no more.
-func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
+// However its start ends, a syncer that has ended gets no more events.
+func TestASyncerThatHasEndedGetsNoMoreEvents(t *testing.T) {
 	handlers := 0
 	opens := func(*queue) (func(), func() bool, error) {
 		handlers++
@@ -116,12 +116,12 @@ func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := &feeds{sources: test.sources}
+			f := &sources{all: test.sources}
 			if err := f.open(nil); (err != nil) != test.fails {
 				t.Errorf("open: %v", err)
 			}
-			if f.fed() == test.fails {
-				t.Errorf("fed: %t", f.fed())
+			if f.hasSynced() == test.fails {
+				t.Errorf("synced: %t", f.hasSynced())
 			}
 			f.close()
 			if handlers != 0 {

@@ -12,70 +12,72 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// feeds are the sources of a syncer's work, on both sides.
-type feeds struct {
-	sources []source
-	// done reports of each source whether it has fed all there was when it was opened.
-	done   []func() bool
+// sources are where a syncer's work comes from, on both sides.
+type sources struct {
+	all []source
+	// synced reports of each source whether it has enqueued all there was when it was opened.
+	synced []func() bool
 	remove []func()
 	opened atomic.Bool
 }
 
-// source begins to feed the queue, and says how to end that. fed, if not nil,
-// reports whether all there was at first has been fed.
-type source func(q *queue) (remove func(), fed func() bool, err error)
+// source begins to fill the queue, and returns how to end that. synced, if not nil,
+// reports whether all there was at first has been enqueued.
+type source func(q *queue) (remove func(), synced func() bool, err error)
+
+func (s *sources) add(one source) { s.all = append(s.all, one) }
 
 // open opens all sources, until one fails. What it opened is to be closed at
 // any rate.
-func (f *feeds) open(q *queue) error {
-	for _, open := range f.sources {
-		remove, fed, err := open(q)
+func (s *sources) open(q *queue) error {
+	for _, open := range s.all {
+		remove, synced, err := open(q)
 		if err != nil {
 			return err
 		}
-		f.remove = append(f.remove, remove)
-		if fed != nil {
-			f.done = append(f.done, fed)
+		s.remove = append(s.remove, remove)
+		if synced != nil {
+			s.synced = append(s.synced, synced)
 		}
 	}
-	f.opened.Store(true)
+	s.opened.Store(true)
 	return nil
 }
 
-func (f *feeds) close() {
-	for _, remove := range slices.Backward(f.remove) {
+func (s *sources) close() {
+	for _, remove := range slices.Backward(s.remove) {
 		remove()
 	}
 }
 
-// fed reports whether the queue has been given all there was at first.
-func (f *feeds) fed() bool {
-	return f.opened.Load() && !slices.ContainsFunc(f.done, func(fed func() bool) bool { return !fed() })
+// hasSynced reports whether the queue has been given all there was at first.
+func (s *sources) hasSynced() bool {
+	return s.opened.Load() && !slices.ContainsFunc(s.synced, func(synced func() bool) bool { return !synced() })
 }
 
-// fromSpace feeds the queue from an informer of the space.
-func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, lead func(client.Object, func(Key))) {
-	s.fromChanges(informer, func(_, is client.Object, enqueue func(Key)) { lead(is, enqueue) })
+// fromSpace fills the queue from an informer of the space.
+func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, handle func(client.Object, func(Key))) {
+	s.fromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
 }
 
-// fromChanges is fromSpace with what an object was before it changed, nil if it came or went. lead must return soon: the
+// fromChanges is fromSpace with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
 // informer keeps for it all that changes meanwhile.
-func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, lead func(was, is client.Object, enqueue func(Key))) {
+func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
 	added := s.extended[informer]
 	if added == nil { // the rest does not wait for extensions
 		s.synced = append(s.synced, informer.HasSyncedChecker())
 	}
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		receive := func(was, obj any, enqueue func(Key)) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
 			before, _ := was.(client.Object)
 			if o, ok := obj.(client.Object); ok {
-				lead(before, o, enqueue)
+				handle(before, o, enqueue)
 			}
 		}
-		handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { receive(nil, obj, q.addFirst) },
 			UpdateFunc: func(was, obj any) { receive(was, obj, q.add) },
 			DeleteFunc: func(obj any) { receive(nil, obj, q.add) },
@@ -83,22 +85,22 @@ func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, lead func(was, 
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch the space: %w", err)
 		}
-		fed := handle.HasSynced
+		synced := registration.HasSynced
 		if added != nil {
-			fed = func() bool { return added.fed(handle.HasSynced) }
+			synced = func() bool { return added.hasSynced(registration.HasSynced) }
 		}
-		return func() { _ = informer.RemoveEventHandler(handle) }, fed, nil
+		return func() { _ = informer.RemoveEventHandler(registration) }, synced, nil
 	})
 }
 
-// fromHost feeds the queue from the shared watch of a kind on the host.
-func (s *Syncer) fromHost(kind string, lead func(client.Object, func(Key))) {
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
-		f := s.host.fanouts[kind]
+// fromHost fills the queue from the shared watch of a kind on the host.
+func (s *Syncer) fromHost(kind string, handle func(client.Object, func(Key))) {
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
+		f := s.host.routers[kind]
 		if f == nil {
 			return func() {}, nil, nil // it is switched off
 		}
-		remove, err := f.subscribe(s.space.Name, func(obj client.Object) { lead(obj, q.add) })
+		remove, err := f.subscribe(s.space.Name, func(obj client.Object) { handle(obj, q.add) })
 		return remove, nil, err
 	})
 }

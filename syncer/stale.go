@@ -76,7 +76,7 @@ func (s *Syncer) clear(kind string) {
 		s.host.leftovers.Delete(key)
 		return 0, nil
 	}
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		n := 0
 		for key := range s.host.leftovers.Range {
 			if o, ok := key.(object); ok && o.kind == kind && o.Namespace == s.space.HostNamespace() {

@@ -102,7 +102,7 @@ func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *c
 	if v.Status.Phase == corev1.ClaimLost {
 		return true, nil
 	}
-	k.teller.tell(v, corev1.EventTypeWarning, ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
+	k.recorder.record(v, corev1.EventTypeWarning, ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
 	out := v.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
 	return true, k.virtualAPI.Status().Update(ctx, out)

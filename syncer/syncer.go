@@ -94,7 +94,7 @@ type Syncer struct {
 	virtualAPI client.Client
 	metadata   metadata.Interface
 	informers  informers.SharedInformerFactory
-	teller     *teller
+	recorder   *eventRecorder
 	clock      clock.PassiveClock
 	logger     logr.Logger
 
@@ -104,7 +104,7 @@ type Syncer struct {
 	hostNames    *ledger     // that ingresses, gateways and routes claim
 	failing      atomic.Bool // something that failed is to be tried again
 	lastHastened atomic.Int64
-	tally        tally
+	counters     counters
 	processor    *computing
 	creates      pendingCreates
 	// tokens of pods that were written.
@@ -115,7 +115,7 @@ type Syncer struct {
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
 	work        map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
-	feeds       feeds
+	sources     sources
 	names       map[string]*nameWatch
 	ownNodes    ownNodes
 	synced      []cache.DoneChecker
@@ -213,7 +213,7 @@ func (s *Syncer) reach(space *rest.Config) (err error) {
 		return err
 	}
 	core, err := typedcorev1.NewForConfig(config)
-	s.teller = &teller{events: core}
+	s.recorder = &eventRecorder{events: core}
 	return err
 }
 

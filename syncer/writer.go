@@ -110,7 +110,7 @@ func (w *writer) seen() bool {
 	defer w.mu.Unlock()
 	w.tidy()
 	for kind, wrote := range w.written {
-		if w.host.fanouts[kind].shown.Load() >= wrote {
+		if w.host.routers[kind].delivered.Load() >= wrote {
 			delete(w.written, kind)
 		}
 	}
@@ -124,7 +124,7 @@ func (w *writer) tidy() {
 		there, ok := cached[client.Object](w.host, o.kind, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.kind] = max(w.written[o.kind], w.host.fanouts[o.kind].reached.Load())
+			w.written[o.kind] = max(w.written[o.kind], w.host.routers[o.kind].reached.Load())
 		}
 	}
 	w.tidied = len(w.deleted)
