@@ -115,7 +115,7 @@ func install(t *testing.T, host *cluster, driver string) {
 // kubectlAfter is for what is cleaned up when the test is over.
 func (c *cluster) kubectlAfter(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*testTimeout)
 	defer cancel()
 	if out, err := c.runKubectl(ctx, stdin, args...); err != nil {
 		t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)

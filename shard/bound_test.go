@@ -21,7 +21,7 @@ import (
 
 // At the bound the space that was idle longest is put to sleep; one in use never is.
 func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
-	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.WakeTimeout = 2, 30*time.Second })
+	s := newEnv(t, func(c *shard.Config) { c.SpacesMax, c.WakeTimeout = 2, 30*time.Second })
 	clients := map[string]kubernetes.Interface{}
 	for _, name := range []string{"first", "second"} {
 		clients[name] = testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, name), name))
@@ -78,7 +78,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 // A tenant that asks for many spaces waits for its own spaces; it does not keep
 // others' waiting, nor spaces starting and stopping.
 func TestOneWhoWantsManySpacesDoesNotStarveTheOthers(t *testing.T) {
-	s := startSleepy(t, func(c *shard.Config) { c.SpacesMax, c.StartsMax = 2, 1 })
+	s := newEnv(t, func(c *shard.Config) { c.SpacesMax, c.StartsMax = 2, 1 })
 	victim := testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, "victim"), "victim"))
 	greedy := []string{"greedy-0", "greedy-1", "greedy-2", "greedy-3"}
 	for _, name := range greedy {

@@ -97,7 +97,7 @@ const (
 	// spaces starting and stopping.
 	inUse = 10 * time.Second
 	// leastNap is the shortest sleep that is worth a start.
-	leastNap = time.Minute
+	leastSleep = time.Minute
 	// lead is how long before its timer a space is woken: about a start.
 	lead = 2 * time.Second
 
@@ -138,11 +138,11 @@ func (c Config) within(d time.Duration) time.Duration {
 	return d
 }
 
-// nap is the shortest sleep that is worth a start. Where places are scarce but
+// minSleep is the shortest sleep that is worth a start. Where places are scarce but
 // idle spaces are not put to sleep, it need only be longer than a start.
-func (c Config) nap() time.Duration {
+func (c Config) minSleep() time.Duration {
 	if c.IdleAfter > 0 {
-		return min(leastNap, c.IdleAfter)
+		return min(leastSleep, c.IdleAfter)
 	}
 	return settleTime
 }

@@ -30,18 +30,18 @@ import (
 // idle is after how long without requests the spaces of these tests sleep.
 const idle = 15 * time.Minute
 
-// sleepy is a shard whose spaces sleep, and whose clock stands until it is moved.
-type sleepy struct {
+// testEnv is a shard whose spaces sleep, and whose clock stands until it is moved.
+type testEnv struct {
 	*shard.Shard
 	clock  *clocktesting.FakeClock
 	server *httptest.Server
 	config shard.Config
 }
 
-func startSleepy(t *testing.T, change ...func(*shard.Config)) *sleepy {
+func newEnv(t *testing.T, change ...func(*shard.Config)) *testEnv {
 	t.Helper()
 	c := config(t)
-	s := &sleepy{clock: clocktesting.NewFakeClock(time.Now())}
+	s := &testEnv{clock: clocktesting.NewFakeClock(time.Now())}
 	c.Clock, c.IdleAfter = s.clock, idle
 	for _, f := range change {
 		f(&c)
@@ -65,7 +65,7 @@ func startSleepy(t *testing.T, change ...func(*shard.Config)) *sleepy {
 }
 
 // admin is what the space's admin has, at the test's server.
-func (s *sleepy) admin(t *testing.T, space *shard.Space, name string) *rest.Config {
+func (s *testEnv) admin(t *testing.T, space *shard.Space, name string) *rest.Config {
 	t.Helper()
 	kubeconfig, err := space.Kubeconfig("admin", []string{"system:masters"})
 	if err != nil {
@@ -78,14 +78,14 @@ func (s *sleepy) admin(t *testing.T, space *shard.Space, name string) *rest.Conf
 	return s.at(c, name)
 }
 
-func (s *sleepy) at(c *rest.Config, name string) *rest.Config {
+func (s *testEnv) at(c *rest.Config, name string) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.Host = s.server.URL + "/" + name
 	c.CAData, c.Insecure = nil, true
 	return c
 }
 
-func (s *sleepy) is(t *testing.T, name, reason string, status metav1.ConditionStatus) {
+func (s *testEnv) is(t *testing.T, name, reason string, status metav1.ConditionStatus) {
 	t.Helper()
 	testhost.Eventually(t, name+" is "+reason, func(context.Context) error {
 		got, ok := s.Status(name)
@@ -100,7 +100,7 @@ func (s *sleepy) is(t *testing.T, name, reason string, status metav1.ConditionSt
 }
 
 // falls moves the clock until the space sleeps.
-func (s *sleepy) falls(t *testing.T, name string) {
+func (s *testEnv) falls(t *testing.T, name string) {
 	t.Helper()
 	s.clock.Step(idle)
 	testhost.Eventually(t, name+" falls asleep", func(context.Context) error {

@@ -34,7 +34,7 @@ import (
 // inside is a shard whose spaces' pods reach their DNS and API. Addresses of this
 // machine stand for those of pods.
 type inside struct {
-	*sleepy
+	*testEnv
 	ca       *pki.CA
 	dns, api string
 }
@@ -46,7 +46,7 @@ func startInside(t *testing.T) *inside {
 		t.Fatal(err)
 	}
 	in := &inside{ca: ca}
-	in.sleepy = startSleepy(t, func(c *shard.Config) {
+	in.testEnv = newEnv(t, func(c *shard.Config) {
 		c.ServingCA = ca.PEM
 		c.Pods = translate.PodsEndpoint{Address: netip.MustParseAddr("192.0.2.10"), APIPort: 7444, DNSPort: 7453}
 	})

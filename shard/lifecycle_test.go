@@ -40,7 +40,7 @@ func config(t *testing.T) shard.Config {
 
 func start(t *testing.T, c shard.Config) *shard.Shard {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
 	s, err := shard.Start(ctx, c)
 	if err != nil {
@@ -51,7 +51,7 @@ func start(t *testing.T, c shard.Config) *shard.Shard {
 
 func stop(t *testing.T, s *shard.Shard) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -62,7 +62,7 @@ func stop(t *testing.T, s *shard.Shard) {
 func startSpace(t *testing.T, s *shard.Shard, name string) *shard.Space {
 	t.Helper()
 	build(t, name)
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
 	space, err := s.StartSpace(ctx, name)
 	if err != nil {
@@ -84,7 +84,7 @@ func build(t *testing.T, space string) {
 
 func stopSpace(t *testing.T, s *shard.Shard, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
 	if err := s.StopSpace(ctx, name); err != nil {
 		t.Error(err)

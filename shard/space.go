@@ -216,11 +216,11 @@ func joined(errs ...error) error {
 
 // rest asks a space whether it may sleep, and until when: zero if for ever. It
 // may not while its syncer has work under way, nor until nothing has been written
-// for as long as heard. What its controllers wait for is in its objects; what
+// for as long as quiet. What its controllers wait for is in its objects; what
 // expires, in its store.
-func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time, err error) {
+func (s *Space) rest(ctx context.Context, quiet time.Duration) (until time.Time, err error) {
 	err = safego.Call("ask", func() error {
-		if s.plane.Quiet() < heard {
+		if s.plane.Quiet() < quiet {
 			return errFresh
 		}
 		if !s.syncer.Idle() {
@@ -236,7 +236,7 @@ func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time,
 		if timer, ok = s.syncer.NextTimer(); ok && (until.IsZero() || timer.Before(until)) {
 			until = timer
 		}
-		if s.plane.Quiet() < heard {
+		if s.plane.Quiet() < quiet {
 			return errFresh // by what it does itself, while it was asked
 		}
 		return nil

@@ -23,7 +23,7 @@ func copyTo(w io.Writer, resp *http.Response) (int64, error) { return io.Copy(w,
 // T8, S5: a space sleeps no more while a stream is open in it, wakes for one, and
 // ends its streams when it stops.
 func TestStreamsKeepASpaceAwakeAndEndWithIt(t *testing.T) {
-	s := theBed(t).space(t, "life")
+	s := theEnv(t).space(t, "life")
 	s.run(t, newPod("web", "app"))
 	if err := s.shard.Sleep(t.Context(), "life"); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func begun(t *testing.T, e remotecommand.Executor) (ended <-chan error) {
 
 // S5: a tenant that holds streams holds no more than its share, and gets it back.
 func TestStreamsOfASpaceAreBounded(t *testing.T) {
-	s := theBed(t).space(t, "many")
+	s := theEnv(t).space(t, "many")
 	s.run(t, newPod("web", "app"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -37,8 +37,8 @@ import (
 // been told what tenants are not.
 const hostNode = "secret-host-node-7"
 
-// bed is a host cluster with a node that answers, and a shard behind a gateway.
-type bed struct {
+// testEnv is a host cluster with a node that answers, and a shard behind a gateway.
+type testEnv struct {
 	url     string // of the space's API
 	config  *rest.Config
 	host    kubernetes.Interface
@@ -51,18 +51,18 @@ type bed struct {
 	routes map[string]http.Handler
 }
 
-// newBed starts all of it in dir.
-func newBed(dir string) (*bed, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+// newEnv starts all of it in dir.
+func newEnv(dir string) (*testEnv, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
-	b := &bed{routes: map[string]http.Handler{}}
-	if err := b.start(ctx, dir); err != nil {
-		return nil, errors.Join(err, b.Close())
+	env := &testEnv{routes: map[string]http.Handler{}}
+	if err := env.start(ctx, dir); err != nil {
+		return nil, errors.Join(err, env.Close())
 	}
-	return b, nil
+	return env, nil
 }
 
-func (b *bed) start(ctx context.Context, dir string) error {
+func (env *testEnv) start(ctx context.Context, dir string) error {
 	ca, err := pki.OpenCA(filepath.Join(dir, "serving"), "serving")
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func (b *bed) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	b.url = b.serve(cert, &gateway.Router{Lookup: b.lookup})
+	env.url = env.serve(cert, &gateway.Router{Lookup: env.lookup})
 	// The host has a port of its own, and its API the root, as clusters have.
-	hostURL := b.serve(cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.lookup(gateway.SystemSpace).ServeHTTP(w, r) }))
+	hostURL := env.serve(cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { env.lookup(gateway.SystemSpace).ServeHTTP(w, r) }))
 
 	host, err := vcluster.Start(ctx, vcluster.Config{
 		Name: "host", Dir: filepath.Join(dir, "host"), Endpoint: hostURL, ServingCA: ca.PEM(),
@@ -86,86 +86,86 @@ func (b *bed) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	b.stops = append(b.stops, host.Stop)
-	b.route(gateway.SystemSpace, host.Handler())
+	env.stops = append(env.stops, host.Stop)
+	env.route(gateway.SystemSpace, host.Handler())
 	kubeconfig, err := host.ClientKubeconfig("admin", []string{"system:masters"})
 	if err != nil {
 		return err
 	}
-	if b.config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
+	if env.config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
 		return err
 	}
-	b.config.QPS = -1
-	if b.host, err = kubernetes.NewForConfig(b.config); err != nil {
+	env.config.QPS = -1
+	if env.host, err = kubernetes.NewForConfig(env.config); err != nil {
 		return err
 	}
-	b.kubelet = startKubelet(dir)
-	b.closes = append(b.closes, b.kubelet.server.Close)
-	if err := b.addNode(ctx); err != nil {
+	env.kubelet = startKubelet(dir)
+	env.closes = append(env.closes, env.kubelet.server.Close)
+	if err := env.addNode(ctx); err != nil {
 		return err
 	}
-	b.shard, err = shard.Start(ctx, shard.Config{
-		Dir: filepath.Join(dir, "spaces"), Host: b.config, ServingCA: ca.PEM, Logger: klog.Background(),
-		Endpoint: func(space string) string { return b.url + gateway.Path(space) },
+	env.shard, err = shard.Start(ctx, shard.Config{
+		Dir: filepath.Join(dir, "spaces"), Host: env.config, ServingCA: ca.PEM, Logger: klog.Background(),
+		Endpoint: func(space string) string { return env.url + gateway.Path(space) },
 	})
 	if err == nil {
-		b.stops = append(b.stops, b.shard.Stop)
+		env.stops = append(env.stops, env.shard.Stop)
 	}
 	return err
 }
 
-func (b *bed) serve(cert tls.Certificate, h http.Handler) (url string) {
+func (env *testEnv) serve(cert tls.Certificate, h http.Handler) (url string) {
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	s.StartTLS()
-	b.closes = append(b.closes, s.Close)
+	env.closes = append(env.closes, s.Close)
 	return s.URL
 }
 
-func (b *bed) route(space string, h http.Handler) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.routes[space] = h
+func (env *testEnv) route(space string, h http.Handler) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.routes[space] = h
 }
 
-func (b *bed) lookup(space string) http.Handler {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if h := b.routes[space]; h != nil {
+func (env *testEnv) lookup(space string) http.Handler {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if h := env.routes[space]; h != nil {
 		return h
 	}
-	if b.shard != nil {
-		if h := b.shard.Handler(space); h != nil {
+	if env.shard != nil {
+		if h := env.shard.Handler(space); h != nil {
 			return h
 		}
 	}
 	return nil
 }
 
-func (b *bed) addNode(ctx context.Context) error {
-	n, err := b.host.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: hostNode}}, metav1.CreateOptions{})
+func (env *testEnv) addNode(ctx context.Context) error {
+	n, err := env.host.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: hostNode}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	n.ResourceVersion = "" // controllers write to it meanwhile
-	n.Status.DaemonEndpoints.KubeletEndpoint.Port = b.kubelet.port()
-	_, err = b.host.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = env.kubelet.port()
+	_, err = env.host.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	return err
 }
 
 // Close stops what was started, last first.
-func (b *bed) Close() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+func (env *testEnv) Close() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
-	for i := len(b.stops) - 1; i >= 0; i-- {
-		if e := b.stops[i](ctx); e != nil {
+	for i := len(env.stops) - 1; i >= 0; i-- {
+		if e := env.stops[i](ctx); e != nil {
 			err = e
 		}
 	}
-	for i := len(b.closes) - 1; i >= 0; i-- {
-		b.closes[i]()
+	for i := len(env.closes) - 1; i >= 0; i-- {
+		env.closes[i]()
 	}
 	return err
 }
@@ -173,30 +173,30 @@ func (b *bed) Close() (err error) {
 // space is a tenant's, seen by its admin.
 type space struct {
 	kubernetes.Interface
-	*bed
+	*testEnv
 	name   string
 	config *rest.Config
 }
 
-func (b *bed) space(t *testing.T, name string) *space {
+func (env *testEnv) space(t *testing.T, name string) *space {
 	t.Helper()
-	admin, err := client.New(b.config, client.Options{Scheme: scheme.Scheme})
+	admin, err := client.New(env.config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := isolation.Apply(t.Context(), admin, translate.Space{Name: name}, nil); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
-	running, err := b.shard.StartSpace(ctx, name)
+	running, err := env.shard.StartSpace(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 		defer cancel()
-		if err := b.shard.StopSpace(ctx, name); err != nil {
+		if err := env.shard.StopSpace(ctx, name); err != nil {
 			t.Error(err)
 		}
 	})
@@ -217,7 +217,7 @@ func (b *bed) space(t *testing.T, name string) *space {
 		_, err := clients.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	return &space{Interface: clients, bed: b, name: name, config: config}
+	return &space{Interface: clients, testEnv: env, name: name, config: config}
 }
 
 // hostPod is where a pod of the space is on the host.

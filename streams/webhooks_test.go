@@ -150,7 +150,7 @@ func service(name string) admissionregistrationv1.WebhookClientConfig {
 
 // S8: a webhook in a pod of the space is asked, at its service's name.
 func TestAdmissionWebhooksInPodsAreCalled(t *testing.T) {
-	s := theBed(t).space(t, "hooked")
+	s := theEnv(t).space(t, "hooked")
 	h := startWebhook(t, denies)
 	s.run(t, newPod("web", "app"))
 	s.expose(t, map[string]string{"app": "web"}, h.port)
@@ -186,7 +186,7 @@ func TestAdmissionWebhooksReachNothingButPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			count++
-			s := theBed(t).space(t, "astray"+strconv.Itoa(count))
+			s := theEnv(t).space(t, "astray"+strconv.Itoa(count))
 			if c.prepare != nil {
 				c.prepare(t, s)
 			}
@@ -217,7 +217,7 @@ func (s *space) endpoint(t *testing.T, address string, port int) {
 
 // What a webhook answers is read into memory that all spaces share.
 func TestAWebhookThatNeverEndsItsAnswerIsCutOff(t *testing.T) {
-	s := theBed(t).space(t, "endless")
+	s := theEnv(t).space(t, "endless")
 	h := startWebhook(t, func(w http.ResponseWriter, _ *admissionv1.AdmissionReview) {
 		_, _ = io.Copy(w, spaces{})
 	})

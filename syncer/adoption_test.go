@@ -37,8 +37,8 @@ func typed(name string, kind corev1.ServiceType, ports ...int32) *corev1.Service
 }
 
 // allocations is what the host's services are, and what it has given them.
-func (b *bed) allocations(ctx context.Context) (map[string]string, error) {
-	list, err := b.host.CoreV1().Services(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+func (env *testEnv) allocations(ctx context.Context) (map[string]string, error) {
+	list, err := env.host.CoreV1().Services(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -51,22 +51,22 @@ func (b *bed) allocations(ctx context.Context) (map[string]string, error) {
 
 // adopting is an environment without a syncer, whose space has some services, and a
 // host by which others adopt them.
-func adopting(t *testing.T, name string, have ...*corev1.Service) (*bed, *syncer.Host) {
+func adopting(t *testing.T, name string, have ...*corev1.Service) (*testEnv, *syncer.Host) {
 	t.Helper()
-	b := newBed(t, name)
-	b.begin(nil)
+	env := newEnv(t, name)
+	env.begin(nil)
 	for _, v := range have {
-		must(t, b.virtual.CoreV1().Services("default").Create, v)
+		must(t, env.virtual.CoreV1().Services("default").Create, v)
 	}
-	b.play([]step{{"come to rest", b.alike}})
-	if err := b.kill(); err != nil {
+	env.play([]step{{"come to rest", env.alike}})
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	host, err := syncer.NewHost(b.cluster.Config(), b.options)
+	host, err := syncer.NewHost(env.cluster.Config(), env.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, host
+	return env, host
 }
 
 // D2: in a space whose objects are all about to be others, a host service is adopted
@@ -102,24 +102,24 @@ func TestAServiceIsAdoptedAndTakenBack(t *testing.T) {
 		p.want.Spec.Selector = map[string]string{"app": "another"}
 		reasons, want = append(reasons, reason), append(want, p.want)
 	}
-	b, reserver := adopting(t, "adopt", have...)
-	if err := b.host.CoreV1().ResourceQuotas(b.space.HostNamespace()).Delete(t.Context(), "berth", metav1.DeleteOptions{}); err != nil {
+	env, reserver := adopting(t, "adopt", have...)
+	if err := env.host.CoreV1().ResourceQuotas(env.space.HostNamespace()).Delete(t.Context(), "berth", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err) // it lets a space have few node ports
 	}
-	before, err := b.allocations(t.Context())
+	before, err := env.allocations(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := reserver.AdoptServices(t.Context(), b.space, want)
+	got, err := reserver.AdoptServices(t.Context(), env.space, want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	during, err := b.allocations(t.Context())
+	during, err := env.allocations(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, reason := range reasons {
-		p, hostName := pairs[reason], b.space.HostName("default", want[i].Name, translate.LimitLabel)
+		p, hostName := pairs[reason], env.space.HostName("default", want[i].Name, translate.LimitLabel)
 		if p.stays != (before[hostName] == during[hostName]) {
 			t.Errorf("%s: it was %s, and is %s", reason, before[hostName], during[hostName])
 		}
@@ -129,7 +129,7 @@ func TestAServiceIsAdoptedAndTakenBack(t *testing.T) {
 		if got[i] == nil {
 			continue
 		}
-		host, err := b.hostService(t.Context(), want[i].Name)
+		host, err := env.hostService(t.Context(), want[i].Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,13 +142,13 @@ func TestAServiceIsAdoptedAndTakenBack(t *testing.T) {
 		}
 	}
 
-	b.begin(nil)
-	must(t, b.virtual.CoreV1().Services("default").Create, typed("new", node, 80)) // or it is there for a minute
-	b.play([]step{{"see it as it was", b.alike}})
-	if made, err := b.hostService(t.Context(), "new"); err != nil || made.Spec.Selector["berth.dev/reserved"] != "" {
+	env.begin(nil)
+	must(t, env.virtual.CoreV1().Services("default").Create, typed("new", node, 80)) // or it is there for a minute
+	env.play([]step{{"see it as it was", env.alike}})
+	if made, err := env.hostService(t.Context(), "new"); err != nil || made.Spec.Selector["berth.dev/reserved"] != "" {
 		t.Errorf("what was made leads to no pod still: %v (%v)", made.Spec.Selector, err)
 	}
-	after, err := b.allocations(t.Context())
+	after, err := env.allocations(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,10 +186,10 @@ func checkAdopted(t *testing.T, reason string, want, got, host *corev1.Service) 
 func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 	t.Parallel()
 	const cluster, node, balancer = corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer
-	b, reserver := adopting(t, "adopt-none",
+	env, reserver := adopting(t, "adopt-none",
 		typed("plain", cluster, 80), typed("bare", cluster, 80), typed("named", corev1.ServiceTypeExternalName), typed("headless", "headless", 80), typed("balanced", balancer, 80), typed("ports", node, 80), typed("going", cluster, 80))
-	hosts := b.host.CoreV1().Services(b.space.HostNamespace())
-	going, err := b.hostService(t.Context(), "going")
+	hosts := env.host.CoreV1().Services(env.space.HostNamespace())
+	going, err := env.hostService(t.Context(), "going")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,9 +205,9 @@ func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: b.space.HostName("default", "foreign", translate.LimitLabel)}, Spec: newService("foreign", "").Spec}
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: env.space.HostName("default", "foreign", translate.LimitLabel)}, Spec: newService("foreign", "").Spec}
 	must(t, hosts.Create, foreign)
-	b.noMoreNodePorts(t)
+	env.noMoreNodePorts(t)
 
 	versionsOf := func() map[string]string {
 		t.Helper()
@@ -226,7 +226,7 @@ func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 		want *corev1.Service
 		says string
 	}{
-		"none is for life":                {typed("headless", cluster, 80), "delete that in the space"},
+		"none is immutable":               {typed("headless", cluster, 80), "delete that in the space"},
 		"it has other node ports":         {typed("ports", node, 8080), "delete that in the space"},
 		"the load balancer is not for it": {typed("balanced", node, 80, 443), "delete that in the space"},
 		"it is going":                     {typed("going", cluster, 80), "try again when it has gone"},
@@ -235,7 +235,7 @@ func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 		"it has no address":               {typed("named", cluster, 80), "delete that in the space"},
 		"the quota does not let it come":  {typed("zealous", node, 80), "exceeded quota"},
 	} {
-		_, err := reserver.AdoptServices(t.Context(), b.space, []*corev1.Service{typed("fresh", cluster, 80), typed("plain", cluster, 8080), c.want})
+		_, err := reserver.AdoptServices(t.Context(), env.space, []*corev1.Service{typed("fresh", cluster, 80), typed("plain", cluster, 8080), c.want})
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "default/"+c.want.Name) {
 			t.Errorf("%s: %v, want %q", reason, err, c.says)
 		}
@@ -244,15 +244,15 @@ func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 		}
 	}
 	// Without an address, it need not wait for it.
-	if got, err := reserver.AdoptServices(t.Context(), b.space, []*corev1.Service{typed("going", "headless", 80)}); err != nil || got[0] != nil {
+	if got, err := reserver.AdoptServices(t.Context(), env.space, []*corev1.Service{typed("going", "headless", 80)}); err != nil || got[0] != nil {
 		t.Errorf("got %v (%v)", got, err)
 	}
 }
 
 // noMoreNodePorts has the host give the space no node ports beside those that it has.
-func (b *bed) noMoreNodePorts(t *testing.T) {
+func (env *testEnv) noMoreNodePorts(t *testing.T) {
 	t.Helper()
-	list, err := b.host.CoreV1().Services(b.space.HostNamespace()).List(t.Context(), metav1.ListOptions{})
+	list, err := env.host.CoreV1().Services(env.space.HostNamespace()).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func (b *bed) noMoreNodePorts(t *testing.T) {
 			}
 		}
 	}
-	quotas := b.host.CoreV1().ResourceQuotas(b.space.HostNamespace())
+	quotas := env.host.CoreV1().ResourceQuotas(env.space.HostNamespace())
 	all := corev1.ResourceList{corev1.ResourceServicesNodePorts: *resource.NewQuantity(used, resource.DecimalSI)}
 	quota := must(t, quotas.Create, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "full"}, Spec: corev1.ResourceQuotaSpec{Hard: all}})
 	testhost.Eventually(t, "see the quota counted", func(ctx context.Context) error {

@@ -32,7 +32,7 @@ const (
 
 // crashWalk is a random walk through the objects of one space and, for what comes from the host, of its admin.
 type crashWalk struct {
-	*bed
+	*testEnv
 	rows        []crashRow
 	random      *rand.Rand
 	onHost      client.Client
@@ -56,7 +56,7 @@ type crashState struct {
 func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	t.Helper()
 	w := &crashWalk{
-		bed: newBed(t, lane), rows: crashRows(), random: rand.New(rand.NewPCG(seed, 10)), used: seed%2 == 1, namespaces: []string{"default"}, made: map[crashObject]crashState{},
+		testEnv: newEnv(t, lane), rows: crashRows(), random: rand.New(rand.NewPCG(seed, 10)), used: seed%2 == 1, namespaces: []string{"default"}, made: map[crashObject]crashState{},
 	}
 	selector := crashLane + "=" + lane
 	switches := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}

@@ -20,7 +20,7 @@ import (
 )
 
 // bounded waits until the syncer has done all it can, and expects so many on the host.
-func (b *bed) bounded(t *testing.T, want int, count func(context.Context) (int, error)) {
+func (env *testEnv) bounded(t *testing.T, want int, count func(context.Context) (int, error)) {
 	t.Helper()
 	testhost.Eventually(t, fmt.Sprintf("see %d on the host", want), func(ctx context.Context) error {
 		n, err := count(ctx)
@@ -30,8 +30,8 @@ func (b *bed) bounded(t *testing.T, want int, count func(context.Context) (int, 
 		if n > want {
 			t.Fatalf("%d are on the host, more than the %d that a space may have", n, want)
 		}
-		if n < want || !b.life.syncer.Idle() {
-			return fmt.Errorf("%d are on the host, the syncer is idle: %t", n, b.life.syncer.Idle())
+		if n < want || !env.run.syncer.Idle() {
+			return fmt.Errorf("%d are on the host, the syncer is idle: %t", n, env.run.syncer.Idle())
 		}
 		return nil
 	})
@@ -44,10 +44,10 @@ func (b *bed) bounded(t *testing.T, want int, count func(context.Context) (int, 
 // come at once; those beyond the bound get an event, and come when others are gone.
 func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 	t.Parallel()
-	b := withOwnClasses(t, "many-classes")
-	ours, theirs := b.virtual.SchedulingV1().PriorityClasses(), b.host.SchedulingV1().PriorityClasses()
+	env := withOwnClasses(t, "many-classes")
+	ours, theirs := env.virtual.SchedulingV1().PriorityClasses(), env.host.SchedulingV1().PriorityClasses()
 	count := func(ctx context.Context) (int, error) {
-		all, err := theirs.List(ctx, metav1.ListOptions{LabelSelector: translate.LabelSpace + "=" + b.space.Name})
+		all, err := theirs.List(ctx, metav1.ListOptions{LabelSelector: translate.LabelSpace + "=" + env.space.Name})
 		if err != nil {
 			return 0, err
 		}
@@ -58,22 +58,22 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		pod := newPod(fmt.Sprintf("p-%d", i)) // makes it as well
 		pod.Spec.PriorityClassName = fmt.Sprintf("c-%d", i)
 		testhost.Eventually(t, "have the space's admission know its class", func(ctx context.Context) error {
-			_, err := b.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+			_, err := env.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 			return err
 		})
 	}
-	b.bounded(t, bounds.OwnClasses.Max(), count)
+	env.bounded(t, bounds.OwnClasses.Max(), count)
 	for round := range 2 { // deleted ones no longer count
 		name := fmt.Sprintf("more-%d", round)
 		must(t, ours.Create, priorityClass(name, 1))
-		b.told(t, "PriorityClass", name, "20 classes")
+		env.told(t, "PriorityClass", name, "20 classes")
 		if err := ours.Delete(t.Context(), fmt.Sprintf("c-%d", round), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		awaited(t, "see the other one", theirs.Get, "many-classes."+name, nil)
-		b.bounded(t, bounds.OwnClasses.Max(), count)
+		env.bounded(t, bounds.OwnClasses.Max(), count)
 	}
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range bounds.OwnClasses.Max() {
@@ -84,8 +84,8 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 			}
 		}
 	}
-	b.begin(nil)
-	b.bounded(t, bounds.OwnClasses.Max(), count)
+	env.begin(nil)
+	env.bounded(t, bounds.OwnClasses.Max(), count)
 }
 
 // M4: so it is with volume snapshots, and those that come in one burst.
@@ -94,15 +94,15 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 	host := extended(t, theHost(t).Config())
 	define(t, host)
 	snapshotClass(t, host, "many-snaps", "host.example/other", false, map[string]string{"many-snaps": "true"})
-	b := synced(t, "many-snaps", "volumesnapshots=on", "volumesnapshotclasses=many-snaps=true")
-	if err := isolation.Apply(t.Context(), host, b.space, nil, isolation.Syncing(b.options.Sync)); err != nil {
+	env := synced(t, "many-snaps", "volumesnapshots=on", "volumesnapshotclasses=many-snaps=true")
+	if err := isolation.Apply(t.Context(), host, env.space, nil, isolation.Syncing(env.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
-	space := extended(t, b.toPlane())
+	space := extended(t, env.toPlane())
 	testhost.Eventually(t, "have the kind", func(ctx context.Context) error {
 		return space.List(ctx, &snapshotv1.VolumeSnapshotList{})
 	})
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range bounds.VolumeSnapshots.Max() + 20 {
@@ -111,14 +111,14 @@ func TestASpaceHasSoManySnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.begin(nil) // which finds all of them at once
-	b.bounded(t, bounds.VolumeSnapshots.Max(), func(ctx context.Context) (int, error) {
+	env.begin(nil) // which finds all of them at once
+	env.bounded(t, bounds.VolumeSnapshots.Max(), func(ctx context.Context) (int, error) {
 		all := &snapshotv1.VolumeSnapshotList{}
-		err := host.List(ctx, all, client.InNamespace(b.space.HostNamespace()))
+		err := host.List(ctx, all, client.InNamespace(env.space.HostNamespace()))
 		return len(all.Items), err
 	})
 	testhost.Eventually(t, "hear of those that are too many", func(ctx context.Context) error {
-		events, err := b.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		events, err := env.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

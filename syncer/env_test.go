@@ -40,9 +40,9 @@ import (
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
 )
 
-// bed is one space on the shared host: a real control plane, and a syncer that
-// may be killed and begun anew, as a shard would run them in one process.
-type bed struct {
+// testEnv is one space on the shared host: a real control plane, and a syncer that
+// may be killed and started again, as a shard would run them in one process.
+type testEnv struct {
 	t       *testing.T
 	space   translate.Space
 	cluster *testhost.Host
@@ -56,247 +56,247 @@ type bed struct {
 	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
 
 	host    kubernetes.Interface // as the platform's admin
-	virtual kubernetes.Interface // as the tenant's admin, but past the guard
+	virtual kubernetes.Interface // as the tenant's admin, but past the isolation plug-in
 
 	mu       sync.Mutex
-	life     *life        // nil between two lives
-	reserver *syncer.Host // of the present or, before the first, a coming life
+	run      *syncerRun   // nil between two runs
+	reserver *syncer.Host // of the present or, before the first, a coming run
 }
 
-// life is one run of a syncer, from its start to its death.
-type life struct {
-	wire   *wire
-	host   *syncer.Host
-	syncer *syncer.Syncer
-	end    context.CancelFunc
-	doomed chan struct{} // closed by doom
-	once   sync.Once
-	ended  chan error
+// syncerRun is one run of a syncer, from its start to its end.
+type syncerRun struct {
+	wire    *wire
+	host    *syncer.Host
+	syncer  *syncer.Syncer
+	end     context.CancelFunc
+	crashed chan struct{} // closed by crash
+	once    sync.Once
+	ended   chan error
 }
 
-// newBed isolates the space and starts its control plane, without a syncer.
-func newBed(t *testing.T, name string) *bed {
+// newEnv isolates the space and starts its control plane, without a syncer.
+func newEnv(t *testing.T, name string) *testEnv {
 	t.Helper()
-	b := &bed{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}, limits: bounds.NewAccount(nil)}
-	b.host = testhost.Clientset(t, b.cluster.Config())
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	env := &testEnv{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}, limits: bounds.NewAccount(nil)}
+	env.host = testhost.Clientset(t, env.cluster.Config())
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
-	b.build(t)
+	env.build(t)
 	var err error
-	if b.reserver, err = syncer.NewHost(b.cluster.Config(), b.options); err != nil {
+	if env.reserver, err = syncer.NewHost(env.cluster.Config(), env.options); err != nil {
 		t.Fatal(err)
 	}
-	address, err := b.reserver.ReserveAPI(ctx, b.space)
+	address, err := env.reserver.ReserveAPI(ctx, env.space)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addresses, err := b.reserver.ServiceRange(ctx)
+	addresses, err := env.reserver.ServiceRange(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.config = vcluster.Config{
-		Name: name, Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/" + name, ServingCA: b.cluster.ServingCA,
+	env.config = vcluster.Config{
+		Name: name, Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/" + name, ServingCA: env.cluster.ServingCA,
 		ServiceCIDR: addresses, KubernetesServiceIP: net.ParseIP(address),
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true,
 		Admission: []vcluster.Admission{
-			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(b.reserve, b.limits), nil }},
+			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(env.reserve, env.limits), nil }},
 			{Name: "BerthIsolation", New: func() (admission.Interface, error) {
-				return berthadmission.NewIsolation(true, b.where, b.space.Settings.PodSecurity), nil
+				return berthadmission.NewIsolation(true, env.where, env.space.Settings.PodSecurity), nil
 			}},
 		},
 		Logger: klog.Background(),
 	}
-	b.virtual = testhost.Clientset(t, b.toPlane())
-	if err := b.startPlane(ctx); err != nil {
+	env.virtual = testhost.Clientset(t, env.toPlane())
+	if err := env.startPlane(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.close)
-	return b
+	t.Cleanup(env.close)
+	return env
 }
 
-// build isolates the space, for what the bed is to sync.
-func (b *bed) build(t *testing.T) {
+// build isolates the space, for what the environment is to sync.
+func (env *testEnv) build(t *testing.T) {
 	t.Helper()
-	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	admin, err := client.New(env.cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Apply(t.Context(), admin, b.space, nil, isolation.Syncing(b.options.Sync), isolation.PlacedBy(b.where), isolation.ExposedBy(b.options.IngressAnnotations)); err != nil {
+	if err := isolation.Apply(t.Context(), admin, env.space, nil, isolation.Syncing(env.options.Sync), isolation.PlacedBy(env.where), isolation.ExposedBy(env.options.IngressAnnotations)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // toPlane reaches whatever control plane the space has at the time.
-func (b *bed) toPlane() *rest.Config {
-	return &rest.Config{Host: "http://space.invalid", QPS: -1, Transport: b, ContentConfig: rest.ContentConfig{
+func (env *testEnv) toPlane() *rest.Config {
+	return &rest.Config{Host: "http://space.invalid", QPS: -1, Transport: env, ContentConfig: rest.ContentConfig{
 		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 	}}
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (b *bed) RoundTrip(req *http.Request) (*http.Response, error) {
-	to := b.reach.Load()
+func (env *testEnv) RoundTrip(req *http.Request) (*http.Response, error) {
+	to := env.reach.Load()
 	if to == nil {
 		return nil, errCut
 	}
 	return (*to).RoundTrip(req)
 }
 
-func (b *bed) startPlane(ctx context.Context) (err error) {
-	if b.plane, err = vcluster.Start(ctx, b.config); err != nil {
+func (env *testEnv) startPlane(ctx context.Context) (err error) {
+	if env.plane, err = vcluster.Start(ctx, env.config); err != nil {
 		return err
 	}
-	to, err := rest.TransportFor(b.plane.Loopback())
-	b.reach.Store(&to)
+	to, err := rest.TransportFor(env.plane.Loopback())
+	env.reach.Store(&to)
 	return err
 }
 
-func (b *bed) stopPlane(ctx context.Context) error {
-	b.reach.Store(nil)
-	return b.plane.Stop(ctx)
+func (env *testEnv) stopPlane(ctx context.Context) error {
+	env.reach.Store(nil)
+	return env.plane.Stop(ctx)
 }
 
-func (b *bed) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+func (env *testEnv) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
-	if b.t.Failed() {
-		b.t.Logf("space %s: %v", b.space.Name, b.alike(ctx))
-		if events, err := b.virtual.CoreV1().Events("").List(ctx, metav1.ListOptions{}); err == nil {
+	if env.t.Failed() {
+		env.t.Logf("space %s: %v", env.space.Name, env.alike(ctx))
+		if events, err := env.virtual.CoreV1().Events("").List(ctx, metav1.ListOptions{}); err == nil {
 			for _, e := range events.Items[max(0, len(events.Items)-20):] {
-				b.t.Logf("event of %s %s/%s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
+				env.t.Logf("event of %s %s/%s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
 			}
 		}
 	}
-	if err := b.kill(); err != nil {
-		b.t.Error(err)
+	if err := env.kill(); err != nil {
+		env.t.Error(err)
 	}
-	if err := b.stopPlane(ctx); err != nil {
-		b.t.Error(err)
+	if err := env.stopPlane(ctx); err != nil {
+		env.t.Error(err)
 	}
-	if err := b.host.CoreV1().Namespaces().Delete(ctx, b.space.HostNamespace(), *noGrace()); err != nil {
-		b.t.Error(err)
+	if err := env.host.CoreV1().Namespaces().Delete(ctx, env.space.HostNamespace(), *noGrace()); err != nil {
+		env.t.Error(err)
 	}
 }
 
 // reserve is what the space's admission asks of the process it is in.
-func (b *bed) reserve(ctx context.Context, v *corev1.Service, current berthadmission.Current) (*corev1.Service, error) {
-	b.mu.Lock()
-	reserver := b.reserver
-	b.mu.Unlock()
+func (env *testEnv) reserve(ctx context.Context, v *corev1.Service, current berthadmission.Current) (*corev1.Service, error) {
+	env.mu.Lock()
+	reserver := env.reserver
+	env.mu.Unlock()
 	if reserver == nil {
 		return nil, errCut
 	}
-	return reserver.ReserveService(ctx, b.space, v, current)
+	return reserver.ReserveService(ctx, env.space, v, current)
 }
 
 // begin runs a syncer whose requests obey r.
-func (b *bed) begin(r rule) *life {
-	b.t.Helper()
-	l, err := b.run(func(*life) rule { return r })
+func (env *testEnv) begin(r rule) *syncerRun {
+	env.t.Helper()
+	run, err := env.startRun(func(*syncerRun) rule { return r })
 	if err != nil {
-		b.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	return l
+	return run
 }
 
-func (b *bed) run(ruled func(*life) rule) (*life, error) {
-	l := newLife()
-	l.wire.obey(ruled(l))
+func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
+	run := newRun()
+	run.wire.obey(ruled(run))
 	var err error
-	if l.host, err = syncer.NewHost(l.wire.config(toHost, b.cluster.Config()), b.options); err != nil {
+	if run.host, err = syncer.NewHost(run.wire.config(toHost, env.cluster.Config()), env.options); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
-	if err := l.host.Start(ctx); err != nil {
+	if err := run.host.Start(ctx); err != nil {
 		return nil, err
 	}
-	virtual := l.wire.config(toSpace, b.toPlane())
+	virtual := run.wire.config(toSpace, env.toPlane())
 	clients, err := kubernetes.NewForConfig(virtual)
 	if err != nil {
 		return nil, err
 	}
-	space := b.space
-	space.Settings.Domains = b.domains
+	space := env.space
+	space.Settings.Domains = env.domains
 	s, err := syncer.New(syncer.Config{
-		Account: b.limits,
-		Space:   space, Where: b.where, Host: l.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: b.clock, Logger: klog.Background(),
+		Account: env.limits,
+		Space:   space, Where: env.where, Host: run.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.syncer = s
+	run.syncer = s
 	var running context.Context
-	running, l.end = context.WithCancel(context.Background())
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.life != nil {
+	running, run.end = context.WithCancel(context.Background())
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if env.run != nil {
 		return nil, errors.New("the space is synced already")
 	}
-	b.life, b.reserver = l, l.host
-	go func() { l.ended <- s.Run(running) }()
-	return l, nil
+	env.run, env.reserver = run, run.host
+	go func() { run.ended <- s.Run(running) }()
+	return run, nil
 }
 
-func newLife() *life {
-	return &life{wire: &wire{}, doomed: make(chan struct{}), ended: make(chan error, 1)}
+func newRun() *syncerRun {
+	return &syncerRun{wire: &wire{}, crashed: make(chan struct{}), ended: make(chan error, 1)}
 }
 
-// doom cuts the wire: whatever the syncer does from here on has no effect.
-func (l *life) doom() {
-	l.once.Do(func() {
-		l.wire.cut.Store(true)
-		l.end()
-		close(l.doomed)
+// crash cuts the wire: whatever the syncer does from here on has no effect.
+func (run *syncerRun) crash() {
+	run.once.Do(func() {
+		run.wire.cut.Store(true)
+		run.end()
+		close(run.crashed)
 	})
 }
 
-// kill ends the present life, at whatever instruction it is.
-func (b *bed) kill() error {
-	b.mu.Lock()
-	l := b.life
-	b.life = nil
-	if l != nil {
-		b.reserver = nil
+// kill ends the present run, at whatever instruction it is.
+func (env *testEnv) kill() error {
+	env.mu.Lock()
+	run := env.run
+	env.run = nil
+	if run != nil {
+		env.reserver = nil
 	}
-	b.mu.Unlock()
-	if l == nil {
+	env.mu.Unlock()
+	if run == nil {
 		return nil
 	}
-	l.doom()
-	defer l.host.Stop()
+	run.crash()
+	defer run.host.Stop()
 	select {
-	case err := <-l.ended:
+	case err := <-run.ended:
 		return err
-	case <-time.After(testhost.Patience):
-		return fmt.Errorf("the syncer of %s did not end", b.space.Name)
+	case <-time.After(testhost.Timeout):
+		return fmt.Errorf("the syncer of %s did not end", env.space.Name)
 	}
 }
 
-// supervise begins a new life whenever one is doomed, until the test ends. Each
-// life obeys the rule that next makes for it. After deaths for which whole
+// supervise begins a new run whenever one crashes, until the test ends. Each run
+// obeys the rule that next makes for it. After crashes for which whole
 // returns true the control plane is stopped and started as well.
-func (b *bed) supervise(next func(*life) rule, whole func() bool) {
-	b.t.Helper()
+func (env *testEnv) supervise(next func(*syncerRun) rule, whole func() bool) {
+	env.t.Helper()
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	again := func() error {
-		if err := b.kill(); err != nil || !whole() {
+		if err := env.kill(); err != nil || !whole() {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 		defer cancel()
-		return errors.Join(b.stopPlane(ctx), b.startPlane(ctx))
+		return errors.Join(env.stopPlane(ctx), env.startPlane(ctx))
 	}
 	go func() {
 		defer close(stopped)
 		for {
-			l, err := b.run(next)
+			run, err := env.startRun(next)
 			if err != nil {
 				stopped <- err
 				return
 			}
 			select {
-			case <-l.doomed:
+			case <-run.crashed:
 				if err := again(); err != nil {
 					stopped <- err
 					return
@@ -306,26 +306,26 @@ func (b *bed) supervise(next func(*life) rule, whole func() bool) {
 			}
 		}
 	}()
-	b.t.Cleanup(func() {
+	env.t.Cleanup(func() {
 		close(stop)
 		if err := <-stopped; err != nil {
-			b.t.Error(err)
+			env.t.Error(err)
 		}
 	})
 }
 
 // synced begins a syncer of a new space with these switches.
-func synced(t *testing.T, name string, switches ...string) *bed {
+func synced(t *testing.T, name string, switches ...string) *testEnv {
 	t.Helper()
-	b := newBed(t, name)
+	env := newEnv(t, name)
 	parsed, err := kinds.Parse(switches)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
-	b.build(t) // for the rights that the switches take
-	b.begin(nil)
-	return b
+	env.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
+	env.build(t) // for the rights that the switches take
+	env.begin(nil)
+	return env
 }
 
 // created makes an object, however many others the host's quota counts meanwhile:
@@ -365,15 +365,15 @@ func awaitedGone[T metav1.Object](t *testing.T, what string, get func(context.Co
 	testhost.Eventually(t, what, func(ctx context.Context) error { return gone(get(ctx, name, metav1.GetOptions{})) })
 }
 
-func (b *bed) hostName(name string) string {
-	return b.space.HostName("default", name, translate.LimitSubdomain)
+func (env *testEnv) hostName(name string) string {
+	return env.space.HostName("default", name, translate.LimitSubdomain)
 }
 
 // told waits for a warning about an object of the space that holds all words.
-func (b *bed) told(t *testing.T, kind, name string, words ...string) {
+func (env *testEnv) told(t *testing.T, kind, name string, words ...string) {
 	t.Helper()
 	testhost.Eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
-		events, err := b.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		events, err := env.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

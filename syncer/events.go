@@ -19,7 +19,7 @@ import (
 // An event may come before the object that it is about: the host's watches don't
 // keep step. For so long after it was made, it is looked at again.
 const (
-	eventPatience = 30 * time.Second
+	eventTimeout = 30 * time.Second
 	eventRetry    = time.Second
 )
 
@@ -33,7 +33,7 @@ func (s *Syncer) syncEvents() error {
 			return 0, nil
 		}
 		want, known := s.eventUp(e)
-		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventPatience {
+		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventTimeout {
 			return eventRetry, nil
 		}
 		if want == nil {

@@ -32,18 +32,18 @@ const provisioner = "berth.dev/simulated"
 
 // withOwnClasses begins a syncer of a space that may have classes of its own,
 // on a host that holds it to that.
-func withOwnClasses(t *testing.T, name string) *bed {
+func withOwnClasses(t *testing.T, name string) *testEnv {
 	t.Helper()
 	switches := []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
-	b := synced(t, name, switches...)
-	admin, err := client.New(b.cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	env := synced(t, name, switches...)
+	admin, err := client.New(env.cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.InstallPolicies(t.Context(), admin, b.options.Sync); err != nil {
+	if err := isolation.InstallPolicies(t.Context(), admin, env.options.Sync); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return env
 }
 
 func priorityClass(name string, value int32) *schedulingv1.PriorityClass {
@@ -55,12 +55,12 @@ func storageClassOf(name, provisioner string) *storagev1.StorageClass {
 }
 
 // account is the API as the space's own account on the host.
-func (b *bed) account(t *testing.T) kubernetes.Interface {
+func (env *testEnv) account(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	posing := rest.CopyConfig(b.cluster.Config())
+	posing := rest.CopyConfig(env.cluster.Config())
 	posing.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + b.space.HostNamespace() + ":berth-syncer",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + b.space.HostNamespace(), "system:authenticated"},
+		UserName: "system:serviceaccount:" + env.space.HostNamespace() + ":berth-syncer",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + env.space.HostNamespace(), "system:authenticated"},
 	}
 	return testhost.Clientset(t, posing)
 }
@@ -70,8 +70,8 @@ func (b *bed) account(t *testing.T) kubernetes.Interface {
 // and invisible to other spaces.
 func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	t.Parallel()
-	b, other := withOwnClasses(t, "prio"), synced(t, "prio-other", "priorityclasses=on")
-	ours, theirs := b.virtual.SchedulingV1().PriorityClasses(), b.host.SchedulingV1().PriorityClasses()
+	env, other := withOwnClasses(t, "prio"), synced(t, "prio-other", "priorityclasses=on")
+	ours, theirs := env.virtual.SchedulingV1().PriorityClasses(), env.host.SchedulingV1().PriorityClasses()
 	high := priorityClass("high", 1_000_000)
 	high.GlobalDefault, high.PreemptionPolicy = true, ptr.To(corev1.PreemptLowerPriority)
 	must(t, ours.Create, high)
@@ -81,12 +81,12 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 		if h.Value != want || h.GlobalDefault || ptr.Deref(h.PreemptionPolicy, "") != corev1.PreemptNever {
 			t.Errorf("class %s is of %d on the host, default: %t, preempting: %v; want %d", name, h.Value, h.GlobalDefault, h.PreemptionPolicy, want)
 		}
-		if len(h.OwnerReferences) != 1 || h.OwnerReferences[0].Name != b.space.HostNamespace() {
+		if len(h.OwnerReferences) != 1 || h.OwnerReferences[0].Name != env.space.HostNamespace() {
 			t.Errorf("class %s is owned by %v, so that it outlives the space", name, h.OwnerReferences)
 		}
 	}
 	testhost.Eventually(t, "have each counted once, as what it is", func(context.Context) error {
-		if have := b.life.host.Objects()["prio"]; have["ownpriorityclasses"] != 2 || have["priorityclasses"] != 0 {
+		if have := env.run.host.Objects()["prio"]; have["ownpriorityclasses"] != 2 || have["priorityclasses"] != 0 {
 			return fmt.Errorf("counted are %v", have)
 		}
 		return nil
@@ -94,8 +94,8 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	for name, want := range map[string]int32{"high": 100, "low": -7} {
 		pod := newPod(name)
 		pod.Spec.PriorityClassName = name
-		must(t, b.virtual.CoreV1().Pods("default").Create, pod)
-		h := awaited(t, "see pod "+name, b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName(name), nil)
+		must(t, env.virtual.CoreV1().Pods("default").Create, pod)
+		h := awaited(t, "see pod "+name, env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName(name), nil)
 		if ptr.Deref(h.Spec.Priority, 0) != want || ptr.Deref(h.Spec.PreemptionPolicy, "") != corev1.PreemptNever {
 			t.Errorf("pod %s has priority %v, policy %v", name, h.Spec.Priority, h.Spec.PreemptionPolicy)
 		}
@@ -133,8 +133,8 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 // classes, if these are of an allowed provisioner and name nothing of the host's.
 func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	t.Parallel()
-	b := withOwnClasses(t, "store")
-	ours, theirs := b.virtual.StorageV1().StorageClasses(), b.host.StorageV1().StorageClasses()
+	env := withOwnClasses(t, "store")
+	ours, theirs := env.virtual.StorageV1().StorageClasses(), env.host.StorageV1().StorageClasses()
 	fast := storageClassOf("fast", provisioner)
 	fast.Parameters, fast.AllowVolumeExpansion = map[string]string{"csi.storage.k8s.io/fstype": "ext4"}, ptr.To(true)
 	fast.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
@@ -143,15 +143,15 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	if h.Parameters["csi.storage.k8s.io/fstype"] != "ext4" || h.Annotations["storageclass.kubernetes.io/is-default-class"] != "" {
 		t.Errorf("on the host it is %v", h)
 	}
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "fast"))
-	claim := awaited(t, "see the claim bound", b.virtual.CoreV1().PersistentVolumeClaims("default").Get, "data", func(c *corev1.PersistentVolumeClaim) error {
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "fast"))
+	claim := awaited(t, "see the claim bound", env.virtual.CoreV1().PersistentVolumeClaims("default").Get, "data", func(c *corev1.PersistentVolumeClaim) error {
 		if c.Status.Phase != corev1.ClaimBound {
 			return errors.New("it is " + string(c.Status.Phase))
 		}
 		return nil
 	})
-	volume := awaited(t, "see the volume", b.virtual.CoreV1().PersistentVolumes().Get, claim.Spec.VolumeName, nil)
-	onHost := awaited(t, "see the claim", b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get, b.hostName("data"), nil)
+	volume := awaited(t, "see the volume", env.virtual.CoreV1().PersistentVolumes().Get, claim.Spec.VolumeName, nil)
+	onHost := awaited(t, "see the claim", env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get, env.hostName("data"), nil)
 	if volume.Spec.StorageClassName != "fast" || ptr.Deref(onHost.Spec.StorageClassName, "") != "store.fast" {
 		t.Errorf("the volume is of class %q, the host's claim of %v", volume.Spec.StorageClassName, onHost.Spec.StorageClassName)
 	}
@@ -170,12 +170,12 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 		class := storageClassOf(name, provisioner)
 		attack.change(class)
 		must(t, ours.Create, class)
-		b.told(t, "StorageClass", name, attack.says)
-		must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
-		b.told(t, "PersistentVolumeClaim", name, "spec.storageClassName", `"`+name+`"`)
+		env.told(t, "StorageClass", name, attack.says)
+		must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
+		env.told(t, "PersistentVolumeClaim", name, "spec.storageClassName", `"`+name+`"`)
 		for what, err := range map[string]error{
 			"class": gone(theirs.Get(t.Context(), "store."+name, metav1.GetOptions{})),
-			"claim": gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName(name), metav1.GetOptions{})),
+			"claim": gone(env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), env.hostName(name), metav1.GetOptions{})),
 		} {
 			if err != nil {
 				t.Errorf("%s, its %s: %v", name, what, err)
@@ -189,9 +189,9 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 // it, no pod gets its priority, and no space is shown it.
 func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	t.Parallel()
-	b := withOwnClasses(t, "robbed")
+	env := withOwnClasses(t, "robbed")
 	other := synced(t, "robbed-other", "storageclasses=on")
-	storages, priorities := b.host.StorageV1().StorageClasses(), b.host.SchedulingV1().PriorityClasses()
+	storages, priorities := env.host.StorageV1().StorageClasses(), env.host.SchedulingV1().PriorityClasses()
 	thiefs := map[string]string{translate.LabelSpace: "thief"}
 	for name, annotations := range map[string]map[string]string{
 		"robbed.fast":   {translate.AnnotationName: "fast", translate.AnnotationUID: "u"},
@@ -208,22 +208,22 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	t.Cleanup(func() { _ = priorities.Delete(context.Background(), first.Name, metav1.DeleteOptions{}) })
 
 	for _, name := range []string{"fast", "simple"} {
-		must(t, b.virtual.StorageV1().StorageClasses().Create, storageClassOf(name, provisioner))
-		b.told(t, "StorageClass", name, "another object", name)
-		must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
-		b.told(t, "PersistentVolumeClaim", name, "another object", name)
-		if err := gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName(name), metav1.GetOptions{})); err != nil {
+		must(t, env.virtual.StorageV1().StorageClasses().Create, storageClassOf(name, provisioner))
+		env.told(t, "StorageClass", name, "another object", name)
+		must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
+		env.told(t, "PersistentVolumeClaim", name, "another object", name)
+		if err := gone(env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), env.hostName(name), metav1.GetOptions{})); err != nil {
 			t.Errorf("claim %s: %v", name, err)
 		}
 	}
-	must(t, b.virtual.SchedulingV1().PriorityClasses().Create, priorityClass("first", 3))
+	must(t, env.virtual.SchedulingV1().PriorityClasses().Create, priorityClass("first", 3))
 	pod := newPod("first")
 	pod.Spec.PriorityClassName = "first"
 	testhost.Eventually(t, "name a class that admission learns of from a watch", func(ctx context.Context) error {
-		_, err := b.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+		_, err := env.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
-	b.told(t, "Pod", "first", "another object", "first")
+	env.told(t, "Pod", "first", "another object", "first")
 
 	must(t, storages.Create, storageClassOf("robbed-hosts", provisioner))
 	t.Cleanup(func() { _ = storages.Delete(context.Background(), "robbed-hosts", metav1.DeleteOptions{}) })
@@ -238,14 +238,14 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 // M4: a class of the host's that is not shown is not for a space's claims.
 func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "hidden-class", "storageclasses=berth.dev/show=true")
-	theirs := b.host.StorageV1().StorageClasses()
+	env := synced(t, "hidden-class", "storageclasses=berth.dev/show=true")
+	theirs := env.host.StorageV1().StorageClasses()
 	must(t, theirs.Create, storageClassOf("hidden-class-gold", provisioner))
 	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "hidden-class-gold", metav1.DeleteOptions{}) })
-	must(t, b.virtual.StorageV1().StorageClasses().Create, storageClassOf("hidden-class-gold", "mine.example/own")) // the tenant may say what it likes
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "hidden-class-gold"))
-	b.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "hidden-class-gold")
-	if err := gone(b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), b.hostName("data"), metav1.GetOptions{})); err != nil {
+	must(t, env.virtual.StorageV1().StorageClasses().Create, storageClassOf("hidden-class-gold", "mine.example/own")) // the tenant may say what it likes
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "hidden-class-gold"))
+	env.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "hidden-class-gold")
+	if err := gone(env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), env.hostName("data"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}
 }
@@ -254,18 +254,18 @@ func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
 // name is for spaces, be it the host's default.
 func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "classless", "storageclasses=berth.dev/classless=true")
-	claims, theirs := b.virtual.CoreV1().PersistentVolumeClaims("default"), b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace())
+	env := synced(t, "classless", "storageclasses=berth.dev/classless=true")
+	claims, theirs := env.virtual.CoreV1().PersistentVolumeClaims("default"), env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace())
 	// There is no default class in the space, but on the host.
 	must(t, claims.Create, newClaim("data"))
-	b.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default class for spaces")
-	if err := gone(theirs.Get(t.Context(), b.hostName("data"), metav1.GetOptions{})); err != nil {
+	env.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default class for spaces")
+	if err := gone(theirs.Get(t.Context(), env.hostName("data"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}
 
 	// One that has it from before is not told its name.
 	old := must(t, claims.Create, newClaim("old"))
-	host := must(t, theirs.Create, b.space.Claim(old))
+	host := must(t, theirs.Create, env.space.Claim(old))
 	if ptr.Deref(host.Spec.StorageClassName, "") != "standard" {
 		t.Fatalf("the host gives it the class %v", host.Spec.StorageClassName)
 	}
@@ -287,7 +287,7 @@ func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	// Once it is shown, to this space alone, the claim is of it, on both sides.
 	label := func(value string) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"berth.dev/classless":%s}}}`, value)
-		_, err := b.host.StorageV1().StorageClasses().Patch(context.Background(), "standard", types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := env.host.StorageV1().StorageClasses().Patch(context.Background(), "standard", types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
 	if err := label(`"true"`); err != nil {
@@ -300,15 +300,15 @@ func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 		}
 		return nil
 	}
-	awaited(t, "see it on the host", theirs.Get, b.hostName("data"), standard)
+	awaited(t, "see it on the host", theirs.Get, env.hostName("data"), standard)
 	awaited(t, "be told its class", claims.Get, "data", standard)
 }
 
 // M4, Q3: who holds a space's account gets no further by the host's classes.
 func TestTheHostGuardsASpacesOwnClasses(t *testing.T) {
 	t.Parallel()
-	b := withOwnClasses(t, "warden")
-	account := b.account(t)
+	env := withOwnClasses(t, "warden")
+	account := env.account(t)
 	priority := func(name string, value int32, space string) *schedulingv1.PriorityClass {
 		c := priorityClass(name, value)
 		c.PreemptionPolicy, c.Labels = ptr.To(corev1.PreemptNever), map[string]string{translate.LabelSpace: space}

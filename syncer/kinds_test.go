@@ -24,13 +24,13 @@ import (
 // S1: what is switched off, or is by default, stays in the space.
 func TestWhatIsSwitchedOffStaysInTheSpace(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "off", "networkpolicies=off", "services=off")
-	must(t, b.virtual.NetworkingV1().NetworkPolicies("default").Create, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "off"}})
-	must(t, b.virtual.PolicyV1().PodDisruptionBudgets("default").Create, &policyv1.PodDisruptionBudget{
+	env := synced(t, "off", "networkpolicies=off", "services=off")
+	must(t, env.virtual.NetworkingV1().NetworkPolicies("default").Create, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "off"}})
+	must(t, env.virtual.PolicyV1().PodDisruptionBudgets("default").Create, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "off"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 	})
-	must(t, b.virtual.CoreV1().Pods("default").Create, newPod("web"))
-	pod := awaited(t, "see a pod, which came after them", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("web"), nil)
+	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("web"))
+	pod := awaited(t, "see a pod, which came after them", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("web"), nil)
 	for _, key := range []string{translate.LabelPolicedIngress, translate.LabelBudget} {
 		if _, ok := pod.Labels[key]; ok {
 			t.Errorf("the pod is marked %s", key)
@@ -40,17 +40,17 @@ func TestWhatIsSwitchedOffStaysInTheSpace(t *testing.T) {
 		t.Errorf("the pod runs as %s", pod.Spec.ServiceAccountName)
 	}
 	testhost.Eventually(t, "be idle", func(context.Context) error {
-		if !b.life.syncer.Idle() {
+		if !env.run.syncer.Idle() {
 			return errors.New("the syncer is at work")
 		}
 		return nil
 	})
 	for what, get := range map[string]func() error{
 		"policy": func() error {
-			return gone(b.host.NetworkingV1().NetworkPolicies(b.space.HostNamespace()).Get(t.Context(), b.hostName("off"), metav1.GetOptions{}))
+			return gone(env.host.NetworkingV1().NetworkPolicies(env.space.HostNamespace()).Get(t.Context(), env.hostName("off"), metav1.GetOptions{}))
 		},
 		"budget": func() error {
-			return gone(b.host.PolicyV1().PodDisruptionBudgets(b.space.HostNamespace()).Get(t.Context(), b.hostName("off"), metav1.GetOptions{}))
+			return gone(env.host.PolicyV1().PodDisruptionBudgets(env.space.HostNamespace()).Get(t.Context(), env.hostName("off"), metav1.GetOptions{}))
 		},
 	} {
 		if err := get(); err != nil {
@@ -63,40 +63,40 @@ func TestWhatIsSwitchedOffStaysInTheSpace(t *testing.T) {
 // or not; what went while no syncer ran is gone from the host, too.
 func TestAllConfigMapsGoDownIfTheSwitchSaysSo(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "all", "configmaps=all", "secrets=all")
-	maps, hostMaps := b.virtual.CoreV1().ConfigMaps("default"), b.host.CoreV1().ConfigMaps(b.space.HostNamespace())
+	env := synced(t, "all", "configmaps=all", "secrets=all")
+	maps, hostMaps := env.virtual.CoreV1().ConfigMaps("default"), env.host.CoreV1().ConfigMaps(env.space.HostNamespace())
 	for _, name := range []string{"now", "later"} {
 		must(t, maps.Create, newConfigMap(name))
-		awaited(t, "see the config map", hostMaps.Get, b.hostName(name), nil)
+		awaited(t, "see the config map", hostMaps.Get, env.hostName(name), nil)
 	}
-	must(t, b.virtual.CoreV1().Secrets("default").Create, newSecret("s"))
-	awaited(t, "see the secret", b.host.CoreV1().Secrets(b.space.HostNamespace()).Get, b.hostName("s"), nil)
+	must(t, env.virtual.CoreV1().Secrets("default").Create, newSecret("s"))
+	awaited(t, "see the secret", env.host.CoreV1().Secrets(env.space.HostNamespace()).Get, env.hostName("s"), nil)
 	if err := maps.Delete(t.Context(), "now", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitedGone(t, "see the config map gone", hostMaps.Get, b.hostName("now"))
-	if err := b.kill(); err != nil {
+	awaitedGone(t, "see the config map gone", hostMaps.Get, env.hostName("now"))
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := maps.Delete(t.Context(), "later", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.begin(nil)
-	awaitedGone(t, "see the other config map gone", hostMaps.Get, b.hostName("later"))
+	env.begin(nil)
+	awaitedGone(t, "see the other config map gone", hostMaps.Get, env.hostName("later"))
 }
 
 // S1: with the switch on, pods run as accounts of their own, which hold no token.
 func TestServiceAccountsAreIdentitiesOnly(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "accounts", "serviceaccounts=on")
-	must(t, b.virtual.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+	env := synced(t, "accounts", "serviceaccounts=on")
+	must(t, env.virtual.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Name: "builder", Annotations: map[string]string{"eks.amazonaws.com/role-arn": "the platform's"},
 	}})
 	pod := newPod("web")
 	pod.Spec.ServiceAccountName = "builder"
-	must(t, b.virtual.CoreV1().Pods("default").Create, pod)
-	host := awaited(t, "see the pod", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("web"), nil)
-	if host.Spec.ServiceAccountName != b.hostName("builder") || ptr.Deref(host.Spec.AutomountServiceAccountToken, true) {
+	must(t, env.virtual.CoreV1().Pods("default").Create, pod)
+	host := awaited(t, "see the pod", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("web"), nil)
+	if host.Spec.ServiceAccountName != env.hostName("builder") || ptr.Deref(host.Spec.AutomountServiceAccountToken, true) {
 		t.Errorf("the pod runs as %s, and gets a token: %v", host.Spec.ServiceAccountName, host.Spec.AutomountServiceAccountToken)
 	}
 	for _, v := range host.Spec.Volumes {
@@ -108,7 +108,7 @@ func TestServiceAccountsAreIdentitiesOnly(t *testing.T) {
 			}
 		}
 	}
-	account, err := b.host.CoreV1().ServiceAccounts(b.space.HostNamespace()).Get(t.Context(), b.hostName("builder"), metav1.GetOptions{})
+	account, err := env.host.CoreV1().ServiceAccounts(env.space.HostNamespace()).Get(t.Context(), env.hostName("builder"), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,23 +121,23 @@ func TestServiceAccountsAreIdentitiesOnly(t *testing.T) {
 // no more.
 func TestAPodOutlivesItsServiceAccount(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "outlives", "serviceaccounts=on")
-	accounts, ours := b.virtual.CoreV1().ServiceAccounts("default"), b.virtual.CoreV1().Pods("default")
+	env := synced(t, "outlives", "serviceaccounts=on")
+	accounts, ours := env.virtual.CoreV1().ServiceAccounts("default"), env.virtual.CoreV1().Pods("default")
 	must(t, accounts.Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}})
 	pod := newPod("web")
 	pod.Spec.ServiceAccountName = "builder"
 	must(t, ours.Create, pod)
-	theirs := b.host.CoreV1().Pods(b.space.HostNamespace())
-	awaited(t, "see the pod", theirs.Get, b.hostName("web"), nil)
+	theirs := env.host.CoreV1().Pods(env.space.HostNamespace())
+	awaited(t, "see the pod", theirs.Get, env.hostName("web"), nil)
 	if err := accounts.Delete(t.Context(), "builder", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitedGone(t, "see the account gone", b.host.CoreV1().ServiceAccounts(b.space.HostNamespace()).Get, b.hostName("builder"))
+	awaitedGone(t, "see the account gone", env.host.CoreV1().ServiceAccounts(env.space.HostNamespace()).Get, env.hostName("builder"))
 	if _, err := ours.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"labels":{"late":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaited(t, "see the label on the host", theirs.Get, b.hostName("web"), func(h *corev1.Pod) error {
-		if h.Labels["late"] != "yes" || h.Spec.ServiceAccountName != b.hostName("builder") {
+	awaited(t, "see the label on the host", theirs.Get, env.hostName("web"), func(h *corev1.Pod) error {
+		if h.Labels["late"] != "yes" || h.Spec.ServiceAccountName != env.hostName("builder") {
 			return fmt.Errorf("labels are %v, the account is %s", h.Labels, h.Spec.ServiceAccountName)
 		}
 		return nil

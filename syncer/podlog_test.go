@@ -15,20 +15,20 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// census remembers all pods that ever were, on both sides. It watches past the
+// podLog remembers all pods that ever were, on both sides. It watches past the
 // syncer's wire.
-type census struct {
+type podLog struct {
 	mu   sync.Mutex
 	ours map[types.UID]string               // virtual pods: UID to namespace
 	host map[types.UID]map[types.UID]string // host pods of each virtual pod: UID to name
 }
 
-func (b *bed) takeCensus() *census {
-	b.t.Helper()
-	c := &census{ours: map[types.UID]string{}, host: map[types.UID]map[types.UID]string{}}
+func (env *testEnv) logPods() *podLog {
+	env.t.Helper()
+	c := &podLog{ours: map[types.UID]string{}, host: map[types.UID]map[types.UID]string{}}
 	stop := make(chan struct{})
-	ours := informers.NewSharedInformerFactory(b.virtual, 0)
-	theirs := informers.NewSharedInformerFactoryWithOptions(b.host, 0, informers.WithNamespace(b.space.HostNamespace()))
+	ours := informers.NewSharedInformerFactory(env.virtual, 0)
+	theirs := informers.NewSharedInformerFactoryWithOptions(env.host, 0, informers.WithNamespace(env.space.HostNamespace()))
 	for factory, add := range map[informers.SharedInformerFactory]func(*corev1.Pod){ours: c.addOurs, theirs: c.addHost} {
 		_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 			if pod, ok := o.(*corev1.Pod); ok {
@@ -36,12 +36,12 @@ func (b *bed) takeCensus() *census {
 			}
 		}})
 		if err != nil {
-			b.t.Fatal(err)
+			env.t.Fatal(err)
 		}
 		factory.Start(stop)
 		factory.WaitForCacheSync(stop)
 	}
-	b.t.Cleanup(func() {
+	env.t.Cleanup(func() {
 		close(stop)
 		ours.Shutdown()
 		theirs.Shutdown()
@@ -49,13 +49,13 @@ func (b *bed) takeCensus() *census {
 	return c
 }
 
-func (c *census) addOurs(pod *corev1.Pod) {
+func (c *podLog) addOurs(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ours[pod.UID] = pod.Namespace
 }
 
-func (c *census) addHost(pod *corev1.Pod) {
+func (c *podLog) addHost(pod *corev1.Pod) {
 	id, ok := translate.IdentityOf(pod)
 	if !ok {
 		return
@@ -69,7 +69,7 @@ func (c *census) addHost(pod *corev1.Pod) {
 }
 
 // count is how many pods there ever were in the namespaces.
-func (c *census) count(namespaces ...string) int {
+func (c *podLog) count(namespaces ...string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	total := 0
@@ -84,7 +84,7 @@ func (c *census) count(namespaces ...string) int {
 }
 
 // twice names a virtual pod that ever had two host pods.
-func (c *census) twice() error {
+func (c *podLog) twice() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for uid, pods := range c.host {

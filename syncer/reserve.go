@@ -168,9 +168,9 @@ func (w *writer) held(o object, version uint64) bool {
 // it is somebody's.
 const annotationReserved = translate.Domain + "/reserved"
 
-// wallsPatience is how long the host's authorizer may take to learn, from a
+// rightsTimeout is how long the host's authorizer may take to learn, from a
 // watch, that the space's account has its role.
-const wallsPatience = 15 * time.Second
+const rightsTimeout = 15 * time.Second
 
 // ReserveAPI makes sure of the host object of the space's own Service
 // default/kubernetes, before the space starts, and returns its cluster IP: the
@@ -178,7 +178,7 @@ const wallsPatience = 15 * time.Second
 // call with the space's account, and waits until rights that have just been
 // granted let the account in.
 func (h *Host) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
-	end := time.Now().Add(wallsPatience)
+	end := time.Now().Add(rightsTimeout)
 	_ = wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (done bool, _ error) {
 		clusterIP, err = h.reserveAPI(ctx, space)
 		return !apierrors.IsForbidden(err) || time.Now().After(end), nil

@@ -60,7 +60,7 @@ func (s *Syncer) syncServices() error {
 			return s.space.Service(v), true, err
 		},
 		push: translate.PushService,
-		// Both sides show one address, and an address is for life.
+		// Both sides show one address, and an address is immutable.
 		anew: func(want, have *corev1.Service) bool {
 			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
 		},

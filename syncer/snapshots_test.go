@@ -111,22 +111,22 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
 	}
-	b := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.Shown)
-	space := extended(t, b.toPlane())
+	env := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.Shown)
+	space := extended(t, env.toPlane())
 
 	class := &snapshotv1.VolumeSnapshotClass{}
 	testhost.Eventually(t, "see the class", func(ctx context.Context) error { return space.Get(ctx, client.ObjectKey{Name: "snap-shown"}, class) })
 	if class.Driver != translate.VolumeDriver || len(class.Parameters) > 0 {
 		t.Errorf("the class tells of the host's: %v", class)
 	}
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
 	v := snapshotOf("nightly", "data", "snap-shown")
 	served(t, space, v)
 	h := &snapshotv1.VolumeSnapshot{}
 	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error {
-		return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h)
+		return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("nightly")}, h)
 	})
-	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != b.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-shown" {
+	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != env.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-shown" {
 		t.Errorf("it is of %v, class %v", h.Spec.Source, h.Spec.VolumeSnapshotClassName)
 	}
 	// The embedded host has no controller of snapshots: what one would report.
@@ -152,9 +152,9 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 
 	copied := newClaim("copy")
 	copied.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "nightly"}
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, copied)
-	awaited(t, "see a claim made of it", b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get, b.hostName("copy"), func(c *corev1.PersistentVolumeClaim) error {
-		if ref := c.Spec.DataSourceRef; ref == nil || ref.Kind != "VolumeSnapshot" || ref.Name != b.hostName("nightly") || ref.Namespace != nil {
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, copied)
+	awaited(t, "see a claim made of it", env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get, env.hostName("copy"), func(c *corev1.PersistentVolumeClaim) error {
+		if ref := c.Spec.DataSourceRef; ref == nil || ref.Kind != "VolumeSnapshot" || ref.Name != env.hostName("nightly") || ref.Namespace != nil {
 			return fmt.Errorf("it is made of %v", ref)
 		}
 		return nil
@@ -172,15 +172,15 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		if err := space.Create(ctx, attack.snapshot); err != nil {
 			t.Fatal(err)
 		}
-		b.told(t, "VolumeSnapshot", name, attack.says)
-		if err := host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName(name)}, h); !apierrors.IsNotFound(err) {
+		env.told(t, "VolumeSnapshot", name, attack.says)
+		if err := host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, h); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: on the host there is %v (%v)", name, h.Spec, err)
 		}
 	}
-	posing := rest.CopyConfig(b.cluster.Config())
-	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + b.space.HostNamespace() + ":berth-syncer"}
+	posing := rest.CopyConfig(env.cluster.Config())
+	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + env.space.HostNamespace() + ":berth-syncer"}
 	stolen = stolen.DeepCopy()
-	stolen.ObjectMeta = metav1.ObjectMeta{Namespace: b.space.HostNamespace(), Name: b.hostName("stolen"), Labels: map[string]string{translate.LabelSpace: b.space.Name}}
+	stolen.ObjectMeta = metav1.ObjectMeta{Namespace: env.space.HostNamespace(), Name: env.hostName("stolen"), Labels: map[string]string{translate.LabelSpace: env.space.Name}}
 	if err := refusedBy("berth-space-accounts", extended(t, posing).Create(ctx, stolen)); err != nil {
 		t.Errorf("the space's account takes a content of another's: %v", err)
 	}
@@ -189,7 +189,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	testhost.Eventually(t, "see it gone", func(ctx context.Context) error {
-		return gone(h, host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h))
+		return gone(h, host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("nightly")}, h))
 	})
 }
 
@@ -233,8 +233,8 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 	}
 	testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 	t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
-	b := newBed(t, "snap-own")
-	space := extended(t, b.toPlane())
+	env := newEnv(t, "snap-own")
+	space := extended(t, env.toPlane())
 	owns := []*apiextensionsv1.CustomResourceDefinition{
 		ownDefinition("volumesnapshotclasses", "VolumeSnapshotClass", apiextensionsv1.ClusterScoped),
 		ownDefinition("others", "VolumeSnapshot", apiextensionsv1.NamespaceScoped), // Berth's gets no names
@@ -247,15 +247,15 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.options.Sync = switches
-	l := b.begin(nil)
-	must(t, b.virtual.CoreV1().Pods("default").Create, newPod("web"))
-	awaited(t, "see a pod", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("web"), nil)
+	env.options.Sync = switches
+	run := env.begin(nil)
+	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("web"))
+	awaited(t, "see a pod", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("web"), nil)
 	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
-		if !l.syncer.Idle() {
+		if !run.syncer.Idle() {
 			return errors.New("the syncer is busy")
 		}
-		if at, ok := l.syncer.NextTimer(); ok && time.Until(at) < 10*time.Minute { // the pod's token comes later
+		if at, ok := run.syncer.NextTimer(); ok && time.Until(at) < 10*time.Minute { // the pod's token comes later
 			return fmt.Errorf("there is something to do at %v", at)
 		}
 		return nil
@@ -278,8 +278,8 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 	t.Parallel()
 	host := extended(t, theHost(t).Config())
 	define(t, host)
-	b := synced(t, "snap-mend", "volumesnapshots=on")
-	space := extended(t, b.toPlane())
+	env := synced(t, "snap-mend", "volumesnapshots=on")
+	space := extended(t, env.toPlane())
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshots." + snapshotv1.GroupName}}
 	testhost.Eventually(t, "define it", func(ctx context.Context) error { return established(ctx, space, crd) })
 	want := crd.Spec.DeepCopy()
@@ -292,10 +292,10 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 		schema.Required = nil
 		return space.Update(ctx, crd)
 	})
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	b.begin(nil)
+	env.begin(nil)
 	testhost.Eventually(t, "see it mended", func(ctx context.Context) error {
 		if err := established(ctx, space, crd); err != nil {
 			return err
@@ -306,12 +306,12 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 		return nil
 	})
 	generation := crd.Generation
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	l := b.begin(nil)
+	run := env.begin(nil)
 	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
-		if !l.syncer.Idle() {
+		if !run.syncer.Idle() {
 			return errors.New("the syncer is busy")
 		}
 		return nil
@@ -326,15 +326,15 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 func TestASyncerThatCannotGoOnReturns(t *testing.T) {
 	t.Parallel()
 	define(t, extended(t, theHost(t).Config()))
-	b := synced(t, "snap-twice", "volumesnapshots=on")
+	env := synced(t, "snap-twice", "volumesnapshots=on")
 	testhost.Eventually(t, "have the first at rest", func(context.Context) error {
-		if !b.life.syncer.Idle() {
+		if !env.run.syncer.Idle() {
 			return errors.New("it is at work")
 		}
 		return nil
 	})
-	factory := informers.NewSharedInformerFactory(b.virtual, 0)
-	second, err := syncer.New(syncer.Config{Space: b.space, Host: b.life.host, Virtual: b.toPlane(), Informers: factory, Logger: klog.Background()})
+	factory := informers.NewSharedInformerFactory(env.virtual, 0)
+	second, err := syncer.New(syncer.Config{Space: env.space, Host: env.run.host, Virtual: env.toPlane(), Informers: factory, Logger: klog.Background()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestASyncerThatCannotGoOnReturns(t *testing.T) {
 	go func() { ended <- second.Run(ctx) }()
 	select {
 	case err = <-ended:
-	case <-time.After(testhost.Patience):
+	case <-time.After(testhost.Timeout):
 		t.Error("it goes on, and does nothing")
 	}
 	cancel()

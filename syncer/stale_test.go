@@ -35,7 +35,7 @@ import (
 // what is not there. Data stay, and what they are made by.
 func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	t.Parallel()
-	b, host, space := everyKindOn(t, "switched")
+	env, host, space := everyKindOn(t, "switched")
 	const stays, goes = true, false
 	core, network := corev1.GroupName, networkingv1.GroupName
 	table := map[string]struct {
@@ -101,7 +101,7 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 			switch {
 			case of.in == space && kind == "events", of.in == space && o.Labels[translate.LabelManagedBy] == translate.ManagedBy:
 				n++
-			case of.in == host && synced && id.Space == b.space.Name && (kind != "services" || id.Name != "kubernetes"):
+			case of.in == host && synced && id.Space == env.space.Name && (kind != "services" || id.Name != "kubernetes"):
 				n++
 			}
 		}
@@ -116,18 +116,18 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 			return err
 		})
 	}
-	b.idle(t)
-	if err := b.kill(); err != nil {
+	env.idle(t)
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	switches, err := kinds.Parse(off)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.options = syncer.Options{Sync: switches}
-	b.build(t) // for the rights that are left
-	b.begin(nil)
-	b.idle(t)
+	env.options = syncer.Options{Sync: switches}
+	env.build(t) // for the rights that are left
+	env.begin(nil)
+	env.idle(t)
 	for kind, want := range table {
 		if want.after == stays {
 			if n, err := there(t.Context(), kind); err != nil || n == 0 {
@@ -143,14 +143,14 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 			return err
 		})
 	}
-	api := b.space.HostName("default", "kubernetes", translate.LimitLabel)
-	if _, err := b.host.CoreV1().Services(b.space.HostNamespace()).Get(t.Context(), api, metav1.GetOptions{}); err != nil {
+	api := env.space.HostName("default", "kubernetes", translate.LimitLabel)
+	if _, err := env.host.CoreV1().Services(env.space.HostNamespace()).Get(t.Context(), api, metav1.GetOptions{}); err != nil {
 		t.Errorf("the space's API has no address any more: %v", err)
 	}
 }
 
 // everyKindOn is a space with one object of each kind at least, all synced.
-func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) {
+func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())
 	define(t, host)
@@ -188,11 +188,11 @@ func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) 
 	made(&nodev1.RuntimeClass{Handler: "of-the-host"})
 	made(priorityClass("", 5))
 	made(storageClassOf("", provisioner))
-	b = synced(t, name, switches...)
-	if err := isolation.InstallPolicies(t.Context(), host, b.options.Sync); err != nil {
+	env = synced(t, name, switches...)
+	if err := isolation.InstallPolicies(t.Context(), host, env.options.Sync); err != nil {
 		t.Fatal(err)
 	}
-	space = extended(t, b.toPlane())
+	space = extended(t, env.toPlane())
 
 	pod := newPod("web")
 	pod.Spec.ServiceAccountName = "builder"
@@ -215,39 +215,39 @@ func everyKindOn(t *testing.T, name string) (b *bed, host, space client.Client) 
 		o.SetNamespace("default")
 		served(t, space, o)
 	}
-	return b, host, space
+	return env, host, space
 }
 
 // M4: of what is switched off only the space's own goes: nothing that merely says
 // so, nor what took a name that was the space's.
 func TestWhatIsNotTheSpacesStaysWhateverIsSwitchedOff(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "narrow")
+	env := newEnv(t, "narrow")
 	switches, err := kinds.Parse([]string{"configmaps=off"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.options = syncer.Options{Sync: switches}
-	b.build(t)
+	env.options = syncer.Options{Sync: switches}
+	env.build(t)
 	of := func(space, name string) *corev1.ConfigMap {
 		v := newConfigMap(name)
 		v.Namespace, v.UID = "default", "u"
 		h := &corev1.ConfigMap{ObjectMeta: translate.Space{Name: space}.ObjectMeta(v, translate.LimitSubdomain)}
-		h.Namespace = b.space.HostNamespace()
+		h.Namespace = env.space.HostNamespace()
 		return h
 	}
-	there := b.host.CoreV1().ConfigMaps(b.space.HostNamespace())
+	there := env.host.CoreV1().ConfigMaps(env.space.HostNamespace())
 	unnamed, elsewhere := of("narrow", "unnamed"), of("narrow", "elsewhere")
 	unnamed.Annotations, elsewhere.Namespace = nil, metav1.NamespaceDefault
 	for _, o := range []*corev1.ConfigMap{of("narrow", "goes"), of("narrow", "replaced"), of("another", "of-another"), unnamed, elsewhere} {
-		must(t, b.host.CoreV1().ConfigMaps(o.Namespace).Create, o)
+		must(t, env.host.CoreV1().ConfigMaps(o.Namespace).Create, o)
 		t.Cleanup(func() {
-			_ = b.host.CoreV1().ConfigMaps(o.Namespace).Delete(context.Background(), o.Name, metav1.DeleteOptions{})
+			_ = env.host.CoreV1().ConfigMaps(o.Namespace).Delete(context.Background(), o.Name, metav1.DeleteOptions{})
 		})
 	}
 	replaced := of("narrow", "replaced").Name
 	var once sync.Once
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to == toHost && c.Method == http.MethodDelete && strings.HasSuffix(c.URL.Path, "/"+replaced) {
 			once.Do(func() {
 				err := there.Delete(t.Context(), replaced, metav1.DeleteOptions{})
@@ -262,9 +262,9 @@ func TestWhatIsNotTheSpacesStaysWhateverIsSwitchedOff(t *testing.T) {
 		return send()
 	})
 	awaitedGone(t, "see its own gone", there.Get, of("narrow", "goes").Name)
-	b.idle(t)
+	env.idle(t)
 	for _, o := range []*corev1.ConfigMap{of("narrow", "replaced"), of("another", "of-another"), unnamed, elsewhere} {
-		if _, err := b.host.CoreV1().ConfigMaps(o.Namespace).Get(t.Context(), o.Name, metav1.GetOptions{}); err != nil {
+		if _, err := env.host.CoreV1().ConfigMaps(o.Namespace).Get(t.Context(), o.Name, metav1.GetOptions{}); err != nil {
 			t.Errorf("%s/%s went: %v", o.Namespace, o.Name, err)
 		}
 	}

@@ -39,9 +39,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bed is a server of calls, before a host that serves them with the code of
+// testEnv is a server of calls, before a host that serves them with the code of
 // container runtimes.
-type bed struct {
+type testEnv struct {
 	url   string // of the server
 	host  *httptest.Server
 	calls sync.WaitGroup
@@ -54,25 +54,25 @@ type bed struct {
 	open int // calls that hold the host
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *testEnv {
 	t.Helper()
-	b := &bed{linger: patience, keepalive: keepalive}
-	b.runtime.Says = func(failure error) error { return fmt.Errorf("%w on %s", failure, secret) }
-	b.host = httptest.NewServer(http.HandlerFunc(b.serveHost))
-	server := httptest.NewServer(http.HandlerFunc(b.serve))
-	b.url = server.URL
+	env := &testEnv{linger: testTimeout, keepalive: keepalive}
+	env.runtime.Says = func(failure error) error { return fmt.Errorf("%w on %s", failure, secret) }
+	env.host = httptest.NewServer(http.HandlerFunc(env.serveHost))
+	server := httptest.NewServer(http.HandlerFunc(env.serve))
+	env.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
-		b.calls.Wait() // each waits for what it has begun
-		b.host.CloseClientConnections()
+		env.calls.Wait() // each waits for what it has begun
+		env.host.CloseClientConnections()
 	})
-	return b
+	return env
 }
 
 // serve serves a path such as /exec?command=cat&stdin=1, as a space's API server does.
-func (b *bed) serve(w http.ResponseWriter, r *http.Request) {
-	b.calls.Add(1)
-	defer b.calls.Done()
+func (env *testEnv) serve(w http.ResponseWriter, r *http.Request) {
+	env.calls.Add(1)
+	defer env.calls.Done()
 	q := r.URL.Query()
 	o := Options{
 		Forward: r.URL.Path == "/portforward", Pod: "web",
@@ -88,8 +88,8 @@ func (b *bed) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	call.linger, call.keepalive = b.linger, b.keepalive
-	host, err := b.dial(call, r.URL)
+	call.linger, call.keepalive = env.linger, env.keepalive
+	host, err := env.dial(call, r.URL)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -98,8 +98,8 @@ func (b *bed) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // dial has the host begin a stream.
-func (b *bed) dial(call *Call, path *url.URL) (Host, error) {
-	conn, err := net.Dial("tcp", b.host.Listener.Addr().String())
+func (env *testEnv) dial(call *Call, path *url.URL) (Host, error) {
+	conn, err := net.Dial("tcp", env.host.Listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +115,14 @@ func (b *bed) dial(call *Call, path *url.URL) (Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	b.mu.Lock()
-	b.open++
-	b.mu.Unlock()
+	env.mu.Lock()
+	env.open++
+	env.mu.Unlock()
 	h := &hostConn{Conn: conn, from: from, done: make(chan struct{})}
 	h.close = sync.OnceValue(func() error {
-		b.mu.Lock()
-		b.open--
-		b.mu.Unlock()
+		env.mu.Lock()
+		env.open--
+		env.mu.Unlock()
 		close(h.done)
 		return conn.Close()
 	})
@@ -141,34 +141,34 @@ func (h *hostConn) Close() error               { return h.close() }
 func (h *hostConn) Done() <-chan struct{}      { return h.done }
 
 // free waits until no call holds the host.
-func (b *bed) free(t *testing.T) {
+func (env *testEnv) free(t *testing.T) {
 	t.Helper()
 	eventually(t, "the host is left", func() error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.open > 0 {
-			return fmt.Errorf("%d calls hold it", b.open)
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		if env.open > 0 {
+			return fmt.Errorf("%d calls hold it", env.open)
 		}
 		return nil
 	})
 }
 
-func (b *bed) serveHost(w http.ResponseWriter, r *http.Request) {
+func (env *testEnv) serveHost(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch r.URL.Path {
 	case "/exec":
 		o := &cri.Options{Stdin: q.Get("stdin") != "", Stdout: q.Get("stdout") != "", Stderr: q.Get("stderr") != "", TTY: q.Get("tty") != ""}
-		cri.ServeExec(w, r, &b.runtime, "", "", "", q["command"], o, time.Hour, patience, cri.SupportedStreamingProtocols)
+		cri.ServeExec(w, r, &env.runtime, "", "", "", q["command"], o, time.Hour, testTimeout, cri.SupportedStreamingProtocols)
 	case "/portforward":
-		criforward.ServePortForward(w, r, &b.runtime, "", "", nil, time.Hour, patience, criforward.SupportedProtocols)
+		criforward.ServePortForward(w, r, &env.runtime, "", "", nil, time.Hour, testTimeout, criforward.SupportedProtocols)
 	}
 }
 
 // executors are clients in those protocols that kubectl speaks which have all that
 // is needed.
-func (b *bed) executors(t *testing.T, query string, needed ...func(protocol string) bool) map[string]remotecommand.Executor {
+func (env *testEnv) executors(t *testing.T, query string, needed ...func(protocol string) bool) map[string]remotecommand.Executor {
 	t.Helper()
-	all := dialers(t, b.url+"/exec?"+query)
+	all := dialers(t, env.url+"/exec?"+query)
 	for _, has := range needed {
 		maps.DeleteFunc(all, func(protocol string, _ remotecommand.Executor) bool { return !has(protocol) })
 	}
@@ -207,21 +207,21 @@ func dialers(t *testing.T, at string) map[string]remotecommand.Executor {
 }
 
 // forwarders are clients of port forwarding.
-func (b *bed) forwarders(t *testing.T) map[string]httpstream.Dialer {
+func (env *testEnv) forwarders(t *testing.T) map[string]httpstream.Dialer {
 	t.Helper()
-	u, err := url.Parse(b.url + "/portforward")
+	u, err := url.Parse(env.url + "/portforward")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return testruntime.Dialers(t, &rest.Config{}, u)
 }
 
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
 // eventually waits until there is no error any more.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		err := f()
 		if err == nil {
 			return

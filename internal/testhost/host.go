@@ -46,7 +46,7 @@ func start(dir string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	cluster, err := host.Start(ctx, host.Options{
 		Dir: filepath.Join(dir, "host"), Endpoint: "https://berth.example:7443/spaces/system", ServingCA: ca.PEM(),
@@ -66,7 +66,7 @@ func start(dir string) (*Host, error) {
 
 // Close stops it and leaves nothing behind.
 func (h *Host) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	return errors.Join(h.Stop(ctx), os.RemoveAll(h.dir))
 }
