@@ -22,19 +22,19 @@ import (
 
 // S4, M4: each field of a pod's spec was decided about, and is dealt with as was
 // decided. A field that a new Kubernetes adds fails here until it is in the table.
-func TestEveryFieldOfAPodHasAFate(t *testing.T) {
-	all := table(fates())
+func TestEveryFieldOfAPodHasAnOutcome(t *testing.T) {
+	all := table(outcomes())
 	used := map[string]bool{}
 	var sites []site
 	spec := reflect.TypeFor[corev1.PodSpec]()
 	all.visit(spec, spec, nil, func(s site) { sites = append(sites, s) }, func(owner reflect.Type, name string) {
 		if key := owner.Name() + "." + name; !used[key] {
 			used[key] = true
-			t.Errorf("nobody decided what becomes of %s.%s of package %s: see fates", owner.Name(), name, owner.PkgPath())
+			t.Errorf("nobody decided what becomes of %s.%s of package %s: see outcomes", owner.Name(), name, owner.PkgPath())
 		}
 	})
 	for _, s := range sites {
-		t.Run(s.String(), func(t *testing.T) { checkFate(t, s) })
+		t.Run(s.String(), func(t *testing.T) { checkOutcome(t, s) })
 	}
 	if len(sites) < 500 {
 		t.Errorf("only %d places were looked at", len(sites))
@@ -43,7 +43,7 @@ func TestEveryFieldOfAPodHasAFate(t *testing.T) {
 
 // A decision about a field that is no more would say nothing for ever.
 func TestEveryDecisionIsAboutAFieldThatThereIs(t *testing.T) {
-	for _, d := range fates() {
+	for _, d := range outcomes() {
 		known := map[string]bool{}
 		var collect func(t reflect.Type)
 		collect = func(t reflect.Type) {
@@ -67,13 +67,13 @@ func TestEveryDecisionIsAboutAFieldThatThereIs(t *testing.T) {
 	}
 }
 
-// outcome is all that a pod leads to on the host.
-type outcome struct {
+// result is all that a pod leads to on the host.
+type result struct {
 	Host   *corev1.Pod
 	Tokens []translate.TokenRequest
 }
 
-func outcomeOf(v *corev1.Pod) outcome {
+func resultOf(v *corev1.Pod) result {
 	space := demo()
 	space.Nameservers = []string{"10.1.0.10"}
 	space.Settings.PodSecurity.Seccomp = corev1.SeccompProfileTypeUnconfined // else each pod has a security context
@@ -84,28 +84,28 @@ func outcomeOf(v *corev1.Pod) outcome {
 	for _, label := range []string{"sample", "another"} {
 		in.Namespaces = append(in.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: label, Labels: map[string]string{label: "sample"}}})
 	}
-	return outcome{space.Pod(v, in), translate.TokenRequests(v)}
+	return result{space.Pod(v, in), translate.TokenRequests(v)}
 }
 
-func checkFate(t *testing.T, s site) {
+func checkOutcome(t *testing.T, s site) {
 	t.Helper()
 	without, with := bareFor(s), bareFor(s)
 	put(reflect.ValueOf(&without.Spec).Elem(), s.path, func(reflect.Value) {})
 	put(reflect.ValueOf(&with.Spec).Elem(), s.path, sampleOf(s))
 	errs := slices.Concat(translate.CheckPod(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec), translate.PodSecurity{}.Check(&with.ObjectMeta, &with.Spec))
-	if s.fate == refused {
+	if s.outcome == refused {
 		if !strings.Contains(errs.ToAggregate().Error(), s.name()) {
 			t.Errorf("not refused by its name: %v", errs)
 		}
 	} else if len(errs) > 0 {
 		t.Errorf("refused: %v", errs)
 	}
-	before, after := outcomeOf(without), outcomeOf(with)
+	before, after := resultOf(without), resultOf(with)
 	diff := cmp.Diff(before, after)
 	asked, _ := find(reflect.ValueOf(&with.Spec).Elem(), s.path)
 	told, there := find(reflect.ValueOf(&after.Host.Spec).Elem(), s.path)
 	same := there && cmp.Equal(asked.Interface(), told.Interface())
-	switch s.fate {
+	switch s.outcome {
 	case kept:
 		if !same {
 			t.Errorf("it is not on the host as it was asked for: -without +with it:\n%s", diff)
@@ -186,7 +186,7 @@ func TestMain(m *testing.M) {
 
 // docs/pods.md has the table as it is.
 func TestTheDocumentedTableIsFresh(t *testing.T) {
-	const file, begin, end = "../docs/pods.md", "<!-- fates: begin -->\n", "<!-- fates: end -->\n"
+	const file, begin, end = "../docs/pods.md", "<!-- outcomes: begin -->\n", "<!-- outcomes: end -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -196,12 +196,12 @@ func TestTheDocumentedTableIsFresh(t *testing.T) {
 	if !ok || !ended {
 		t.Fatalf("%s lacks the lines %q and %q", file, begin, end)
 	}
-	fresh := printFates()
+	fresh := printOutcomes()
 	if old == fresh {
 		return
 	}
 	if flag.Lookup("update").Value.String() != "true" {
-		t.Fatalf("the table in %s is not that of fates; run go test ./translate -run TestTheDocumentedTableIsFresh -update: -documented +decided:\n%s",
+		t.Fatalf("the table in %s is not that of outcomes; run go test ./translate -run TestTheDocumentedTableIsFresh -update: -documented +decided:\n%s",
 			file, cmp.Diff(old, fresh))
 	}
 	if err := os.WriteFile(file, []byte(head+begin+fresh+end+tail), 0o644); err != nil {
@@ -209,12 +209,12 @@ func TestTheDocumentedTableIsFresh(t *testing.T) {
 	}
 }
 
-func printFates() string {
+func printOutcomes() string {
 	var out strings.Builder
-	out.WriteString("\n| of | field | fate | |\n|---|---|---|---|\n")
-	for _, d := range fates() {
+	out.WriteString("\n| of | field | outcome | |\n|---|---|---|---|\n")
+	for _, d := range outcomes() {
 		for _, decision := range d.decisions {
-			fmt.Fprintf(&out, "| %s | `%s` | %s | %s |\n", d.of.Name(), strings.Join(decision.fields, "`, `"), decision.fate, decision.why)
+			fmt.Fprintf(&out, "| %s | `%s` | %s | %s |\n", d.of.Name(), strings.Join(decision.fields, "`, `"), decision.outcome, decision.why)
 		}
 	}
 	out.WriteString("\n")

@@ -11,36 +11,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// fate is what becomes of a field of a tenant's pod on its way to the host.
-type fate string
+// outcome is what becomes of a field of a tenant's pod on its way to the host.
+type outcome string
 
 const (
-	kept       fate = "kept"       // the host pod has it, unchanged
-	translated fate = "translated" // the host pod has what means the same there
-	refused    fate = "refused"    // CheckPod names it
-	hostOnly   fate = "host-only"  // it stays in the space: the host's own counts
+	kept       outcome = "kept"       // the host pod has it, unchanged
+	translated outcome = "translated" // the host pod has what means the same there
+	refused    outcome = "refused"    // CheckPod names it
+	hostOnly   outcome = "host-only"  // it stays in the space: the host's own counts
 )
 
 // decision is about the fields that it names, as JSON does.
 type decision struct {
-	fields []string
-	fate   fate
-	why    string
+	fields  []string
+	outcome outcome
+	why     string
 	// never is a value that CheckPod refuses although the field is kept.
 	never any
 	// whole says that what is below the field is not looked at.
 	whole bool
 }
 
-func are(f fate, fields, why string) decision {
-	return decision{fields: strings.Fields(fields), fate: f, why: why}
+func are(o outcome, fields, why string) decision {
+	return decision{fields: strings.Fields(fields), outcome: o, why: why}
 }
 
 func keeps(fields string) decision { return are(kept, fields, "") }
 
 // keepsBut is a field that is kept if its value is not never, or one like it.
 func keepsBut(field string, never any, why string) decision {
-	return decision{fields: []string{field}, fate: kept, why: why, never: never}
+	return decision{fields: []string{field}, outcome: kept, why: why, never: never}
 }
 
 // decided is a Go type of the API's, and the decisions about its fields.
@@ -55,16 +55,16 @@ const (
 	hostsName  = "the name of the host's object for it"
 	noNodes    = "nodes are hidden"
 	baseline   = "what the baseline level of Pod Security allows"
-	standIns   = "found on the host pod under other names"
+	otherNames = "found on the host pod under other names"
 	nodesFile  = "a file of the host's nodes; an admin may allow them"
 	hostSource = "reaches storage or files of the host's"
 )
 
-// fates is the one table of what becomes of each field of a pod's spec, and of
+// outcomes is the one table of what becomes of each field of a pod's spec, and of
 // all types below it. docs/pods.md is made of it. A field that Kubernetes adds
-// fails TestEveryFieldOfAPodHasAFate until someone decides.
-func fates() []decided {
-	container := containerFates()
+// fails TestEveryFieldOfAPodHasAnOutcome until someone decides.
+func outcomes() []decided {
+	container := containerOutcomes()
 	return append([]decided{
 		about[corev1.PodSpec](
 			keeps("volumes initContainers containers restartPolicy activeDeadlineSeconds shareProcessNamespace "+
@@ -121,10 +121,10 @@ func fates() []decided {
 		about[corev1.PodDNSConfigOption](are(translated, "name value", "come after the space's own, in what fits")),
 		about[corev1.PodReadinessGate](are(translated, "conditionType", "a name of Berth's, which no condition of the host's has")),
 		about[corev1.PodOS](keeps("name")),
-	}, append(container, volumeFates()...)...)
+	}, append(container, volumeOutcomes()...)...)
 }
 
-func containerFates() []decided {
+func containerOutcomes() []decided {
 	common := []decision{
 		keeps("name image command args workingDir ports envFrom resources restartPolicyRules restartPolicy volumeMounts volumeDevices livenessProbe " +
 			"readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext stdin stdinOnce tty"),
@@ -145,7 +145,7 @@ func containerFates() []decided {
 		about[corev1.SecretEnvSource](are(translated, "name", hostsName), keeps("optional")),
 		about[corev1.EnvVar](keeps("name value valueFrom")),
 		about[corev1.EnvVarSource](keeps("fieldRef resourceFieldRef configMapKeyRef secretKeyRef fileKeyRef")),
-		about[corev1.ObjectFieldSelector](keeps("apiVersion"), are(translated, "fieldPath", standIns+"; the node's address is the pod's own")),
+		about[corev1.ObjectFieldSelector](keeps("apiVersion"), are(translated, "fieldPath", otherNames+"; the node's address is the pod's own")),
 		about[corev1.ResourceFieldSelector](keeps("containerName resource divisor")),
 		about[corev1.ConfigMapKeySelector](are(translated, "name", hostsName), keeps("key optional")),
 		about[corev1.SecretKeySelector](are(translated, "name", hostsName), keeps("key optional")),
@@ -185,12 +185,12 @@ func containerFates() []decided {
 	}
 }
 
-func volumeFates() []decided {
+func volumeOutcomes() []decided {
 	return []decided{
 		about[corev1.Volume](
 			keeps("name emptyDir secret configMap downwardAPI projected persistentVolumeClaim image"),
 			decision{
-				fields: []string{"ephemeral"}, fate: translated, whole: true,
+				fields: []string{"ephemeral"}, outcome: translated, whole: true,
 				why: "the space makes the claim, for which the rules for claims hold; the host pod mounts that",
 			},
 			are(refused, "hostPath gitRepo nfs iscsi glusterfs rbd flexVolume cinder cephfs flocker fc azureFile vsphereVolume quobyte azureDisk gcePersistentDisk "+

@@ -17,9 +17,9 @@ func one() resource.Quantity { return resource.MustParse("1") }
 
 // site is one place in a pod's spec, and what was decided about it.
 type site struct {
-	path  []reflect.StructField // from the spec down
-	fate  fate
-	never any
+	path    []reflect.StructField // from the spec down
+	outcome outcome
+	never   any
 }
 
 func (s site) String() string {
@@ -94,8 +94,8 @@ func (all tabled) visit(owner, t reflect.Type, path []reflect.StructField, end f
 		switch {
 		case !ok:
 			undecided(owner, name)
-		case d.fate == refused, d.fate == hostOnly, d.whole, isLeaf(below):
-			end(site{at, d.fate, d.never})
+		case d.outcome == refused, d.outcome == hostOnly, d.whole, isLeaf(below):
+			end(site{at, d.outcome, d.never})
 		default:
 			all.visit(below, below, at, end, undecided)
 		}

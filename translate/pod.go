@@ -36,7 +36,7 @@ type Surroundings struct {
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
 // in the space until someone decides about it; docs/pods.md tells each field's
-// fate. Ephemeral containers are among what is wanted, but a host takes them
+// outcome. Ephemeral containers are among what is wanted, but a host takes them
 // only by a request of their own, see [Birth] and [AddEphemeral].
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: s.podMeta(v, in)}
