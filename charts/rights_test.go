@@ -188,7 +188,7 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 			watches := slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
 				return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
 			})
-			if watches != (switches.On(resource) && switches.Value(resource) != kinds.StandIns) {
+			if watches != (switches.On(resource) && switches.Value(resource) != kinds.VirtualNodes) {
 				t.Errorf("%v: Berth may watch %s: %v", sync, resource, watches)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // N1, N2, M1: one test, as its parts look at one space that is made busy once.
-func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
+func TestVirtualNodesTellNoMoreThanPodsDo(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--sync", "nodes=standins")
 	demo := b.demo(t)
@@ -26,11 +26,11 @@ func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 		t.Errorf("without a pod, kubectl get nodes shows:\n%s", out)
 	}
 	makeBusy(t, demo)
-	if count := len(demo.awaitStandIns(t)); count < 2 {
+	if count := len(demo.awaitVirtualNodes(t)); count < 2 {
 		t.Fatalf("pods are on %d nodes, want them on several", count)
 	}
 
-	t.Run("read like nodes, all alike", func(t *testing.T) { checkStandIns(t, demo) })
+	t.Run("read like nodes, all alike", func(t *testing.T) { checkVirtualNodes(t, demo) })
 	t.Run("hide the host", func(t *testing.T) { checkHidden(t, b, "demo") })
 	for name, as := range map[string]*cluster{
 		"admin":          demo,
@@ -39,16 +39,16 @@ func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 		"a controller":   demo.as(t, "system:serviceaccount:kube-system:node-controller", "system:masters"),
 		"the syncer":     demo.as(t, "system:serviceaccount:berth-demo:berth-syncer", "system:masters"),
 	} {
-		t.Run("are not written as "+name, func(t *testing.T) { writeStandIns(t, demo, as) })
+		t.Run("are not written as "+name, func(t *testing.T) { writeVirtualNodes(t, demo, as) })
 	}
 	t.Run("are drained of the space's pods, and not closed", func(t *testing.T) {
-		name := demo.awaitStandIns(t)[0]
+		name := demo.awaitVirtualNodes(t)[0]
 		out, _ := demo.tryKubectl(t, "", "drain", name)
 		if !strings.Contains(out, "To move a pod, delete it") || !strings.Contains(out, "evicted") {
 			t.Errorf("kubectl drain prints:\n%s", out)
 		}
 		demo.awaitPods(t, "default", "app=web", 6)
-		demo.awaitStandIns(t)
+		demo.awaitVirtualNodes(t)
 	})
 	t.Run("are not kept from coming or going", func(t *testing.T) {
 		demo.apply(t, hinder)
@@ -58,28 +58,28 @@ func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 		demo.awaitPods(t, "default", "app=db", 2)
 		demo.kubectl(t, "scale", "deployment", "web", "--replicas=6")
 		demo.awaitPods(t, "default", "app=web", 6)
-		demo.awaitStandIns(t)
+		demo.awaitVirtualNodes(t)
 	})
 	t.Run("are there again after a crash and a sleep", func(t *testing.T) {
-		before := demo.awaitStandIns(t)
+		before := demo.awaitVirtualNodes(t)
 		b.crash(t)
 		b.up(t, "--sync", "nodes=standins")
 		demo := b.demo(t)
 		if _, stderr, code := runBerth(t, "sleep", "demo", "--data-dir", b.dir); code != 0 {
 			t.Fatalf("berth sleep ends with %d: %s", code, stderr)
 		}
-		if after := demo.awaitStandIns(t); !slices.Equal(before, after) {
-			t.Errorf("stand-ins were %v and are %v", before, after)
+		if after := demo.awaitVirtualNodes(t); !slices.Equal(before, after) {
+			t.Errorf("virtual nodes were %v and are %v", before, after)
 		}
 	})
 	t.Run("go when they are switched off", func(t *testing.T) {
 		b.stop(t, syscall.SIGTERM)
 		b.up(t)
 		demo := b.demo(t)
-		eventually(t, func() error { return expect("stand-ins", len(must(demo.nodeNames(t))(t)), 0) })
+		eventually(t, func() error { return expect("virtual nodes", len(must(demo.nodeNames(t))(t)), 0) })
 		b.stop(t, syscall.SIGTERM)
 		b.up(t, "--sync", "nodes=standins")
-		b.demo(t).awaitStandIns(t)
+		b.demo(t).awaitVirtualNodes(t)
 	})
 	t.Run("go with their pods, though finished ones stay", func(t *testing.T) {
 		demo := b.demo(t)
@@ -87,7 +87,7 @@ func TestStandInsTellNoMoreThanPodsDo(t *testing.T) {
 		demo.kubectl(t, "wait", "--for=condition=Complete", "job/finished", "--timeout=90s")
 		demo.kubectl(t, "delete", "deployment,statefulset", "--all")
 		demo.kubectl(t, "delete", "pod", "-l", "app in (web,db)", "--ignore-not-found")
-		if left := demo.awaitStandIns(t); len(left) > 0 {
+		if left := demo.awaitVirtualNodes(t); len(left) > 0 {
 			t.Errorf("without a pod that runs there are %v", left)
 		}
 		if out := demo.kubectl(t, "get", "pods"); !strings.Contains(out, "Completed") {
@@ -137,9 +137,9 @@ func (c *cluster) nodeNames(t *testing.T) ([]string, error) {
 	return names, nil
 }
 
-// awaitStandIns waits until the space's nodes are those that its pods run on,
+// awaitVirtualNodes waits until the space's nodes are those that its pods run on,
 // and returns their names.
-func (c *cluster) awaitStandIns(t *testing.T) (names []string) {
+func (c *cluster) awaitVirtualNodes(t *testing.T) (names []string) {
 	t.Helper()
 	eventually(t, func() (err error) {
 		pods, err := c.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -163,8 +163,8 @@ func (c *cluster) awaitStandIns(t *testing.T) (names []string) {
 	return names
 }
 
-// checkStandIns looks at them as a user does.
-func checkStandIns(t *testing.T, space *cluster) {
+// checkVirtualNodes looks at them as a user does.
+func checkVirtualNodes(t *testing.T, space *cluster) {
 	nodes := must(space.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items
 	table, described := space.kubectl(t, "get", "nodes", "-o", "wide"), space.kubectl(t, "describe", "nodes")
 	release := must(space.Discovery().ServerVersion())(t).GitVersion
@@ -185,7 +185,7 @@ func checkStandIns(t *testing.T, space *cluster) {
 			first = n
 		}
 		if diff := cmp.Diff(first, n); diff != "" {
-			t.Errorf("two stand-ins differ: %s", diff)
+			t.Errorf("two virtual nodes differ: %s", diff)
 		}
 	}
 	if !strings.Contains(described, "web-") || strings.Contains(described, "(-") {
@@ -193,8 +193,8 @@ func checkStandIns(t *testing.T, space *cluster) {
 	}
 }
 
-// writeStandIns tries each way to write nodes, or to have some made by pods.
-func writeStandIns(t *testing.T, space, as *cluster) {
+// writeVirtualNodes tries each way to write nodes, or to have some made by pods.
+func writeVirtualNodes(t *testing.T, space, as *cluster) {
 	before := must(space.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items
 	node, ctx, core := before[0], t.Context(), as.CoreV1()
 	name, patched := node.Name, `{"metadata":{"labels":{"mine":"yes"}},"spec":{"unschedulable":true}}`

@@ -115,7 +115,7 @@ func (env *testEnv) lookAtPods(ctx context.Context, space, host side) error {
 	}
 	tokens := map[types.UID]string{}
 	for _, h := range theirs.Items {
-		if err := host.add(env, "pod", &h, fact(h.Status.Phase, env.space.PseudoNode(h.Spec.NodeName), h.DeletionTimestamp)); err != nil {
+		if err := host.add(env, "pod", &h, fact(h.Status.Phase, env.space.NodeAlias(h.Spec.NodeName), h.DeletionTimestamp)); err != nil {
 			return err
 		}
 		tokens[h.UID] = h.Name

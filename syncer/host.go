@@ -116,7 +116,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			continue
 		}
 		if name == nodes && o.Sync.Value(nodes) != kinds.All {
-			continue // stand-ins are of what pods say
+			continue // virtual nodes are of what pods say
 		}
 		changed := h.sleepers.changed
 		if name == events || name == budgets || name == nodes || isClass(name) {

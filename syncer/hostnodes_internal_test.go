@@ -121,12 +121,12 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	}
 	s := &Syncer{host: h, space: translate.Space{Name: "demo", NodeKey: []byte("key")}, where: translate.Placement{Selector: map[string]string{"pool": "a"}}}
 	work := map[string]int{}
-	s.followHost(func(pseudonym string, _ func(Key)) { work[pseudonym]++ })
+	s.followHost(func(alias string, _ func(Key)) { work[alias]++ })
 	if err := s.sources.open(&queue{}); err != nil {
 		t.Fatal(err)
 	}
 	defer s.sources.close()
-	a, b := s.space.PseudoNode("host-a"), s.space.PseudoNode("host-b")
+	a, b := s.space.NodeAlias("host-a"), s.space.NodeAlias("host-b")
 	asks := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	asks.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{a}}}}},
@@ -152,12 +152,12 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 		if err := step.event(); err != nil {
 			t.Fatal(err)
 		}
-		for _, pseudonym := range []string{a, b} {
-			if _, has := s.hostNode(pseudonym); has != slices.Contains(step.has, pseudonym) {
-				t.Errorf("%s: has %s: %t", step.reason, pseudonym, has)
+		for _, alias := range []string{a, b} {
+			if _, has := s.hostNode(alias); has != slices.Contains(step.has, alias) {
+				t.Errorf("%s: has %s: %t", step.reason, alias, has)
 			}
 		}
-		if len(s.ownNodes.names) != len(step.has) || len(s.ownNodes.pseudonyms) != len(step.has) || !maps.Equal(work, step.work) {
+		if len(s.ownNodes.names) != len(step.has) || len(s.ownNodes.aliases) != len(step.has) || !maps.Equal(work, step.work) {
 			t.Errorf("%s: keeps %v, and has the work %v, want %v of %v", step.reason, s.ownNodes.names, work, step.work, step.has)
 		}
 		clear(work)

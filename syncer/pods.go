@@ -25,7 +25,7 @@ import (
 )
 
 // syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
-// them to a (pseudonymous) node, reports their status, and removes them once
+// them to a node alias, reports their status, and removes them once
 // their containers have stopped.
 func (s *Syncer) syncPods() error {
 	informer := s.informers.Core().V1().Pods().Informer()
@@ -185,7 +185,7 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
 		return s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
-			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.PseudoNode(host.Spec.NodeName)},
+			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.NodeAlias(host.Spec.NodeName)},
 		}) // its event brings us back
 	}
 	var status corev1.PodStatus

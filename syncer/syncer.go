@@ -72,7 +72,7 @@ type Config struct {
 	Host  *Host
 	// Virtual reaches the space's API with all rights.
 	Virtual *rest.Config
-	// Release of Kubernetes that the space's API says it is; stand-ins for nodes
+	// Release of Kubernetes that the space's API says it is; virtual nodes
 	// say the same.
 	Release string
 	// Informers of the space, shared with its controllers.

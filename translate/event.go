@@ -19,11 +19,11 @@ func (s Space) PodEvent(e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
 	case "kubelet":
 		out.Message = s.podScrubber(v, host).kubeletMessage(e.Reason, e.Message, v)
 		out.InvolvedObject.FieldPath = e.InvolvedObject.FieldPath
-		out.Source.Host = s.PseudoNode(host.Spec.NodeName)
+		out.Source.Host = s.NodeAlias(host.Spec.NodeName)
 	case corev1.DefaultSchedulerName:
 		switch e.Reason {
 		case "Scheduled":
-			out.Message = "Successfully assigned " + v.Namespace + "/" + v.Name + " to " + s.PseudoNode(host.Spec.NodeName)
+			out.Message = "Successfully assigned " + v.Namespace + "/" + v.Name + " to " + s.NodeAlias(host.Spec.NodeName)
 		case "FailedScheduling":
 			out.Message = SchedulingReason(e.Message)
 		default:

@@ -94,7 +94,7 @@ func outcomes() []decided {
 		),
 		about[corev1.Sysctl](keepsBut("name", "kernel.msgmax", baseline), keeps("value")),
 		about[corev1.LocalObjectReference](are(translated, "name", hostsName)),
-		about[corev1.Affinity](keeps("podAffinity podAntiAffinity"), are(refused, "nodeAffinity", noNodes+", but for labels that an admin lets tenants select by, and names of stand-ins where there are DaemonSets (docs/syncing.md)")),
+		about[corev1.Affinity](keeps("podAffinity podAntiAffinity"), are(refused, "nodeAffinity", noNodes+", but for labels that an admin lets tenants select by, and names of virtual nodes where there are DaemonSets (docs/syncing.md)")),
 		about[corev1.PodAffinity](keeps("requiredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution")),
 		about[corev1.PodAntiAffinity](keeps("requiredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution")),
 		about[corev1.WeightedPodAffinityTerm](keeps("weight podAffinityTerm")),

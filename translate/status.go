@@ -25,7 +25,7 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 		PodIPs:                     h.Status.PodIPs,
 		StartTime:                  h.Status.StartTime,
 		QOSClass:                   v.Status.QOSClass,
-		NominatedNodeName:          s.PseudoNode(h.Status.NominatedNodeName),
+		NominatedNodeName:          s.NodeAlias(h.Status.NominatedNodeName),
 		InitContainerStatuses:      ofAsked(v.Spec.InitContainers, scrubContainers(h.Status.InitContainerStatuses, v, scrubber)),
 		ContainerStatuses:          ofAsked(v.Spec.Containers, scrubContainers(h.Status.ContainerStatuses, v, scrubber)),
 		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, v, scrubber),

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TaintClosed is on the stand-in of a node on which the host places no new pods
+// TaintClosed is on the virtual node of a node on which the host places no new pods
 // of the space.
 const TaintClosed = Domain + "/closed"
 
-// NodeView is what a stand-in tells of the host's node beyond its pseudonym.
+// NodeView is what a virtual node tells of the host's node beyond its alias.
 type NodeView struct {
 	// Labels that tenants may select nodes by.
 	Labels map[string]string
@@ -31,7 +31,7 @@ func (n NodeView) Equal(o NodeView) bool {
 	return n.Closed == o.Closed && maps.Equal(n.Labels, o.Labels)
 }
 
-// Restate has a stand-in tell n in place of what it told before.
+// Restate has a virtual node tell n in place of what it told before.
 func (n NodeView) Restate(node *corev1.Node) {
 	node.Labels = map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
 	maps.Copy(node.Labels, n.Labels)
@@ -42,19 +42,19 @@ func (n NodeView) Restate(node *corev1.Node) {
 	}
 }
 
-// StandIn is the node that a space may see in place of one of the host's (N1):
-// its pseudonym, its view, and what is the same for all of them. release is the
+// VirtualNode is the node that a space may see in place of one of the host's (N1):
+// its alias, its view, and what is the same for all of them. release is the
 // Kubernetes release of the space itself.
 //
 // It has a capacity because clients divide by it. The figures are round, so that
 // nobody takes them for a node's.
-func StandIn(pseudonym, release string, since metav1.Time, view NodeView) *corev1.Node {
+func VirtualNode(alias, release string, since metav1.Time, view NodeView) *corev1.Node {
 	many, much := resource.MustParse("1k"), resource.MustParse("1000Gi")
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: many, corev1.ResourceMemory: much, corev1.ResourceEphemeralStorage: much, corev1.ResourcePods: many,
 	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: pseudonym},
+		ObjectMeta: metav1.ObjectMeta{Name: alias},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity.DeepCopy(),
 			Conditions: []corev1.NodeCondition{{
@@ -68,14 +68,14 @@ func StandIn(pseudonym, release string, since metav1.Time, view NodeView) *corev
 	return node
 }
 
-// IsStandIn tells whether have is what [StandIn] makes of its name and view,
+// IsVirtualNode tells whether have is what [VirtualNode] makes of its name and view,
 // whenever that was.
-func IsStandIn(have *corev1.Node, release string, view NodeView) bool {
+func IsVirtualNode(have *corev1.Node, release string, view NodeView) bool {
 	since := metav1.Time{}
 	if len(have.Status.Conditions) > 0 {
 		since = have.Status.Conditions[0].LastTransitionTime
 	}
-	want := StandIn(have.Name, release, since, view)
+	want := VirtualNode(have.Name, release, since, view)
 	return len(have.Annotations) == 0 && len(have.Finalizers) == 0 && len(have.OwnerReferences) == 0 &&
 		equality.Semantic.DeepEqual(want.Labels, have.Labels) &&
 		equality.Semantic.DeepEqual(want.Spec, have.Spec) && equality.Semantic.DeepEqual(want.Status, have.Status)

@@ -13,9 +13,9 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// N1: a stand-in that is not what the space's release makes of its name is told
+// N1: a virtual node that is not what the space's release makes of its name is told
 // from one that is, however old.
-func TestAStandInIsKnownByAllThatItSays(t *testing.T) {
+func TestAVirtualNodeIsKnownByAllThatItSays(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		change func(*corev1.Node)
@@ -36,10 +36,10 @@ func TestAStandInIsKnownByAllThatItSays(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			node := translate.StandIn("node-1", "v1.36.3", metav1.NewTime(time.Unix(1, 0)), translate.NodeView{})
+			node := translate.VirtualNode("node-1", "v1.36.3", metav1.NewTime(time.Unix(1, 0)), translate.NodeView{})
 			tc.change(node)
-			if got := translate.IsStandIn(node, "v1.36.3", translate.NodeView{}); got != tc.want {
-				t.Errorf("%s: is a stand-in: %t, want %t", tc.reason, got, tc.want)
+			if got := translate.IsVirtualNode(node, "v1.36.3", translate.NodeView{}); got != tc.want {
+				t.Errorf("%s: is a virtual node: %t, want %t", tc.reason, got, tc.want)
 			}
 		})
 	}

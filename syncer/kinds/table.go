@@ -30,8 +30,8 @@ const (
 	All              = "all"
 	Used             = "used"
 	Selector         = "SELECTOR"
-	// StandIns are objects that tell nothing of the host's but that they are there.
-	StandIns = "standins"
+	// VirtualNodes are objects that tell nothing of the host's but that they are there.
+	VirtualNodes = "standins"
 	// Translated are objects that are worked on in the space, with what they say of
 	// nodes put into the host's words.
 	Translated = "translated"
@@ -118,12 +118,12 @@ var byName = sync.OnceValue(func() map[string]Kind {
 func Table() []Kind {
 	return []Kind{
 		{
-			Pods, ToHost, []string{On, OffAndDeletePods}, "binding (a pseudonym of the node), status, removal",
+			Pods, ToHost, []string{On, OffAndDeletePods}, "binding (the node's alias), status, removal",
 			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
 		},
 		{
-			Nodes, FromHost, []string{Off, StandIns, All}, "a stand-in for each node that an unfinished pod of the space runs on; `all`: for each that is for the space, too",
-			"everything: its name is the pods' pseudonym, all else is the same for all; `all`: but for the labels that tenants may select by, and whether it takes new pods",
+			Nodes, FromHost, []string{Off, VirtualNodes, All}, "a virtual node for each node that an unfinished pod of the space runs on; `all`: for each that is for the space, too",
+			"everything: its name is the pods' alias, all else is the same for all; `all`: but for the labels that tenants may select by, and whether it takes new pods",
 		},
 		{
 			DaemonSets, InSpace, []string{Off, Translated}, "",

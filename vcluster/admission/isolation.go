@@ -111,7 +111,7 @@ func changesNothing(a admission.Attributes) bool {
 	return equality.Semantic.DeepEqual(object, old)
 }
 
-var errNode = errors.New("nodes belong to the host and are hidden in a space; those that it may see are stand-ins, which follow its pods. " +
+var errNode = errors.New("nodes belong to the host and are hidden in a space; those that it may see are virtual nodes, which follow its pods. " +
 	"To move a pod, delete it: the host finds a place for the next one")
 
 // syncedGroups are those of kinds that are synced and not built in.

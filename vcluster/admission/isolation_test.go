@@ -273,7 +273,7 @@ func TestIsolationRejectsWhatReachesPastTheSpace(t *testing.T) {
 		"a volume for a claim": {"the syncer binds", patchClaim("bound", `{"spec":{"volumeName":"mine"}}`), ""},
 		"a host path":          {"controllers act for the tenant", createPod(pod("hostile", hostile), metav1.CreateOptions{}), "spec.volumes[0]"},
 		"a claim of a volume":  {"from a tenant's template", createClaim, "spec.volumeName"},
-		"a node object":        {"the syncer shows stand-ins", createNode, ""},
+		"a node object":        {"the syncer shows virtual nodes", createNode, ""},
 	}
 	run := func(t *testing.T, client kubernetes.Interface, tries map[string]try) {
 		for name, try := range tries {
