@@ -151,7 +151,7 @@ func renderSwitched(t *testing.T, sync []string) (kinds.Switches, []runtime.Obje
 
 // M4: so are the rights and the bounds of tenants' own classes, where they are
 // switched on.
-func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
+func TestTheChartBoundsExportedClassesAsTheCodeDoes(t *testing.T) {
 	for _, sync := range [][]string{
 		{"ownpriorityclasses=100"}, {"ownpriorityclasses=preempting:-5"}, {"ownstorageclasses=a.example/x+b.example"}, {"ownpriorityclasses=7", "ownstorageclasses=a.example"},
 	} {

@@ -222,8 +222,8 @@ func (w *crashWalk) expected(row *crashRow, v client.Object, inSpace map[string]
 		})
 	case kinds.HTTPRoutes:
 		return sibling(kinds.Gateways, crashName(0)) != nil
-	case kinds.OwnPriorityClasses, kinds.OwnStorageClasses:
-		return translate.IsOwnClass(v)
+	case kinds.ExportedPriorityClasses, kinds.ExportedStorageClasses:
+		return translate.IsTenantClass(v)
 	default:
 		return true
 	}

@@ -194,12 +194,12 @@ func crashClasses() []crashRow {
 			},
 		},
 		{
-			name: kinds.OwnPriorityClasses, cluster: true, list: func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
+			name: kinds.ExportedPriorityClasses, cluster: true, list: func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
 			make: func(w *crashWalk, name string) client.Object { return priorityClass(name, int32(w.random.IntN(50))) },
 			fact: func(o client.Object) string { return fmt.Sprint(o.(*schedulingv1.PriorityClass).Value) },
 		},
 		{
-			name: kinds.OwnStorageClasses, cluster: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
+			name: kinds.ExportedStorageClasses, cluster: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
 			make: func(_ *crashWalk, name string) client.Object { return storageClassOf(name, provisioner) },
 			fact: existence,
 		},

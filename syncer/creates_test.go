@@ -44,7 +44,7 @@ func (env *testEnv) bounded(t *testing.T, want int, count func(context.Context) 
 // come at once; those beyond the bound get an event, and come when others are gone.
 func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 	t.Parallel()
-	env := withOwnClasses(t, "many-classes")
+	env := withExportedClasses(t, "many-classes")
 	ours, theirs := env.virtual.SchedulingV1().PriorityClasses(), env.host.SchedulingV1().PriorityClasses()
 	count := func(ctx context.Context) (int, error) {
 		all, err := theirs.List(ctx, metav1.ListOptions{LabelSelector: translate.LabelSpace + "=" + env.space.Name})
@@ -53,7 +53,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		}
 		return len(all.Items), nil
 	}
-	for i := range bounds.OwnClasses.Max() {
+	for i := range bounds.ExportedClasses.Max() {
 		must(t, ours.Create, priorityClass(fmt.Sprintf("c-%d", i), 1))
 		pod := newPod(fmt.Sprintf("p-%d", i)) // makes it as well
 		pod.Spec.PriorityClassName = fmt.Sprintf("c-%d", i)
@@ -62,7 +62,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 			return err
 		})
 	}
-	env.bounded(t, bounds.OwnClasses.Max(), count)
+	env.bounded(t, bounds.ExportedClasses.Max(), count)
 	for round := range 2 { // deleted ones no longer count
 		name := fmt.Sprintf("more-%d", round)
 		must(t, ours.Create, priorityClass(name, 1))
@@ -71,12 +71,12 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaited(t, "see the other one", theirs.Get, "many-classes."+name, nil)
-		env.bounded(t, bounds.OwnClasses.Max(), count)
+		env.bounded(t, bounds.ExportedClasses.Max(), count)
 	}
 	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range bounds.OwnClasses.Max() {
+	for i := range bounds.ExportedClasses.Max() {
 		must(t, ours.Create, priorityClass(fmt.Sprintf("burst-%d", i), 1))
 		if name := fmt.Sprintf("c-%d", i); i > 1 {
 			if err := ours.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -85,7 +85,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 		}
 	}
 	env.begin(nil)
-	env.bounded(t, bounds.OwnClasses.Max(), count)
+	env.bounded(t, bounds.ExportedClasses.Max(), count)
 }
 
 // M4: so it is with volume snapshots, and those that come in one burst.

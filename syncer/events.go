@@ -20,7 +20,7 @@ import (
 // keep step. For so long after it was made, it is looked at again.
 const (
 	eventTimeout = 30 * time.Second
-	eventRetry    = time.Second
+	eventRetry   = time.Second
 )
 
 // syncEvents brings up what the host's kubelets and scheduler say of the

@@ -22,23 +22,23 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// ownClass is a kind of which the tenant's own go down to the host, beside
-// [class], by which spaces see the host's.
-type ownClass[T client.Object] struct {
+// exportedClass is a resource of classes of which Berth exports the tenant's own to
+// the host, beside [importedClass], by which spaces import the host's.
+type exportedClass[T client.Object] struct {
 	*kind[T]
-	check  func(v T) field.ErrorList // what stands against v
+	check  func(v T) field.ErrorList // why v can't be exported
 	toHost func(v T) T
 }
 
-func (c *ownClass[T]) add() error {
+func (c *exportedClass[T]) add() error {
 	c.cluster, c.strict, c.limit, c.down, c.asks = true, true, translate.LimitSubdomain, c.hostClass, true
 	add(c.kind, nil)
 	return nil
 }
 
 // hostClass is v's host object.
-func (c *ownClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, err error) {
-	if !translate.IsOwnClass(v) {
+func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, err error) {
+	if !translate.IsTenantClass(v) {
 		return host, false, nil
 	}
 	if err := forbids(c.check(v)); err != nil {
@@ -59,7 +59,7 @@ func (c *ownClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, 
 
 // ensure returns the name of v's host object, which it makes if it is not there.
 // It is empty if v has none: it is not the tenant's own, or not allowed.
-func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
+func (c *exportedClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
 	host, wanted, err := c.hostClass(ctx, v)
 	if err == nil && wanted {
 		if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
@@ -76,15 +76,15 @@ func (c *ownClass[T]) ensure(ctx context.Context, v T) (name string, made bool, 
 	return host.GetName(), err == nil, err
 }
 
-func (s *Syncer) ownClasses() bound {
-	return s.bound(bounds.OwnClasses, "classes of its own on the host")
+func (s *Syncer) exportedClassesBound() bound {
+	return s.bound(bounds.ExportedClasses, "classes of its own on the host")
 }
 
-func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
+func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
 	highest, preempt, _ := s.host.sync.PriorityBound()
-	return &ownClass[*schedulingv1.PriorityClass]{
+	return &exportedClass[*schedulingv1.PriorityClass]{
 		kind: &kind[*schedulingv1.PriorityClass]{
-			Syncer: s, name: ownPriorityClasses, bound: s.ownClasses(),
+			Syncer: s, name: exportedPriorityClasses, bound: s.exportedClassesBound(),
 			fresh:   func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 			virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
 			push:    translate.PushPriorityClass,
@@ -92,15 +92,15 @@ func (s *Syncer) ownPriorities() *ownClass[*schedulingv1.PriorityClass] {
 		},
 		check: func(*schedulingv1.PriorityClass) field.ErrorList { return nil },
 		toHost: func(v *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
-			return s.space.OwnPriorityClass(v, highest, preempt)
+			return s.space.ExportedPriorityClass(v, highest, preempt)
 		},
 	}
 }
 
-func (s *Syncer) ownStorages() *ownClass[*storagev1.StorageClass] {
-	return &ownClass[*storagev1.StorageClass]{
+func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
+	return &exportedClass[*storagev1.StorageClass]{
 		kind: &kind[*storagev1.StorageClass]{
-			Syncer: s, name: ownStorageClasses, bound: s.ownClasses(),
+			Syncer: s, name: exportedStorageClasses, bound: s.exportedClassesBound(),
 			fresh:   func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 			virtual: s.informers.Storage().V1().StorageClasses().Informer(),
 			push:    translate.PushStorageClass,
@@ -109,25 +109,25 @@ func (s *Syncer) ownStorages() *ownClass[*storagev1.StorageClass] {
 		check: func(v *storagev1.StorageClass) field.ErrorList {
 			return translate.CheckStorageClass(v, s.host.sync.Provisioners())
 		},
-		toHost: s.space.OwnStorageClass,
+		toHost: s.space.ExportedStorageClass,
 	}
 }
 
-func (s *Syncer) syncOwnPriorityClasses() error { return s.ownPriorities().add() }
+func (s *Syncer) syncExportedPriorityClasses() error { return s.exportedPriorities().add() }
 
-func (s *Syncer) syncOwnStorageClasses() error { return s.ownStorages().add() }
+func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
 
-// hostPriority is the class of the host's that a pod of v's has there: one that
-// is shown, or the tenant's own. Without any it counts in the space only, as on
+// hostPriority is the class of the host's that a pod of v's has there: an imported
+// one, or the tenant's own. Without any it counts in the space only, as on
 // the host it could put other spaces' pods out.
 func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
 	name := v.Spec.PriorityClassName
-	if _, ok := shown[*schedulingv1.PriorityClass](s, priorityClasses, name); ok {
+	if _, ok := imported[*schedulingv1.PriorityClass](s, priorityClasses, name); ok {
 		return name, nil
 	}
-	own := s.ownPriorities()
+	own := s.exportedPriorities()
 	class, exists := inStore[*schedulingv1.PriorityClass](own.virtual, types.NamespacedName{Name: name})
-	if name == "" || !s.host.sync.On(ownPriorityClasses) {
+	if name == "" || !s.host.sync.On(exportedPriorityClasses) {
 		return "", nil
 	}
 	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
@@ -143,19 +143,19 @@ func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error
 	return host, err
 }
 
-// hostStorage is the class of the host's that a claim of v's has there: one that
-// is shown, or the tenant's own. A claim that names none gets the default one of
-// those that are shown: the host would give it its own, shown or not.
+// hostStorage is the class of the host's that a claim of v's has there: an imported
+// one, or the tenant's own. A claim that names none gets the default one of the
+// imported ones: the host would give it its own, imported or not.
 func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
 	name := v.Spec.StorageClassName
 	if name == nil {
 		return s.defaultStorage()
 	}
-	if _, ok := shown[*storagev1.StorageClass](s, storageClasses, *name); ok {
+	if _, ok := imported[*storagev1.StorageClass](s, storageClasses, *name); ok {
 		return name, nil
 	}
-	own := s.ownStorages()
-	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.sync.On(ownStorageClasses) {
+	own := s.exportedStorages()
+	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.sync.On(exportedStorageClasses) {
 		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
 			return &host, err
 		}

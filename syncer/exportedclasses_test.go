@@ -30,9 +30,9 @@ import (
 // provisioner is the embedded host's.
 const provisioner = "berth.dev/simulated"
 
-// withOwnClasses begins a syncer of a space that may have classes of its own,
+// withExportedClasses begins a syncer of a space that may have classes of its own,
 // on a host that holds it to that.
-func withOwnClasses(t *testing.T, name string) *testEnv {
+func withExportedClasses(t *testing.T, name string) *testEnv {
 	t.Helper()
 	switches := []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
 	env := synced(t, name, switches...)
@@ -70,7 +70,7 @@ func (env *testEnv) account(t *testing.T) kubernetes.Interface {
 // and invisible to other spaces.
 func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	t.Parallel()
-	env, other := withOwnClasses(t, "prio"), synced(t, "prio-other", "priorityclasses=on")
+	env, other := withExportedClasses(t, "prio"), synced(t, "prio-other", "priorityclasses=on")
 	ours, theirs := env.virtual.SchedulingV1().PriorityClasses(), env.host.SchedulingV1().PriorityClasses()
 	high := priorityClass("high", 1_000_000)
 	high.GlobalDefault, high.PreemptionPolicy = true, ptr.To(corev1.PreemptLowerPriority)
@@ -111,7 +111,7 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 		}
 		return nil
 	})
-	// What another space is shown is the host's own, not this one's.
+	// What another space imports is the host's own, not this one's.
 	must(t, theirs.Create, priorityClass("prio-hosts", 5))
 	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "prio-hosts", metav1.DeleteOptions{}) })
 	awaited(t, "show the host's", other.virtual.SchedulingV1().PriorityClasses().Get, "prio-hosts", nil)
@@ -133,7 +133,7 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 // classes, if these are of an allowed provisioner and name nothing of the host's.
 func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	t.Parallel()
-	env := withOwnClasses(t, "store")
+	env := withExportedClasses(t, "store")
 	ours, theirs := env.virtual.StorageV1().StorageClasses(), env.host.StorageV1().StorageClasses()
 	fast := storageClassOf("fast", provisioner)
 	fast.Parameters, fast.AllowVolumeExpansion = map[string]string{"csi.storage.k8s.io/fstype": "ext4"}, ptr.To(true)
@@ -186,10 +186,10 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 
 // M4: a class under the name of a space's own that another space's account has
 // made, with parameters of its choice, is nobody's else: nothing is provisioned by
-// it, no pod gets its priority, and no space is shown it.
+// it, no pod gets its priority, and no space imports it.
 func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	t.Parallel()
-	env := withOwnClasses(t, "robbed")
+	env := withExportedClasses(t, "robbed")
 	other := synced(t, "robbed-other", "storageclasses=on")
 	storages, priorities := env.host.StorageV1().StorageClasses(), env.host.SchedulingV1().PriorityClasses()
 	thiefs := map[string]string{translate.LabelSpace: "thief"}
@@ -230,12 +230,12 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 	awaited(t, "show the host's", other.virtual.StorageV1().StorageClasses().Get, "robbed-hosts", nil)
 	for _, name := range []string{"robbed.fast", "robbed.simple"} {
 		if err := gone(other.virtual.StorageV1().StorageClasses().Get(t.Context(), name, metav1.GetOptions{})); err != nil {
-			t.Errorf("another space is shown %s: %v", name, err)
+			t.Errorf("another space imports %s: %v", name, err)
 		}
 	}
 }
 
-// M4: a class of the host's that is not shown is not for a space's claims.
+// M4: a class of the host's that is not imported is not for a space's claims.
 func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "hidden-class", "storageclasses=berth.dev/show=true")
@@ -284,7 +284,7 @@ func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 		return nil
 	})
 
-	// Once it is shown, to this space alone, the claim is of it, on both sides.
+	// Once it is imported, by this space alone, the claim is of it, on both sides.
 	label := func(value string) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"berth.dev/classless":%s}}}`, value)
 		_, err := env.host.StorageV1().StorageClasses().Patch(context.Background(), "standard", types.MergePatchType, patch, metav1.PatchOptions{})
@@ -305,9 +305,9 @@ func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 }
 
 // M4, Q3: who holds a space's account gets no further by the host's classes.
-func TestTheHostGuardsASpacesOwnClasses(t *testing.T) {
+func TestTheHostProtectsASpacesExportedClasses(t *testing.T) {
 	t.Parallel()
-	env := withOwnClasses(t, "warden")
+	env := withExportedClasses(t, "warden")
 	account := env.account(t)
 	priority := func(name string, value int32, space string) *schedulingv1.PriorityClass {
 		c := priorityClass(name, value)

@@ -153,8 +153,8 @@ func (s *Syncer) syncGatewayClasses() error {
 	if err != nil {
 		return err
 	}
-	return show(&class[*gatewayv1.GatewayClass]{
+	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
 		Syncer: s, name: gatewayClasses, virtual: informer,
-		up: translate.GatewayClass, pull: translate.PullGatewayClass, status: translate.PullGatewayClassStatus,
+		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
 	})
 }

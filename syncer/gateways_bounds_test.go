@@ -43,9 +43,9 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	env, host, space := gatewayEnv(t, "gwnew")
-	served(t, space, newGateway("good", "gwnew-shown", "good.gwnew.example"))
+	served(t, space, newGateway("good", "gwnew-imported", "good.gwnew.example"))
 	newer := map[string]any{"mode": "Mutual"}
-	gateway := with(t, newGateway("mutual", "gwnew-shown", "mutual.gwnew.example"), "Gateway", "tls", newer)
+	gateway := with(t, newGateway("mutual", "gwnew-imported", "mutual.gwnew.example"), "Gateway", "tls", newer)
 	route := with(t, newRoute("mutual", "good", "mutual.gwnew.example", "web"), "HTTPRoute", "tls", newer)
 	atGateway := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", "mutual", translate.LimitLabel)}
 	atRoute := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("mutual")}
@@ -89,7 +89,7 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	testhost.Eventually(t, "see the gateway gone", func(ctx context.Context) error { return gone(g, host.Get(ctx, atGateway, g)) })
 	testhost.Eventually(t, "see the route gone", func(ctx context.Context) error { return gone(r, host.Get(ctx, atRoute, r)) })
 
-	unknown := with(t, newGateway("unknown", "gwnew-shown", "unknown.gwnew.example"), "Gateway", "invented", true)
+	unknown := with(t, newGateway("unknown", "gwnew-imported", "unknown.gwnew.example"), "Gateway", "invented", true)
 	if err := space.Create(ctx, unknown, client.FieldValidation(metav1.FieldValidationStrict)); !apierrors.IsBadRequest(err) {
 		t.Errorf("a field that no definition has is not refused: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range bounds.Gateways.Max() + 1 {
-		if err := space.Create(ctx, newGateway(fmt.Sprintf("g-%d", i), "gwmany-shown", fmt.Sprintf("g-%d.gwmany.example", i))); err != nil {
+		if err := space.Create(ctx, newGateway(fmt.Sprintf("g-%d", i), "gwmany-imported", fmt.Sprintf("g-%d.gwmany.example", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,7 +177,7 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 func TestASpaceWakesForItsGatewaysAndRoutes(t *testing.T) {
 	t.Parallel()
 	env, host, space := gatewayEnv(t, "gwwakes")
-	v, r := newGateway("shop", "gwwakes-shown", "shop.gwwakes.example"), newRoute("shop", "shop", "shop.gwwakes.example", "web")
+	v, r := newGateway("shop", "gwwakes-imported", "shop.gwwakes.example"), newRoute("shop", "shop", "shop.gwwakes.example", "web")
 	for _, o := range []client.Object{v, r} {
 		served(t, space, o)
 	}

@@ -32,19 +32,19 @@ func gatewayEnv(t *testing.T, name string) (env *testEnv, host, space client.Cli
 	t.Helper()
 	host = extended(t, theHost(t).Config())
 	defineGateways(t, host)
-	for class, labels := range map[string]map[string]string{name + "-shown": shownToSpaces(), name + "-hidden": nil} {
+	for class, labels := range map[string]map[string]string{name + "-imported": importLabel(), name + "-hidden": nil} {
 		c := newGatewayClass()
 		c.Name, c.Labels = class, labels
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, c) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), c) })
 	}
-	env = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+kinds.Shown)
+	env = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+kinds.ImportSelector)
 	if err := isolation.Apply(t.Context(), host, env.space, nil, isolation.Syncing(env.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
 	space = extended(t, env.toPlane())
 	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
-		return space.Get(ctx, client.ObjectKey{Name: name + "-shown"}, &gatewayv1.GatewayClass{})
+		return space.Get(ctx, client.ObjectKey{Name: name + "-imported"}, &gatewayv1.GatewayClass{})
 	})
 	// Each kind is defined by itself: a syncer that is killed now may leave the others undefined.
 	for _, all := range []client.ObjectList{&gatewayv1.GatewayList{}, &gatewayv1.HTTPRouteList{}} {
@@ -107,7 +107,7 @@ func (env *testEnv) idle(t *testing.T) {
 	})
 }
 
-// S1, S2, S7, M4, N1: a gateway of a class that is shown, its certificate and its
+// S1, S2, S7, M4, N1: a gateway of an imported class, its certificate and its
 // route go down; what became of them comes back, without words of the host's; a
 // sleep takes nothing from the host; what is deleted goes.
 func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
@@ -115,7 +115,7 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 	ctx := t.Context()
 	env, host, space := gatewayEnv(t, "gw")
 	class := &gatewayv1.GatewayClass{}
-	if err := space.Get(ctx, client.ObjectKey{Name: "gw-shown"}, class); err != nil {
+	if err := space.Get(ctx, client.ObjectKey{Name: "gw-imported"}, class); err != nil {
 		t.Fatal(err)
 	}
 	if class.Spec.ControllerName != translate.GatewayController || class.Spec.ParametersRef != nil || class.Spec.Description != nil {
@@ -127,7 +127,7 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 	must(t, env.virtual.CoreV1().Services("default").Create, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
 	})
-	v, r := newGateway("shop", "gw-shown", "shop.gw.example"), newRoute("shop", "shop", "shop.gw.example", "web")
+	v, r := newGateway("shop", "gw-imported", "shop.gw.example"), newRoute("shop", "shop", "shop.gw.example", "web")
 	for _, o := range []client.Object{v, r} {
 		served(t, space, o)
 	}
@@ -269,7 +269,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		}, "certificateRefs[0]"},
 	}
 	for name, attack := range gateways {
-		v := newGateway(name, "gwbad-shown", name+".gwbad.example")
+		v := newGateway(name, "gwbad-imported", name+".gwbad.example")
 		attack.change(v)
 		served(t, space, v)
 		env.told(t, "Gateway", name, attack.says)
@@ -279,9 +279,9 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		}
 	}
 
-	elsewhere := newGateway("elsewhere", "gwbad-shown", "elsewhere.gwbad.example")
+	elsewhere := newGateway("elsewhere", "gwbad-imported", "elsewhere.gwbad.example")
 	elsewhere.Namespace = "other"
-	for _, v := range []*gatewayv1.Gateway{newGateway("good", "gwbad-shown", "good.gwbad.example"), elsewhere} {
+	for _, v := range []*gatewayv1.Gateway{newGateway("good", "gwbad-imported", "good.gwbad.example"), elsewhere} {
 		served(t, space, v)
 	}
 	mirror := func(ref gatewayv1.BackendObjectReference) []gatewayv1.HTTPRouteFilter {
@@ -336,7 +336,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + env.space.HostNamespace() + ":berth-syncer"}
 	account := extended(t, posing)
 	at := metav1.ObjectMeta{Namespace: env.space.HostNamespace(), Name: "gwbad--default--posing", Labels: map[string]string{translate.LabelSpace: env.space.Name}}
-	g := newGateway("posing", "gwbad-shown", "posing.gwbad.example")
+	g := newGateway("posing", "gwbad-imported", "posing.gwbad.example")
 	g.ObjectMeta, g.Spec.Listeners[0].Hostname = at, nil
 	if err := refusedBy("berth-space-accounts", account.Create(ctx, g)); err != nil {
 		t.Errorf("the space's account makes a gateway for every name: %v", err)

@@ -151,7 +151,7 @@ func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, "many-hosts")
 	env.limits, env.domains = bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 2}), []string{"many-hosts.example"}
-	env.ingressClass(t, "many-hosts", shownToSpaces())
+	env.ingressClass(t, "many-hosts", importLabel())
 	env.begin(nil)
 	ours, theirs := env.virtual.NetworkingV1().Ingresses("default"), env.host.NetworkingV1().Ingresses(env.space.HostNamespace())
 	for _, name := range []string{"foreign.example", "many-hosts.example.com", "amany-hosts.example"} {

@@ -19,7 +19,7 @@ func TestHostileHostNameTooManyLeavesWhatIsServed(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, "live-hosts")
 	env.limits = bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 2})
-	env.ingressClass(t, "live-hosts", shownToSpaces())
+	env.ingressClass(t, "live-hosts", importLabel())
 	env.begin(nil)
 	ours, theirs := env.virtual.NetworkingV1().Ingresses("default"), env.host.NetworkingV1().Ingresses(env.space.HostNamespace())
 	served := map[string]types.UID{}

@@ -56,7 +56,7 @@ func TestHostileIngressesAreNotReadForEachEndpointSlice(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, "exposures-listed")
 	l := &readLists{resource: "ingresses"}
-	env.ingressClass(t, "exposures-listed", shownToSpaces())
+	env.ingressClass(t, "exposures-listed", importLabel())
 	env.begin(l.rule)
 	v := newIngress("large", "exposures-listed", "large.exposures-listed.example")
 	paths := &v.Spec.Rules[0].HTTP.Paths

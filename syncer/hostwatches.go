@@ -64,8 +64,8 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 		runtimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
 		priorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
 
-		ownPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
-		ownStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
+		exportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
+		exportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
 	for kind, e := range extensions() {
 		api, err := e.api(config)

@@ -28,7 +28,7 @@ func (env *testEnv) ingressClass(t *testing.T, name string, labels map[string]st
 	t.Cleanup(func() { _ = classes.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 
-func shownToSpaces() map[string]string { return map[string]string{"berth.dev/show": "true"} }
+func importLabel() map[string]string { return map[string]string{"berth.dev/show": "true"} }
 
 func newIngress(name, class, host string) *networkingv1.Ingress {
 	return &networkingv1.Ingress{
@@ -46,11 +46,11 @@ func newIngress(name, class, host string) *networkingv1.Ingress {
 }
 
 // S1, S2, M4: an ingress goes down with its certificate and comes back with its
-// address; one of a class that is not shown does not go.
-func TestAnIngressOfAShownClassIsServed(t *testing.T) {
+// address; one of a class that is not imported does not go.
+func TestAnIngressOfAnImportedClassIsServed(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "ingress")
-	env.ingressClass(t, "ingress-public", shownToSpaces())
+	env.ingressClass(t, "ingress-public", importLabel())
 	env.ingressClass(t, "ingress-internal", nil)
 	class := awaited(t, "see the class", env.virtual.NetworkingV1().IngressClasses().Get, "ingress-public", nil)
 	if class.Spec.Controller != translate.IngressController {
@@ -112,7 +112,7 @@ func TestAnIngressOfAShownClassIsServed(t *testing.T) {
 func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "wayout")
-	env.ingressClass(t, "wayout-public", shownToSpaces())
+	env.ingressClass(t, "wayout-public", importLabel())
 	awaited(t, "see the class", env.virtual.NetworkingV1().IngressClasses().Get, "wayout-public", nil)
 	services := env.virtual.CoreV1().Services("default")
 	ours, theirs := env.virtual.NetworkingV1().Ingresses("default"), env.host.NetworkingV1().Ingresses(env.space.HostNamespace())
@@ -183,7 +183,7 @@ func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
 func TestAHostNameIsItsFirstClaimants(t *testing.T) {
 	t.Parallel()
 	first, second := synced(t, "claim-a"), synced(t, "claim-b")
-	first.ingressClass(t, "claim-public", shownToSpaces())
+	first.ingressClass(t, "claim-public", importLabel())
 	platform := newIngress("platform", "claim-public", "*.platform.claim.example")
 	platform.Namespace = "default"
 	must(t, first.host.NetworkingV1().Ingresses("default").Create, platform)

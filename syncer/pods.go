@@ -112,7 +112,7 @@ func (s *Syncer) podMade(v, sent, host *corev1.Pod) {
 }
 
 // podNamed names on a host pod that is about to be made those of v's classes that
-// are the host's, and shown, or v's tenant's own there, v's account, and the
+// are imported, or v's tenant's own on the host, v's account, and the
 // nodes to run on. A pod that is there keeps them, whatever becomes of them.
 func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) {
 	if err := forbids(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
@@ -136,7 +136,7 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	if name == nil || *name == s.space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
-	if _, ok := shown[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {
+	if _, ok := imported[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}

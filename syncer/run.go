@@ -55,8 +55,8 @@ func (s *Syncer) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile works on a key, whatever comes of it. Classes that can't be shown are
-// shown when the space wakes.
+// reconcile works on a key, whatever comes of it. Classes that can't be imported are
+// imported when the space wakes.
 func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
 		return next{} // what is still queued when the syncer stops

@@ -33,8 +33,8 @@ func snapshotClass(t *testing.T, host client.Client, name, driver string, isDefa
 	return class
 }
 
-// M4, N1: a snapshot that names no class gets none that is not shown, be it the
-// host's default. It gets the default one of those that are shown, if that is of
+// M4, N1: a snapshot that names no class gets none that is not imported, be it the
+// host's default. It gets the default one of the imported ones, if that is of
 // its volume's driver.
 func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	t.Parallel()

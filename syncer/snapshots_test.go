@@ -96,14 +96,14 @@ func snapshotOf(name, claim, class string) *snapshotv1.VolumeSnapshot {
 }
 
 // S1, S2, M4, N1: where the admin switches it on, a tenant takes snapshots of its
-// claims, by classes that are shown, and makes claims of them. It sees nothing
+// claims, by imported classes, and makes claims of them. It sees nothing
 // of the host's, and can name nothing of it.
 func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	host := extended(t, theHost(t).Config())
 	define(t, host)
-	for name, labels := range map[string]map[string]string{"snap-shown": shownToSpaces(), "snap-hidden": nil} {
+	for name, labels := range map[string]map[string]string{"snap-imported": importLabel(), "snap-hidden": nil} {
 		class := &snapshotv1.VolumeSnapshotClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 			Parameters: map[string]string{"csi.storage.k8s.io/snapshotter-secret-name": "of-the-host"},
@@ -111,22 +111,22 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
 	}
-	env := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.Shown)
+	env := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.ImportSelector)
 	space := extended(t, env.toPlane())
 
 	class := &snapshotv1.VolumeSnapshotClass{}
-	testhost.Eventually(t, "see the class", func(ctx context.Context) error { return space.Get(ctx, client.ObjectKey{Name: "snap-shown"}, class) })
+	testhost.Eventually(t, "see the class", func(ctx context.Context) error { return space.Get(ctx, client.ObjectKey{Name: "snap-imported"}, class) })
 	if class.Driver != translate.VolumeDriver || len(class.Parameters) > 0 {
 		t.Errorf("the class tells of the host's: %v", class)
 	}
 	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
-	v := snapshotOf("nightly", "data", "snap-shown")
+	v := snapshotOf("nightly", "data", "snap-imported")
 	served(t, space, v)
 	h := &snapshotv1.VolumeSnapshot{}
 	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error {
 		return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("nightly")}, h)
 	})
-	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != env.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-shown" {
+	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != env.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-imported" {
 		t.Errorf("it is of %v, class %v", h.Spec.Source, h.Spec.VolumeSnapshotClassName)
 	}
 	// The embedded host has no controller of snapshots: what one would report.
@@ -160,7 +160,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		return nil
 	})
 
-	stolen := snapshotOf("stolen", "", "snap-shown")
+	stolen := snapshotOf("stolen", "", "snap-imported")
 	stolen.Spec.Source = snapshotv1.VolumeSnapshotSource{VolumeSnapshotContentName: ptr.To("content-of-another-space")}
 	for name, attack := range map[string]struct {
 		snapshot *snapshotv1.VolumeSnapshot
@@ -229,7 +229,7 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 	host := extended(t, theHost(t).Config())
 	define(t, host)
 	class := &snapshotv1.VolumeSnapshotClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "snap-own-shown", Labels: shownToSpaces()}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+		ObjectMeta: metav1.ObjectMeta{Name: "snap-own-imported", Labels: importLabel()}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}
 	testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 	t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
@@ -243,7 +243,7 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 		testhost.Eventually(t, "make a definition", func(ctx context.Context) error { return space.Create(ctx, own) })
 		testhost.Eventually(t, "have it served", func(ctx context.Context) error { return established(ctx, space, own) })
 	}
-	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + kinds.Shown})
+	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + kinds.ImportSelector})
 	if err != nil {
 		t.Fatal(err)
 	}

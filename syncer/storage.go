@@ -44,11 +44,11 @@ func (s *Syncer) syncClaims() error {
 	return nil
 }
 
-// defaultStorage is the default one of the host's classes that are shown; of
+// defaultStorage is the default one of the imported classes; of
 // several, as anywhere, the latest.
 func (s *Syncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
-	for class := range hostClasses[*storagev1.StorageClass](s, storageClasses) {
+	for class := range importedClasses[*storagev1.StorageClass](s, storageClasses) {
 		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
@@ -64,9 +64,9 @@ func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolume
 	want := translate.PullClaim(v, host)
 	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
 		// The claim came before the space knew a default class: as on any
-		// cluster, it gets it later. The name of one that is not shown (any more)
+		// cluster, it gets it later. The name of one that is not imported (any more)
 		// stays on the host.
-		if _, ok := shown[*storagev1.StorageClass](s, storageClasses, *host.Spec.StorageClassName); ok {
+		if _, ok := imported[*storagev1.StorageClass](s, storageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
 			return 0, s.virtualAPI.Update(ctx, want) // its event brings us back

@@ -46,8 +46,8 @@ const (
 	priorityClasses = kinds.PriorityClasses
 	events          = kinds.Events
 
-	ownPriorityClasses = kinds.OwnPriorityClasses
-	ownStorageClasses  = kinds.OwnStorageClasses
+	exportedPriorityClasses = kinds.ExportedPriorityClasses
+	exportedStorageClasses  = kinds.ExportedStorageClasses
 
 	volumeSnapshots = kinds.VolumeSnapshots
 	snapshotClasses = kinds.SnapshotClasses
@@ -180,7 +180,7 @@ func (s *Syncer) declare() error {
 			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
 			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
 			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
-			ownPriorityClasses: s.syncOwnPriorityClasses, ownStorageClasses: s.syncOwnStorageClasses,
+			exportedPriorityClasses: s.syncExportedPriorityClasses, exportedStorageClasses: s.syncExportedStorageClasses,
 			volumeSnapshots: s.syncSnapshots, snapshotClasses: s.syncSnapshotClasses,
 			gateways: s.syncGateways, httpRoutes: s.syncHTTPRoutes, gatewayClasses: s.syncGatewayClasses,
 		}[k.Name]

@@ -188,9 +188,9 @@ func kindOf(obj client.Object) string {
 	case *gatewayv1.HTTPRoute:
 		return httpRoutes
 	case *schedulingv1.PriorityClass:
-		return ownPriorityClasses
+		return exportedPriorityClasses
 	case *storagev1.StorageClass:
-		return ownStorageClasses
+		return exportedStorageClasses
 	default:
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}

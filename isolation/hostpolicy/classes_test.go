@@ -26,8 +26,8 @@ func TestHostileClassesAreRefusedByThePolicies(t *testing.T) {
 		return write{resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, kind: kind}
 	}
 	priority, storage := of("scheduling.k8s.io", "priorityclasses", "PriorityClass"), of("storage.k8s.io", "storageclasses", "StorageClass")
-	priority.object = space().OwnPriorityClass(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "u"}, Value: 7, GlobalDefault: true, Description: "d"}, 100, true)
-	storage.object = space().OwnStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", UID: "u"}, Provisioner: "p", Parameters: map[string]string{"a": "b"}})
+	priority.object = space().ExportedPriorityClass(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "u"}, Value: 7, GlobalDefault: true, Description: "d"}, 100, true)
+	storage.object = space().ExportedStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", UID: "u"}, Provisioner: "p", Parameters: map[string]string{"a": "b"}})
 	for _, o := range []client.Object{priority.object, storage.object} { // as the syncer does
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "berth-mine", UID: "u"}})
 	}

@@ -90,14 +90,14 @@ func (s Switches) Selects(name string) labels.Selector {
 // PriorityBound returns the highest priority on the host of tenants' own classes,
 // and whether pods of these may put others out. ok is false if they have none.
 func (s Switches) PriorityBound() (highest int32, preempt, ok bool) {
-	value, preempt := strings.CutPrefix(s.Value(OwnPriorityClasses), Preempting)
+	value, preempt := strings.CutPrefix(s.Value(ExportedPriorityClasses), Preempting)
 	highest, ok = bound(value)
 	return highest, preempt && ok, ok
 }
 
 // Provisioners returns those that tenants' own storage classes may name.
 func (s Switches) Provisioners() []string {
-	value := s.Value(OwnStorageClasses)
+	value := s.Value(ExportedStorageClasses)
 	if value == Off {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (k Kind) possible() string {
 	for i, word := range words {
 		switch word {
 		case Selector:
-			words[i] = "a label selector such as " + Shown
+			words[i] = "a label selector such as " + ImportSelector
 		case Bound:
 			words[i] = "the highest priority"
 		case PreemptingBound:
@@ -152,7 +152,7 @@ func (k Kind) possible() string {
 		}
 	}
 	if slices.Contains(k.Values, Selector) {
-		words = slices.DeleteFunc(words, func(w string) bool { return w == Shown })
+		words = slices.DeleteFunc(words, func(w string) bool { return w == ImportSelector })
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
@@ -190,7 +190,7 @@ func Complete(typed string) []string {
 // Markdown is the table as docs/syncing.md has it.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("| kind | direction | default | switch | what comes back, or is shown | rewritten, and left out |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| kind | direction | default | switch | what comes back, or is imported | rewritten, and left out |\n|---|---|---|---|---|---|\n")
 	for _, k := range Table() {
 		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s | %s |\n",
 			k.Name, k.Direction, k.Default(), "`"+strings.Join(k.Values, "`, `")+"`", k.Status, k.Rewritten)

@@ -71,7 +71,7 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 }
 
 // S2: admins choose which of the host's classes spaces see.
-func TestSelectorsChooseWhatIsShown(t *testing.T) {
+func TestSelectorsChooseWhatIsImported(t *testing.T) {
 	s, err := kinds.Parse([]string{"storageclasses=off", "ingressclasses=on"})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestSelectorsChooseWhatIsShown(t *testing.T) {
 	} {
 		got := [2]bool{s.Selects(kind).Matches(labels.Set{}), s.Selects(kind).Matches(labels.Set{"berth.dev/show": "true"})}
 		if got != want {
-			t.Errorf("%s shows unlabelled and labelled ones: %v, want %v", kind, got, want)
+			t.Errorf("%s imports unlabelled and labelled ones: %v, want %v", kind, got, want)
 		}
 	}
 }

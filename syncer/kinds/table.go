@@ -46,9 +46,9 @@ const (
 // Preempting begins the values of PreemptingBound.
 const Preempting = "preempting:"
 
-// Shown is the label selector of the host objects that spaces see where the
-// admin has to say so.
-const Shown = "berth.dev/show=true"
+// ImportSelector is the label selector of the host objects that spaces import where
+// the admin has to say so.
+const ImportSelector = "berth.dev/show=true"
 
 // The kinds, by the names of their switches.
 const (
@@ -71,8 +71,8 @@ const (
 	RuntimeClasses  = "runtimeclasses"
 	PriorityClasses = "priorityclasses"
 
-	OwnPriorityClasses = "ownpriorityclasses"
-	OwnStorageClasses  = "ownstorageclasses"
+	ExportedPriorityClasses = "ownpriorityclasses"
+	ExportedStorageClasses  = "ownstorageclasses"
 
 	VolumeSnapshots = "volumesnapshots"
 	SnapshotClasses = "volumesnapshotclasses"
@@ -102,7 +102,7 @@ func (k Kind) Default() string { return k.Values[0] }
 // Lasts reports whether what is on the host stays there when the kind is switched
 // off: no switch is to delete data, nor what data or pods were made by.
 func (k Kind) Lasts() bool {
-	return slices.Contains([]string{Claims, VolumeSnapshots, OwnPriorityClasses, OwnStorageClasses}, k.Name)
+	return slices.Contains([]string{Claims, VolumeSnapshots, ExportedPriorityClasses, ExportedStorageClasses}, k.Name)
 }
 
 // byName is the table, made once: it is asked several times for each object that is synced.
@@ -156,7 +156,7 @@ func Table() []Kind {
 		{
 			Ingresses, ToHost, []string{On, Off}, "load balancer's status",
 			"names of services and TLS secrets; no annotations but those the admin allows, no default backend, no wildcard; " +
-				"a class that is shown to spaces; a host name is its first claimant's",
+				"an imported class; a host name is its first claimant's",
 		},
 		{
 			NetworkPolicies, ToHost, []string{On, Off}, "",
@@ -180,45 +180,45 @@ func Table() []Kind {
 			"provisioner; no parameters, mount options or topologies",
 		},
 		{
-			IngressClasses, FromHost, []string{Shown, On, Off, Selector}, "name, default",
+			IngressClasses, FromHost, []string{ImportSelector, On, Off, Selector}, "name, default",
 			"controller; no parameters",
 		},
 		{
-			RuntimeClasses, FromHost, []string{Shown, On, Off, Selector}, "name, overhead",
+			RuntimeClasses, FromHost, []string{ImportSelector, On, Off, Selector}, "name, overhead",
 			"handler; no node selector, no tolerations",
 		},
 		{
-			PriorityClasses, FromHost, []string{Shown, On, Off, Selector}, "name, value, preemption policy, description",
+			PriorityClasses, FromHost, []string{ImportSelector, On, Off, Selector}, "name, value, preemption policy, description",
 			"never the global default, never one whose name begins with system-",
 		},
 		{
-			OwnPriorityClasses, ToHost, []string{Off, Bound, PreemptingBound}, "",
+			ExportedPriorityClasses, ToHost, []string{Off, Bound, PreemptingBound}, "",
 			"those that the tenant made: name; value, no higher than the admin's; they preempt nobody but with `preempting:`, never the default",
 		},
 		{
-			OwnStorageClasses, ToHost, []string{Off, Provisioners}, "",
+			ExportedStorageClasses, ToHost, []string{Off, Provisioners}, "",
 			"those that the tenant made: name; of these provisioners only, no parameter that names a secret, no mount options, " +
 				"no topologies, not Retain, never the default",
 		},
 		{
 			VolumeSnapshots, ToHost, []string{Off, On}, "readiness, size, time; that there is a content, and an error, without their names and words",
-			"the claim's name; no content by name; a class that is shown",
+			"the claim's name; no content by name; an imported class",
 		},
 		{
-			SnapshotClasses, FromHost, []string{Off, Shown, On, Selector}, "name, deletion policy, default",
+			SnapshotClasses, FromHost, []string{Off, ImportSelector, On, Selector}, "name, deletion policy, default",
 			"driver; no parameters",
 		},
 		{
 			Gateways, ToHost, []string{Off, On}, "addresses; conditions without their words; attached routes",
 			"names of TLS secrets; ports 80 and 443; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
-				"no options; a class that is shown",
+				"no options; an imported class",
 		},
 		{
 			HTTPRoutes, ToHost, []string{Off, On}, "conditions of its gateways without their words",
 			"names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors. Needs `gateways=on`",
 		},
 		{
-			GatewayClasses, FromHost, []string{Off, Shown, On, Selector}, "name, conditions without their words, features",
+			GatewayClasses, FromHost, []string{Off, ImportSelector, On, Selector}, "name, conditions without their words, features",
 			"controller; no parameters, no description",
 		},
 	}

@@ -26,7 +26,7 @@ func TestAnOwnPriorityIsBounded(t *testing.T) {
 		}
 		highest, preempt := rapid.Int32Range(math.MinInt32, 1_000_000_000).Draw(t, "highest"), rapid.Bool().Draw(t, "preempt")
 		space := Space{Name: "demo"}
-		host := space.OwnPriorityClass(v, highest, preempt)
+		host := space.ExportedPriorityClass(v, highest, preempt)
 		if host.Value > highest || host.Value > v.Value || host.GlobalDefault || host.Namespace != "" || host.Labels["a"] != "" {
 			t.Errorf("%v becomes %v", v, host)
 		}

@@ -24,16 +24,16 @@ func (s Space) clusterMeta(v metav1.Object) metav1.ObjectMeta {
 	return out
 }
 
-// IsOwnClass reports whether a class in the space is one that the tenant made:
-// not the host's, which is shown there, and not one that Kubernetes makes.
-func IsOwnClass(v metav1.Object) bool {
+// IsTenantClass reports whether a class in the space is one that the tenant made:
+// not an imported one of the host's, and not one that Kubernetes makes.
+func IsTenantClass(v metav1.Object) bool {
 	return v.GetLabels()[LabelManagedBy] != ManagedBy && !strings.HasPrefix(v.GetName(), "system-")
 }
 
-// OwnPriorityClass is the host object of a class that the tenant made. All
+// ExportedPriorityClass is the host object of a class that the tenant made. All
 // spaces' pods wait in one queue and are put out for one another, so that its
 // value is at most the admin's, and it puts nobody out unless the admin says so.
-func (s Space) OwnPriorityClass(v *schedulingv1.PriorityClass, highest int32, preempt bool) *schedulingv1.PriorityClass {
+func (s Space) ExportedPriorityClass(v *schedulingv1.PriorityClass, highest int32, preempt bool) *schedulingv1.PriorityClass {
 	host := &schedulingv1.PriorityClass{ObjectMeta: s.clusterMeta(v), Value: min(v.Value, highest), PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	if preempt {
 		host.PreemptionPolicy = ptr.To(ptr.Deref(v.PreemptionPolicy, corev1.PreemptLowerPriority))
@@ -83,9 +83,9 @@ func CheckStorageClass(v *storagev1.StorageClass, provisioners []string) (errs f
 // secret: "csi.storage.k8s.io/provisioner-secret-name", "adminSecretNamespace".
 func NamesSecret(key string) bool { return strings.Contains(strings.ToLower(key), "secret") }
 
-// OwnStorageClass is the host object of a class that the tenant made and that is
+// ExportedStorageClass is the host object of a class that the tenant made and that is
 // allowed. It is never the host's default.
-func (s Space) OwnStorageClass(v *storagev1.StorageClass) *storagev1.StorageClass {
+func (s Space) ExportedStorageClass(v *storagev1.StorageClass) *storagev1.StorageClass {
 	p := v.DeepCopy()
 	return &storagev1.StorageClass{
 		ObjectMeta: s.clusterMeta(v), Provisioner: p.Provisioner, Parameters: p.Parameters, ReclaimPolicy: p.ReclaimPolicy,
