@@ -71,7 +71,7 @@ func largeStore(string) bounds.Limits {
 	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
 }
 
-// start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the port.
+// start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
 func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
 	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
@@ -131,7 +131,7 @@ func (b *berth) remove(ctx context.Context, name string) error {
 
 func (b *berth) stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }
 
-// close ends the port before the spaces behind it. What ctx allows is for both.
+// close ends the API endpoint before the spaces behind it. What ctx allows is for both.
 func (b *berth) close(ctx context.Context) error {
 	defer b.tuned()
 	b.server.Stop(ctx)

@@ -142,7 +142,7 @@ func (in *inside) says(t *testing.T, pod, name string) string {
 	return strings.Join(all, " ")
 }
 
-// inCluster is what a client in a pod has: kubernetes.default, the authority of
+// inCluster is what a client in a pod has: kubernetes.default, the CA of
 // kube-root-ca.crt, and a service account's token.
 func (in *inside) inCluster(pod, serverName, token string, ca []byte) *rest.Config {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(pod)}}

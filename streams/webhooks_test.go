@@ -67,11 +67,11 @@ func startWebhook(t *testing.T, answered func(http.ResponseWriter, *admissionv1.
 // serveTLS serves on this machine, by the name of the service hook, until the test ends.
 func serveTLS(t *testing.T, h http.Handler) (port int, ca []byte) {
 	t.Helper()
-	authority, err := pki.OpenCA(filepath.Join(t.TempDir(), "hook"), "hook")
+	issuer, err := pki.OpenCA(filepath.Join(t.TempDir(), "hook"), "hook")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := authority.Server("hook.default.svc")
+	pair, err := issuer.Server("hook.default.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func serveTLS(t *testing.T, h http.Handler) (port int, ca []byte) {
 	if port, err = strconv.Atoi(u.Port()); err != nil {
 		t.Fatal(err)
 	}
-	return port, authority.PEM()
+	return port, issuer.PEM()
 }
 
 // expose makes the service hook, with a selector or without.

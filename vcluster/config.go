@@ -33,7 +33,7 @@ const (
 // Config says what one control plane is.
 type Config struct {
 	// Name is the space's name, a DNS label. It names log lines, the store, the
-	// certificate authority and the kubeconfigs' cluster.
+	// CA and the kubeconfigs' cluster.
 	Name string
 	// Dir holds the control plane's state: store.db and pki/. It is created
 	// with mode 0700 if absent.

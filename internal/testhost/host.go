@@ -23,7 +23,7 @@ import (
 // spaces' accounts write, as hosts of Berth's do.
 type Host struct {
 	*host.Cluster
-	// ServingCA of the port that the host and its spaces would be reached by.
+	// ServingCA of the API endpoint that the host and its spaces would be reached by.
 	ServingCA []byte
 	dir       string
 }
