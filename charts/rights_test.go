@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // M4: rights by name wherever RBAC knows names; none to write roles, to read one
@@ -136,9 +136,9 @@ func paramsOf(policy admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.Par
 }
 
 // renderSwitched renders everything, with these switches.
-func renderSwitched(t *testing.T, sync []string) (kinds.Switches, []runtime.Object) {
+func renderSwitched(t *testing.T, sync []string) (resources.Switches, []runtime.Object) {
 	t.Helper()
-	switches, err := kinds.Parse(sync)
+	switches, err := resources.Parse(sync)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 			watches := slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
 				return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
 			})
-			if watches != (switches.On(resource) && switches.Value(resource) != kinds.VirtualNodes) {
+			if watches != (switches.On(resource) && switches.Value(resource) != resources.VirtualNodes) {
 				t.Errorf("%v: Berth may watch %s: %v", sync, resource, watches)
 			}
 		}

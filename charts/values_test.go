@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // X1: the schema knows each kind that is synced, and the values of its switch, and the
@@ -33,7 +33,7 @@ func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kindsOf []string
-	for _, k := range kinds.Table() {
+	for _, k := range resources.Table() {
 		kindsOf = append(kindsOf, fmt.Sprintf("        %q: %s", k.Name, switchSchema(t, k.Values)))
 	}
 	want := "    \"sync\": {\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \"properties\": {\n" +
@@ -75,14 +75,14 @@ func switchSchema(t *testing.T, values []string) string {
 	pattern := func(p string) { others = append(others, map[string]any{"type": "string", "pattern": p}) }
 	for _, v := range values {
 		switch v {
-		case kinds.Selector:
+		case resources.Selector:
 			pattern("=")
-		case kinds.Bound:
+		case resources.Bound:
 			pattern("^-?[0-9]+$")
 			others = append(others, map[string]any{"type": "integer", "minimum": math.MinInt32, "maximum": 1_000_000_000})
-		case kinds.PreemptingBound:
-			pattern("^" + kinds.Preempting + "-?[0-9]+$")
-		case kinds.Provisioners:
+		case resources.PreemptingBound:
+			pattern("^" + resources.Preempting + "-?[0-9]+$")
+		case resources.Provisioners:
 			pattern(`^[^+,=\s]*[./][^+,=\s]*(\+[^+,=\s]*[./][^+,=\s]*)*$`)
 		default:
 			words = append(words, v)
@@ -102,9 +102,9 @@ func switchSchema(t *testing.T, values []string) string {
 // X1: what Berth takes for a switch, the schema takes, too.
 func TestTheSchemaTakesWhatSwitchesTake(t *testing.T) {
 	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs", "sync.nodes=all", "sync.daemonsets=translated"}}
-	for _, k := range kinds.Table() {
+	for _, k := range resources.Table() {
 		for i, v := range k.Values {
-			if _, err := kinds.Parse([]string{k.Name + "=" + v}); err != nil {
+			if _, err := resources.Parse([]string{k.Name + "=" + v}); err != nil {
 				continue // it stands for others
 			}
 			if i+1 == len(rounds) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -26,17 +26,17 @@ import (
 // [AccountRules]: [MoreRules], and the rights on classes, which are in no
 // namespace. Those who bind the account to a ClusterRole see to these rights
 // themselves, and to [ClassPolicy].
-func Syncing(switches kinds.Switches) Option {
+func Syncing(switches resources.Switches) Option {
 	return func(s *settings) { s.more, s.classes = MoreRules(switches), ClassRules(switches) }
 }
 
 // MoreRules are the rights of a space's account in the space's namespace on
 // kinds that are not synced unless they are switched on: to delete what is left
 // of those that were, too.
-func MoreRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
+func MoreRules(switches resources.Switches) (rules []rbacv1.PolicyRule) {
 	for _, r := range switchedRules() {
 		if !switches.On(r.kind) {
-			if r.kind == kinds.VolumeSnapshots { // which stay
+			if r.kind == resources.VolumeSnapshots { // which stay
 				continue
 			}
 			r.Verbs = []string{"delete"}
@@ -54,8 +54,8 @@ type switchedRule struct {
 // switchedRules are [MoreRules] for all such kinds.
 func switchedRules() (all []switchedRule) {
 	for kind, group := range map[string]string{
-		kinds.Budgets: "policy", kinds.ServiceAccounts: "", kinds.VolumeSnapshots: "snapshot.storage.k8s.io",
-		kinds.Gateways: "gateway.networking.k8s.io", kinds.HTTPRoutes: "gateway.networking.k8s.io",
+		resources.Budgets: "policy", resources.ServiceAccounts: "", resources.VolumeSnapshots: "snapshot.storage.k8s.io",
+		resources.Gateways: "gateway.networking.k8s.io", resources.HTTPRoutes: "gateway.networking.k8s.io",
 	} {
 		all = append(all, switchedRule{kind, rbacv1.PolicyRule{
 			APIGroups: []string{group}, Resources: []string{kind}, Verbs: []string{"get", "create", "update", "delete"},
@@ -67,7 +67,7 @@ func switchedRules() (all []switchedRule) {
 
 // ClassRules are the rights on the host's classes that a space's account needs
 // for its tenant's own, if these are switched on.
-func ClassRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
+func ClassRules(switches resources.Switches) (rules []rbacv1.PolicyRule) {
 	for _, class := range classes(switches) {
 		if class.allowed == never {
 			continue
@@ -82,7 +82,7 @@ func ClassRules(switches kinds.Switches) (rules []rbacv1.PolicyRule) {
 // ClassPolicy is what the host holds these rights to: a space's own classes,
 // and in them what the admin allows. A space that sleeps keeps its rights when a
 // switch is turned off, so that the policy is about those that are off, too.
-func ClassPolicy(switches kinds.Switches) admissionv1.ValidatingAdmissionPolicySpec {
+func ClassPolicy(switches resources.Switches) admissionv1.ValidatingAdmissionPolicySpec {
 	policy := admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: hostpolicy.FromAccounts(),
 		Validations: hostpolicy.Classes(),
@@ -108,7 +108,7 @@ type class struct{ group, resource, allowed, message string }
 // never is what is allowed of a kind that is switched off.
 const never = "false"
 
-func classes(switches kinds.Switches) []class {
+func classes(switches resources.Switches) []class {
 	priorities := class{schedulingv1.GroupName, "priorityclasses", never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
 	if highest, preempt, ok := switches.PriorityBound(); ok {
 		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)

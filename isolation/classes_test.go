@@ -10,7 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/berth-dev/berth/isolation"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // M4: a space that sleeps keeps its rights on classes after the switch was turned
@@ -27,7 +27,7 @@ func TestClassesThatAreSwitchedOffAreRefused(t *testing.T) {
 		"neither one is off": {[]string{"ownpriorityclasses=7", "ownstorageclasses=a.example"}, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			switches, err := kinds.Parse(test.switches)
+			switches, err := resources.Parse(test.switches)
 			if err != nil {
 				t.Fatal(err)
 			}

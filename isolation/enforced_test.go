@@ -19,7 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -65,7 +65,7 @@ func TestAHostThatDoesNotEnforceThePoliciesIsDetected(t *testing.T) {
 	if err := admin.Delete(ctx, binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.InstallPolicies(ctx, admin, kinds.Switches{}); err != nil {
+	if err := isolation.InstallPolicies(ctx, admin, resources.Switches{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := enforced(time.Minute); err != nil {

@@ -29,7 +29,7 @@ import (
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -63,7 +63,7 @@ func startPolicedHost(t *testing.T) *policedHost {
 		t.Fatal(err)
 	}
 	for range 2 { // it is repeatable
-		if err := isolation.InstallPolicies(ctx, g.admin, kinds.Switches{}); err != nil {
+		if err := isolation.InstallPolicies(ctx, g.admin, resources.Switches{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,9 +126,9 @@ func startPolicedHost(t *testing.T) *policedHost {
 }
 
 // everyKind has those synced, too, that are off by default.
-func everyKind(t *testing.T) kinds.Switches {
+func everyKind(t *testing.T) resources.Switches {
 	t.Helper()
-	switches, err := kinds.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
+	switches, err := resources.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
 	if err != nil {
 		t.Fatal(err)
 	}

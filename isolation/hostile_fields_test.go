@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testfields"
 	"github.com/berth-dev/berth/isolation"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // M4 (finding S14): a host refuses an object that has a field, or a value of it,
@@ -24,7 +24,7 @@ import (
 // adds is sent by this test, too.
 func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
 	g, ctx := startPolicedHost(t), t.Context()
-	own, err := kinds.Parse([]string{
+	own, err := resources.Parse([]string{
 		"ownpriorityclasses=100", "ownstorageclasses=offered.example", "poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on",
 	})
 	if err != nil {

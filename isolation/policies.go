@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation/hostpolicy"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -31,7 +31,7 @@ const (
 // spaces' accounts: [PodPolicy], [AccountPolicy] and [RuntimePolicy], and the
 // [ClassPolicy] of these switches. It is repeatable; a host enforces the policies
 // some moments later, see [WaitEnforced].
-func InstallPolicies(ctx context.Context, host client.Client, switches kinds.Switches) error {
+func InstallPolicies(ctx context.Context, host client.Client, switches resources.Switches) error {
 	// The pods' comes first: what an older Berth made is about pods, too, until
 	// the other one takes its place.
 	if err := installPolicy(ctx, host, podPolicyName, PodPolicy()); err != nil {

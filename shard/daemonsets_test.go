@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -29,7 +29,7 @@ import (
 // pods and without nodes, until somebody deletes them.
 func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	const label = "follows.example/disk"
-	synced, err := kinds.Parse([]string{"nodes=all", "daemonsets=translated"})
+	synced, err := resources.Parse([]string{"nodes=all", "daemonsets=translated"})
 	if err != nil {
 		t.Fatal(err)
 	}

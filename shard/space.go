@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
@@ -261,7 +261,7 @@ func (s *Shard) admission(space translate.Space, where translate.Placement, acco
 			}, account), nil
 		}},
 		{Name: "BerthIsolation", New: func() (admission.Interface, error) {
-			return berthadmission.NewIsolation(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where, space.Settings.PodSecurity), nil
+			return berthadmission.NewIsolation(s.config.Sync.Sync.On(resources.VolumeSnapshots), where, space.Settings.PodSecurity), nil
 		}},
 	}
 }

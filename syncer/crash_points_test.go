@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
@@ -153,11 +153,11 @@ func TestCrashPoints(t *testing.T) {
 		t.Errorf("time was up after %d crash points of %d", totals.points, asked)
 	}
 	if totals.want >= 5000 { // enough for each to have had its share
-		for _, k := range kinds.Table() {
-			if k.Direction == kinds.InSpace {
+		for _, k := range resources.Table() {
+			if k.Direction == resources.InSpace {
 				continue
 			}
-			side := map[kinds.Direction]string{kinds.ToHost: toHost, kinds.FromHost: toSpace}[k.Direction]
+			side := map[resources.Direction]string{resources.ToHost: toHost, resources.FromHost: toSpace}[k.Direction]
 			if resource := strings.TrimPrefix(k.Name, "own"); totals.at[side+" "+resource] == 0 {
 				t.Errorf("no crash point was at a write of %s to the %s", resource, side)
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
@@ -60,17 +60,17 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	}
 	selector := crashLane + "=" + lane
 	switches := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
-	for _, k := range kinds.Table() {
+	for _, k := range resources.Table() {
 		switch {
-		case k.Name == kinds.ConfigMaps || k.Name == kinds.Secrets:
-			switches = append(switches, k.Name+"="+map[bool]string{true: kinds.Used, false: kinds.All}[w.used])
-		case strings.HasSuffix(k.Name, "classes") && k.Direction == kinds.FromHost:
+		case k.Name == resources.ConfigMaps || k.Name == resources.Secrets:
+			switches = append(switches, k.Name+"="+map[bool]string{true: resources.Used, false: resources.All}[w.used])
+		case strings.HasSuffix(k.Name, "classes") && k.Direction == resources.FromHost:
 			switches = append(switches, k.Name+"="+selector)
-		case k.Default() == kinds.Off && k.Direction == kinds.ToHost && !strings.HasPrefix(k.Name, "own"):
-			switches = append(switches, k.Name+"="+kinds.On)
+		case k.Default() == resources.Off && k.Direction == resources.ToHost && !strings.HasPrefix(k.Name, "own"):
+			switches = append(switches, k.Name+"="+resources.On)
 		}
 	}
-	parsed, err := kinds.Parse(switches)
+	parsed, err := resources.Parse(switches)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func (w *crashWalk) delete(ctx context.Context, row *crashRow, at crashObject) e
 	o := w.fresh(row, at)
 	delete(w.made, at)
 	opts := []client.DeleteOption{}
-	if row.name == kinds.Pods && w.random.IntN(2) == 0 {
+	if row.name == resources.Pods && w.random.IntN(2) == 0 {
 		opts = append(opts, client.GracePeriodSeconds(0))
 	}
 	return client.IgnoreNotFound(w.client(row).Delete(ctx, o, opts...))

@@ -48,8 +48,8 @@
 // classes of their own on the host, those classes; they are read from watches
 // that all spaces of a shard share.
 //
-// What is synced is in the table of [github.com/berth-dev/berth/syncer/kinds].
-// What is switched off goes, but for data: see [github.com/berth-dev/berth/syncer/kinds.Kind.Lasts].
+// What is synced is in the table of [github.com/berth-dev/berth/syncer/resources].
+// What is switched off goes, but for data: see [github.com/berth-dev/berth/syncer/resources.Kind.Lasts].
 //
 // The package makes no HTTP handlers and no certificates.
 package syncer

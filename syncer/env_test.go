@@ -34,7 +34,7 @@ import (
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
@@ -318,7 +318,7 @@ func (env *testEnv) supervise(next func(*syncerRun) rule, whole func() bool) {
 func synced(t *testing.T, name string, switches ...string) *testEnv {
 	t.Helper()
 	env := newEnv(t, name)
-	parsed, err := kinds.Parse(switches)
+	parsed, err := resources.Parse(switches)
 	if err != nil {
 		t.Fatal(err)
 	}

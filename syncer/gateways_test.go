@@ -22,7 +22,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -38,7 +38,7 @@ func gatewayEnv(t *testing.T, name string) (env *testEnv, host, space client.Cli
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, c) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), c) })
 	}
-	env = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+kinds.ImportSelector)
+	env = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+resources.ImportSelector)
 	if err := isolation.Apply(t.Context(), host, env.space, nil, isolation.Syncing(env.options.Sync)); err != nil {
 		t.Fatal(err)
 	}

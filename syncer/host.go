@@ -32,7 +32,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -44,7 +44,7 @@ const ServiceAccount = "berth-syncer"
 // all its spaces. It is safe for concurrent use once started.
 type Host struct {
 	config *rest.Config
-	sync   kinds.Switches
+	sync   resources.Switches
 	// annotations of ingresses that go along to the host.
 	annotations []string
 	mapper      meta.RESTMapper
@@ -69,7 +69,7 @@ type Host struct {
 // Options say what spaces share of a host, and how. The zero value has every
 // kind at its default.
 type Options struct {
-	Sync kinds.Switches
+	Sync resources.Switches
 	// IngressAnnotations are the keys of the annotations that go along with an
 	// ingress. They are commands to a controller that all spaces share: some let
 	// their author run code in it.
@@ -115,7 +115,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		if !o.Sync.On(name) && !watchedAlways(name) && (name != ingresses || !o.Sync.On(gateways)) {
 			continue
 		}
-		if name == nodes && o.Sync.Value(nodes) != kinds.All {
+		if name == nodes && o.Sync.Value(nodes) != resources.All {
 			continue // virtual nodes are of what pods say
 		}
 		changed := h.sleepers.changed

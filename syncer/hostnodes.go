@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -109,7 +109,7 @@ func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 // followHost leads what happens to the host's nodes to virtual nodes. What is there is
 // known before the first pod asks for it.
 func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
-	if s.host.sync.Value(nodes) != kinds.All {
+	if s.host.sync.Value(nodes) != resources.All {
 		return
 	}
 	for _, name := range s.host.routers[nodes].keys() {
@@ -125,7 +125,7 @@ func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
 // viewOf is what the virtual node of an alias says of its node, and whether there is
 // to be one. used tells that the space's pods run on it.
 func (s *Syncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
-	if s.host.sync.Value(nodes) != kinds.All {
+	if s.host.sync.Value(nodes) != resources.All {
 		return translate.NodeView{}, used
 	}
 	node, ok := s.hostNode(alias)

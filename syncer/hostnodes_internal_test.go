@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -109,7 +109,7 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	pool := func(name, pool, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": pool}}}
 	}
-	switches, err := kinds.Parse([]string{"nodes=all"})
+	switches, err := resources.Parse([]string{"nodes=all"})
 	if err != nil {
 		t.Fatal(err)
 	}

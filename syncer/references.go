@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -59,7 +59,7 @@ type usage struct {
 // says so, of everything.
 func (s *Syncer) usedBy(kind, index string, in ...cache.SharedIndexInformer) usage {
 	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
-	if s.host.sync.Value(kind) == kinds.All {
+	if s.host.sync.Value(kind) == resources.All {
 		u.hosted = func() []string { return s.hostedKeys(kind) }
 	}
 	return u

@@ -34,7 +34,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -111,7 +111,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
 	}
-	env := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.ImportSelector)
+	env := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+resources.ImportSelector)
 	space := extended(t, env.toPlane())
 
 	class := &snapshotv1.VolumeSnapshotClass{}
@@ -243,7 +243,7 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 		testhost.Eventually(t, "make a definition", func(ctx context.Context) error { return space.Create(ctx, own) })
 		testhost.Eventually(t, "have it served", func(ctx context.Context) error { return established(ctx, space, own) })
 	}
-	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + kinds.ImportSelector})
+	switches, err := resources.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + resources.ImportSelector})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,20 +15,20 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
 // goesWhenOff reports whether a kind's host objects go when it is switched off:
 // nobody looks after them any more. A tenant could not end its pods, and
 // ingresses would be served wherever their services lead by then.
-func goesWhenOff(k kinds.Kind) bool { return k.Direction == kinds.ToHost && !k.Lasts() }
+func goesWhenOff(k resources.Kind) bool { return k.Direction == resources.ToHost && !k.Lasts() }
 
 // findLeftovers finds what spaces have on the host of kinds that are switched
 // off. Their syncers remove it, as their own accounts, when they run next. None
 // is made any more, so that once is enough.
 func (h *Host) findLeftovers(ctx context.Context) error {
-	for _, k := range kinds.Table() {
+	for _, k := range resources.Table() {
 		if h.sync.On(k.Name) || !goesWhenOff(k) {
 			continue
 		}

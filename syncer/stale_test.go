@@ -26,7 +26,7 @@ import (
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -70,13 +70,13 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 		"gatewayclasses":         {"gateway.networking.k8s.io", space, stays, "with their definition"},
 	}
 	var off []string
-	for _, k := range kinds.Table() {
-		value := kinds.Off
-		if k.Name == kinds.Pods {
-			value = kinds.OffAndDeletePods
+	for _, k := range resources.Table() {
+		value := resources.Off
+		if k.Name == resources.Pods {
+			value = resources.OffAndDeletePods
 		}
 		off = append(off, k.Name+"="+value)
-		if table[k.Name].reason == "" && k.Direction != kinds.InSpace { // of which there is nothing on the other side
+		if table[k.Name].reason == "" && k.Direction != resources.InSpace { // of which there is nothing on the other side
 			t.Errorf("nothing says what becomes of %s", k.Name)
 		}
 	}
@@ -120,7 +120,7 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	switches, err := kinds.Parse(off)
+	switches, err := resources.Parse(off)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,20 +158,20 @@ func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Cl
 	shown := map[string]string{name: "true"}
 	label := name + "=true"
 	var switches []string
-	for _, k := range kinds.Table() {
+	for _, k := range resources.Table() {
 		value := k.Values[len(k.Values)-1]
 		switch value {
-		case kinds.Selector:
+		case resources.Selector:
 			value = label
-		case kinds.PreemptingBound:
+		case resources.PreemptingBound:
 			value = "100" // as in all tests: they share what the host is guarded by
-		case kinds.Provisioners:
+		case resources.Provisioners:
 			value = provisioner
-		case kinds.Off, kinds.OffAndDeletePods:
+		case resources.Off, resources.OffAndDeletePods:
 			value = k.Values[0]
 		}
-		if slices.Contains(k.Values, kinds.All) {
-			value = kinds.All
+		if slices.Contains(k.Values, resources.All) {
+			value = resources.All
 		}
 		switches = append(switches, k.Name+"="+value)
 	}
@@ -223,7 +223,7 @@ func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Cl
 func TestWhatIsNotTheSpacesStaysWhateverIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, "narrow")
-	switches, err := kinds.Parse([]string{"configmaps=off"})
+	switches, err := resources.Parse([]string{"configmaps=off"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,39 +22,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
 // Names of the synced kinds: their plurals, as in URLs.
 const (
-	pods            = kinds.Pods
-	nodes           = kinds.Nodes
-	services        = kinds.Services
-	configMaps      = kinds.ConfigMaps
-	secrets         = kinds.Secrets
-	claims          = kinds.Claims
-	volumes         = kinds.Volumes
-	endpointSlices  = kinds.EndpointSlices
-	ingresses       = kinds.Ingresses
-	networkPolicies = kinds.NetworkPolicies
-	budgets         = kinds.Budgets
-	serviceAccounts = kinds.ServiceAccounts
-	storageClasses  = kinds.StorageClasses
-	ingressClasses  = kinds.IngressClasses
-	runtimeClasses  = kinds.RuntimeClasses
-	priorityClasses = kinds.PriorityClasses
-	events          = kinds.Events
+	pods            = resources.Pods
+	nodes           = resources.Nodes
+	services        = resources.Services
+	configMaps      = resources.ConfigMaps
+	secrets         = resources.Secrets
+	claims          = resources.Claims
+	volumes         = resources.Volumes
+	endpointSlices  = resources.EndpointSlices
+	ingresses       = resources.Ingresses
+	networkPolicies = resources.NetworkPolicies
+	budgets         = resources.Budgets
+	serviceAccounts = resources.ServiceAccounts
+	storageClasses  = resources.StorageClasses
+	ingressClasses  = resources.IngressClasses
+	runtimeClasses  = resources.RuntimeClasses
+	priorityClasses = resources.PriorityClasses
+	events          = resources.Events
 
-	exportedPriorityClasses = kinds.ExportedPriorityClasses
-	exportedStorageClasses  = kinds.ExportedStorageClasses
+	exportedPriorityClasses = resources.ExportedPriorityClasses
+	exportedStorageClasses  = resources.ExportedStorageClasses
 
-	volumeSnapshots = kinds.VolumeSnapshots
-	snapshotClasses = kinds.SnapshotClasses
+	volumeSnapshots = resources.VolumeSnapshots
+	snapshotClasses = resources.SnapshotClasses
 
-	gateways       = kinds.Gateways
-	httpRoutes     = kinds.HTTPRoutes
-	gatewayClasses = kinds.GatewayClasses
+	gateways       = resources.Gateways
+	httpRoutes     = resources.HTTPRoutes
+	gatewayClasses = resources.GatewayClasses
 )
 
 // Key is one unit of work: the kind's plural, and the virtual object's
@@ -169,8 +169,8 @@ func New(c Config) (*Syncer, error) {
 
 // declare declares the kinds that are switched on, and has those go that are not.
 func (s *Syncer) declare() error {
-	for _, k := range kinds.Table() {
-		if k.Direction == kinds.InSpace {
+	for _, k := range resources.Table() {
+		if k.Direction == resources.InSpace {
 			continue // what is made of it is another kind's
 		}
 		declare := map[string]func() error{

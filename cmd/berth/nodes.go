@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/isolation"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -36,8 +36,8 @@ func (o *nodeOptions) add(cmd *cobra.Command) {
 type placements map[string]translate.Placement
 
 // options checks what was said, and joins what is synced of nodes to it.
-func (o *nodeOptions) options(synced kinds.Switches) (placements, error) {
-	said := placements{"": {ByName: synced.On(kinds.DaemonSets)}}
+func (o *nodeOptions) options(synced resources.Switches) (placements, error) {
+	said := placements{"": {ByName: synced.On(resources.DaemonSets)}}
 	for _, value := range o.selectors {
 		space, label, err := ofSpace("--node-selector", value)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // syncOptions are the flags that say what is synced with the host.
@@ -28,7 +28,7 @@ func (o *syncOptions) add(cmd *cobra.Command) {
 
 // options checks what was said.
 func (o *syncOptions) options() (syncer.Options, error) {
-	switches, err := kinds.Parse(o.switches)
+	switches, err := resources.Parse(o.switches)
 	if err != nil {
 		return syncer.Options{}, fmt.Errorf("--sync: %w", err)
 	}
@@ -61,7 +61,7 @@ func completeSync(_ *cobra.Command, _ []string, typed string) ([]string, cobra.S
 		said, typed = typed[:i+1], typed[i+1:]
 	}
 	var out []string
-	for _, s := range kinds.Complete(typed) {
+	for _, s := range resources.Complete(typed) {
 		out = append(out, said+s)
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

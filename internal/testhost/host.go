@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/isolation"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -56,7 +56,7 @@ func start(dir string) (*Host, error) {
 	}
 	admin, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = isolation.InstallPolicies(ctx, admin, kinds.Switches{})
+		err = isolation.InstallPolicies(ctx, admin, resources.Switches{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop(ctx))

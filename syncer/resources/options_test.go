@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds_test
+package resources_test
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // S1: each kind can be switched, and a mistake is told with what is possible.
@@ -48,7 +48,7 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := kinds.Parse(tc.args)
+			got, err := resources.Parse(tc.args)
 			if (err != nil) != (tc.wrong != nil) {
 				t.Fatalf("%s: got error %v", tc.reason, err)
 			}
@@ -62,7 +62,7 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 					t.Errorf("%s: %s is %q, want %q", tc.reason, kind, got.Value(kind), want)
 				}
 			}
-			again, err := kinds.Parse(got.Args())
+			again, err := resources.Parse(got.Args())
 			if err != nil || !slices.Equal(again.Args(), got.Args()) {
 				t.Errorf("%v is not read back: %v, %v", got.Args(), again.Args(), err)
 			}
@@ -72,7 +72,7 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 
 // S2: admins choose which of the host's classes spaces see.
 func TestSelectorsChooseWhatIsImported(t *testing.T) {
-	s, err := kinds.Parse([]string{"storageclasses=off", "ingressclasses=on"})
+	s, err := resources.Parse([]string{"storageclasses=off", "ingressclasses=on"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestShellsCompleteKindsThenValues(t *testing.T) {
 	for typed, want := range map[string][]string{
 		"ingre": {"ingresses=", "ingressclasses="}, "secrets=": {"secrets=used", "secrets=all", "secrets=off"}, "secrets=u": {"secrets=used"}, "x": nil,
 	} {
-		if got := kinds.Complete(typed); !slices.Equal(got, want) {
+		if got := resources.Complete(typed); !slices.Equal(got, want) {
 			t.Errorf("%q completes to %v, want %v", typed, got, want)
 		}
 	}
@@ -102,15 +102,15 @@ func TestTheDocumentationHoldsTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := kinds.Markdown(); !strings.Contains(string(doc), want) {
+	if want := resources.Markdown(); !strings.Contains(string(doc), want) {
 		t.Errorf("docs/syncing.md does not hold this table; put it in the old one's place:\n%s", want)
 	}
 }
 
 // B12: each reconcile asks for switches, so that to ask costs nothing.
 func TestASwitchIsAskedWithoutAllocations(t *testing.T) {
-	var s kinds.Switches
-	if n := testing.AllocsPerRun(100, func() { s.On(kinds.Gateways) }); n > 0 {
+	var s resources.Switches
+	if n := testing.AllocsPerRun(100, func() { s.On(resources.Gateways) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

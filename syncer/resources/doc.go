@@ -1,10 +1,10 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kinds is the one table of what is synced between a space and its
+// Package resources is the one table of what is synced between a space and its
 // host: each kind, its direction, its default, the values of its switch, and
 // what is rewritten on the way. The syncer asks it what to do, commands parse
 // --sync with it, and docs/syncing.md is checked against it.
 //
 // It knows no object and no client.
-package kinds
+package resources
