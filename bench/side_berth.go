@@ -48,7 +48,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
-	if err := isolation.InstallPolicies(ctx, b.host, resources.Switches{}); err != nil { // as `berth up` does: the host's answers take a little longer
+	if err := isolation.InstallPolicies(ctx, b.host, resources.SyncOptions{}); err != nil { // as `berth up` does: the host's answers take a little longer
 		return nil, err
 	}
 	port, err := openPort(ctx, dir)

@@ -68,7 +68,7 @@ func TestDaemonSetsRunOnTheNodesOfTheirSpace(t *testing.T) {
 		d.awaitOn(t, "own")
 		d.awaitNodes(t, d.own, 3)
 	})
-	t.Run("stay when they are switched off, until they are deleted", d.leaves)
+	t.Run("stay when they are disabled, until they are deleted", d.leaves)
 }
 
 type daemons struct {

@@ -268,7 +268,7 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 		}, metav1.CreateOptions{})
 		refused(t, "an exposure, "+name, err, says)
 	}
-	// What of tenants' accounts was synced before that was switched off, it may remove.
+	// What of tenants' accounts was synced before that was disabled, it may remove.
 	for _, name := range []string{"default", "berth-syncer"} {
 		err := syncer.CoreV1().ServiceAccounts(hostNamespace).Delete(t.Context(), name, metav1.DeleteOptions{})
 		refused(t, "removing the account "+name, err, says)

@@ -84,8 +84,8 @@ spec:
 	})
 }
 
-// S1: kinds are switched by flag, and a mistake is told with what is possible.
-func TestKindsAreSwitchedByFlag(t *testing.T) {
+// S1: a flag says what is synced, and an error says what is possible.
+func TestAFlagSaysWhatIsSynced(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{"--sync=deployments=on": "networkpolicies", "--sync=nodes=on": "off, standins or all", "--sync=configmaps=some": "used, all or off"} {
 		_, out, code := runBerth(t, "up", "--data-dir", t.TempDir(), flag)

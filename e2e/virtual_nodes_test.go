@@ -72,7 +72,7 @@ func TestVirtualNodesTellNoMoreThanPodsDo(t *testing.T) {
 			t.Errorf("virtual nodes were %v and are %v", before, after)
 		}
 	})
-	t.Run("go when they are switched off", func(t *testing.T) {
+	t.Run("go when they are disabled", func(t *testing.T) {
 		b.stop(t, syscall.SIGTERM)
 		b.up(t)
 		demo := b.demo(t)

@@ -95,7 +95,7 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := isolation.Apply(t.Context(), c, translate.Space{Name: "more"}, nil, isolation.Syncing(everyKind(t))); err != nil {
+	if err := isolation.Apply(t.Context(), c, translate.Space{Name: "more"}, nil, isolation.Syncing(everyResource(t))); err != nil {
 		t.Fatal(err)
 	}
 	allowed := func(t *testing.T, whose, verb, group, resource, namespace string) bool {

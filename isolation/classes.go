@@ -22,21 +22,21 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Syncing has the space's account get what these switches take beyond
+// Syncing has the space's account get what these sync options take beyond
 // [AccountRules]: [MoreRules], and the rights on classes, which are in no
 // namespace. Those who bind the account to a ClusterRole see to these rights
 // themselves, and to [ClassPolicy].
-func Syncing(switches resources.Switches) Option {
-	return func(s *settings) { s.more, s.classes = MoreRules(switches), ClassRules(switches) }
+func Syncing(syncOptions resources.SyncOptions) Option {
+	return func(s *settings) { s.more, s.classes = MoreRules(syncOptions), ClassRules(syncOptions) }
 }
 
 // MoreRules are the rights of a space's account in the space's namespace on
-// kinds that are not synced unless they are switched on: to delete what is left
-// of those that were, too.
-func MoreRules(switches resources.Switches) (rules []rbacv1.PolicyRule) {
-	for _, r := range switchedRules() {
-		if !switches.On(r.kind) {
-			if r.kind == resources.VolumeSnapshots { // which stay
+// resources that are not synced unless they are enabled: also to delete the stale
+// objects of those that were.
+func MoreRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
+	for _, r := range optionalRules() {
+		if !syncOptions.On(r.resource) {
+			if r.resource == resources.VolumeSnapshots { // which stay
 				continue
 			}
 			r.Verbs = []string{"delete"}
@@ -46,29 +46,29 @@ func MoreRules(switches resources.Switches) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-type switchedRule struct {
-	kind string
+type optionalRule struct {
+	resource string
 	rbacv1.PolicyRule
 }
 
-// switchedRules are [MoreRules] for all such kinds.
-func switchedRules() (all []switchedRule) {
-	for kind, group := range map[string]string{
+// optionalRules are [MoreRules] for all such resources.
+func optionalRules() (all []optionalRule) {
+	for resource, group := range map[string]string{
 		resources.Budgets: "policy", resources.ServiceAccounts: "", resources.VolumeSnapshots: "snapshot.storage.k8s.io",
 		resources.Gateways: "gateway.networking.k8s.io", resources.HTTPRoutes: "gateway.networking.k8s.io",
 	} {
-		all = append(all, switchedRule{kind, rbacv1.PolicyRule{
-			APIGroups: []string{group}, Resources: []string{kind}, Verbs: []string{"get", "create", "update", "delete"},
+		all = append(all, optionalRule{resource, rbacv1.PolicyRule{
+			APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "create", "update", "delete"},
 		}})
 	}
-	slices.SortFunc(all, func(a, b switchedRule) int { return strings.Compare(a.kind, b.kind) })
+	slices.SortFunc(all, func(a, b optionalRule) int { return strings.Compare(a.resource, b.resource) })
 	return all
 }
 
 // ClassRules are the rights on the host's classes that a space's account needs
-// for its tenant's own, if these are switched on.
-func ClassRules(switches resources.Switches) (rules []rbacv1.PolicyRule) {
-	for _, class := range classes(switches) {
+// for its tenant's own, if these are exported.
+func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
+	for _, class := range classes(syncOptions) {
 		if class.allowed == never {
 			continue
 		}
@@ -80,14 +80,14 @@ func ClassRules(switches resources.Switches) (rules []rbacv1.PolicyRule) {
 }
 
 // ClassPolicy is what the host holds these rights to: a space's own classes,
-// and in them what the admin allows. A space that sleeps keeps its rights when a
-// switch is turned off, so that the policy is about those that are off, too.
-func ClassPolicy(switches resources.Switches) admissionv1.ValidatingAdmissionPolicySpec {
+// and in them what the admin allows. A space that sleeps keeps its rights when an
+// option is turned off, so that the policy is about those that are off, too.
+func ClassPolicy(syncOptions resources.SyncOptions) admissionv1.ValidatingAdmissionPolicySpec {
 	policy := admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: hostpolicy.FromAccounts(),
 		Validations: hostpolicy.Classes(),
 	}
-	for _, class := range classes(switches) {
+	for _, class := range classes(syncOptions) {
 		policy.MatchConstraints.ResourceRules = append(policy.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
 			RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
@@ -105,12 +105,12 @@ func ClassPolicy(switches resources.Switches) admissionv1.ValidatingAdmissionPol
 
 type class struct{ group, resource, allowed, message string }
 
-// never is what is allowed of a kind that is switched off.
+// never is what is allowed of a resource that is disabled.
 const never = "false"
 
-func classes(switches resources.Switches) []class {
+func classes(syncOptions resources.SyncOptions) []class {
 	priorities := class{schedulingv1.GroupName, "priorityclasses", never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
-	if highest, preempt, ok := switches.PriorityBound(); ok {
+	if highest, preempt, ok := syncOptions.PriorityBound(); ok {
 		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
 		if !preempt {
 			priorities.allowed += " && object.?preemptionPolicy.orValue('') == 'Never'"
@@ -118,7 +118,7 @@ func classes(switches resources.Switches) []class {
 	}
 	storage := class{storagev1.GroupName, "storageclasses", never,
 		"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"}
-	if provisioners := switches.Provisioners(); len(provisioners) > 0 {
+	if provisioners := syncOptions.Provisioners(); len(provisioners) > 0 {
 		storage.allowed = "object.provisioner in " + "['" + strings.Join(provisioners, "', '") + "']" +
 			" && object.?parameters.orValue({}).all(k, !k.lowerAscii().contains('secret'))" +
 			" && size(object.?mountOptions.orValue([])) == 0 && size(object.?allowedTopologies.orValue([])) == 0 && object.?reclaimPolicy.orValue('Delete') == 'Delete'" +

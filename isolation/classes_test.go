@@ -13,13 +13,13 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// M4: a space that sleeps keeps its rights on classes after the switch was turned
+// M4: a space that sleeps keeps its rights on classes after the option was turned
 // off: the host lets it make none of them all the same.
 func TestClassesThatAreSwitchedOffAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
-		switches []string
-		rights   int
-		off      []string
+		syncOptions []string
+		rights      int
+		off         []string
 	}{
 		"both are off":       {nil, 0, []string{"priorityclasses", "storageclasses"}},
 		"one is on":          {[]string{"ownpriorityclasses=7"}, 1, []string{"storageclasses"}},
@@ -27,14 +27,14 @@ func TestClassesThatAreSwitchedOffAreRefused(t *testing.T) {
 		"neither one is off": {[]string{"ownpriorityclasses=7", "ownstorageclasses=a.example"}, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			switches, err := resources.Parse(test.switches)
+			syncOptions, err := resources.Parse(test.syncOptions)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rules := isolation.ClassRules(switches); len(rules) != test.rights {
+			if rules := isolation.ClassRules(syncOptions); len(rules) != test.rights {
 				t.Errorf("a space gets the rights %v", rules)
 			}
-			policy := isolation.ClassPolicy(switches)
+			policy := isolation.ClassPolicy(syncOptions)
 			var asked, off []string
 			for _, rule := range policy.MatchConstraints.ResourceRules {
 				asked = append(asked, rule.Resources...)

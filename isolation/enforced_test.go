@@ -65,7 +65,7 @@ func TestAHostThatDoesNotEnforceThePoliciesIsDetected(t *testing.T) {
 	if err := admin.Delete(ctx, binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.InstallPolicies(ctx, admin, resources.Switches{}); err != nil {
+	if err := isolation.InstallPolicies(ctx, admin, resources.SyncOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := enforced(time.Minute); err != nil {

@@ -63,7 +63,7 @@ func startPolicedHost(t *testing.T) *policedHost {
 		t.Fatal(err)
 	}
 	for range 2 { // it is repeatable
-		if err := isolation.InstallPolicies(ctx, g.admin, resources.Switches{}); err != nil {
+		if err := isolation.InstallPolicies(ctx, g.admin, resources.SyncOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func startPolicedHost(t *testing.T) *policedHost {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "theirs"} {
-		if err := isolation.Apply(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, isolation.Syncing(everyKind(t))); err != nil {
+		if err := isolation.Apply(ctx, g.admin, translate.Space{Name: name, Closed: mine.Closed}, nil, isolation.Syncing(everyResource(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,13 +126,13 @@ func startPolicedHost(t *testing.T) *policedHost {
 }
 
 // everyKind has those synced, too, that are off by default.
-func everyKind(t *testing.T) resources.Switches {
+func everyResource(t *testing.T) resources.SyncOptions {
 	t.Helper()
-	switches, err := resources.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
+	syncOptions, err := resources.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return switches
+	return syncOptions
 }
 
 func meta(namespace, name, space string) metav1.ObjectMeta {

@@ -29,9 +29,9 @@ const (
 
 // InstallPolicies writes the admission policies by which the host limits all
 // spaces' accounts: [PodPolicy], [AccountPolicy] and [RuntimePolicy], and the
-// [ClassPolicy] of these switches. It is repeatable; a host enforces the policies
+// [ClassPolicy] of these sync options. It is repeatable; a host enforces the policies
 // some moments later, see [WaitEnforced].
-func InstallPolicies(ctx context.Context, host client.Client, switches resources.Switches) error {
+func InstallPolicies(ctx context.Context, host client.Client, syncOptions resources.SyncOptions) error {
 	// The pods' comes first: what an older Berth made is about pods, too, until
 	// the other one takes its place.
 	if err := installPolicy(ctx, host, podPolicyName, PodPolicy()); err != nil {
@@ -43,7 +43,7 @@ func InstallPolicies(ctx context.Context, host client.Client, switches resources
 	if err := installPolicy(ctx, host, runtimePolicyName, RuntimePolicy()); err != nil {
 		return err
 	}
-	return installPolicy(ctx, host, classPolicyName, ClassPolicy(switches))
+	return installPolicy(ctx, host, classPolicyName, ClassPolicy(syncOptions))
 }
 
 func installPolicy(ctx context.Context, host client.Client, name string, policy admissionv1.ValidatingAdmissionPolicySpec) error {
@@ -120,7 +120,7 @@ func accountPolicy(resources func(name string) bool, policy hostpolicy.Policy) a
 // written are those of the resources that the accounts have a right to write.
 func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWithOperations) {
 	rights := AccountRules()
-	for _, r := range switchedRules() { // whether or not they are switched on: the policy is the same for all
+	for _, r := range optionalRules() { // whether or not they are enabled: the policy is the same for all
 		rights = append(rights, r.PolicyRule)
 	}
 	for _, r := range rights {

@@ -325,7 +325,7 @@ func TestEachResourceThatAccountsWriteMeetsOnePolicy(t *testing.T) {
 			}
 		}
 	}
-	for _, right := range append(isolation.AccountRules(), isolation.MoreRules(everyKind(t))...) {
+	for _, right := range append(isolation.AccountRules(), isolation.MoreRules(everyResource(t))...) {
 		if !slices.ContainsFunc(right.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" }) {
 			continue
 		}

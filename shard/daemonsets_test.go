@@ -94,11 +94,11 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 		return err
 	})
 	if err := samePods(t.Context(), t, own, "with-sets", count); err != nil {
-		t.Errorf("switched off: %v", err)
+		t.Errorf("disabled: %v", err)
 	}
 	set.Name = "another"
 	if _, err := own.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("switched off, another DaemonSet: %v", err)
+		t.Errorf("disabled, another DaemonSet: %v", err)
 	}
 	if err := own.AppsV1().DaemonSets("default").Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func (env *testEnv) budgeted(t *testing.T, name string, stay, may int) {
 		})
 }
 
-// S1, S8: with the switch on, a drain of the host heeds a budget, and ends.
+// S1, S8: where it is enabled, a drain of the host heeds a budget, and ends.
 func TestABudgetIsHeededWithinBounds(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "budget", "poddisruptionbudgets=on")

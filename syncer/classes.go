@@ -102,7 +102,7 @@ func importedClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		f := s.host.routers[kind]
 		if f == nil {
-			return // it is switched off
+			return // it is disabled
 		}
 		for _, item := range f.all() {
 			if o, ok := item.(client.Object); ok {

@@ -119,7 +119,7 @@ func resourceOf(path string) string {
 	return parts[0]
 }
 
-// S7: whatever a tenant and the host's admin do, with every resource of the table switched on: a syncer that is killed at
+// S7: whatever a tenant and the host's admin do, with every resource of the table enabled: a syncer that is killed at
 // any write, to the host or to the space, before or after it is applied, and is started again on the same space and host,
 // loses, leaks and duplicates nothing.
 func TestCrashPoints(t *testing.T) {

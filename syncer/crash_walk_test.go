@@ -52,25 +52,25 @@ type crashState struct {
 	fact string
 }
 
-// newCrashWalk makes a space whose switches are all on.
+// newCrashWalk makes a space for which all resources are enabled.
 func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	t.Helper()
 	w := &crashWalk{
 		testEnv: newEnv(t, lane), rows: crashRows(), random: rand.New(rand.NewPCG(seed, 10)), used: seed%2 == 1, namespaces: []string{"default"}, made: map[crashObject]crashState{},
 	}
 	selector := crashLane + "=" + lane
-	switches := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
+	syncOptions := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
 	for _, k := range resources.Table() {
 		switch {
 		case k.Name == resources.ConfigMaps || k.Name == resources.Secrets:
-			switches = append(switches, k.Name+"="+map[bool]string{true: resources.Used, false: resources.All}[w.used])
+			syncOptions = append(syncOptions, k.Name+"="+map[bool]string{true: resources.Used, false: resources.All}[w.used])
 		case strings.HasSuffix(k.Name, "classes") && k.Direction == resources.FromHost:
-			switches = append(switches, k.Name+"="+selector)
+			syncOptions = append(syncOptions, k.Name+"="+selector)
 		case k.Default() == resources.Off && k.Direction == resources.ToHost && !strings.HasPrefix(k.Name, "own"):
-			switches = append(switches, k.Name+"="+resources.On)
+			syncOptions = append(syncOptions, k.Name+"="+resources.On)
 		}
 	}
-	parsed, err := resources.Parse(switches)
+	parsed, err := resources.Parse(syncOptions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func (h *Host) HasNamespace(space, namespace string) bool {
 func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
 	f := h.routers[kind]
 	if f == nil {
-		return nil // it is switched off
+		return nil // it is disabled
 	}
 	for _, item := range f.by(index, value) {
 		if o, ok := item.(T); ok {

@@ -49,7 +49,7 @@
 // that all spaces of a shard share.
 //
 // What is synced is in the table of [github.com/berth-dev/berth/syncer/resources].
-// What is switched off goes, but for data: see [github.com/berth-dev/berth/syncer/resources.Kind.Lasts].
+// The host objects of a disabled resource are deleted, but for data: see [github.com/berth-dev/berth/syncer/resources.Resource.Lasts].
 //
 // The package makes no HTTP handlers and no certificates.
 package syncer

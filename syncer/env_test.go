@@ -314,16 +314,16 @@ func (env *testEnv) supervise(next func(*syncerRun) rule, whole func() bool) {
 	})
 }
 
-// synced begins a syncer of a new space with these switches.
-func synced(t *testing.T, name string, switches ...string) *testEnv {
+// synced begins a syncer of a new space with these sync options.
+func synced(t *testing.T, name string, syncOptions ...string) *testEnv {
 	t.Helper()
 	env := newEnv(t, name)
-	parsed, err := resources.Parse(switches)
+	parsed, err := resources.Parse(syncOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	env.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
-	env.build(t) // for the rights that the switches take
+	env.build(t) // for the rights that the options take
 	env.begin(nil)
 	return env
 }

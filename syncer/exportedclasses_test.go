@@ -34,8 +34,8 @@ const provisioner = "berth.dev/simulated"
 // on a host that holds it to that.
 func withExportedClasses(t *testing.T, name string) *testEnv {
 	t.Helper()
-	switches := []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
-	env := synced(t, name, switches...)
+	syncOptions := []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
+	env := synced(t, name, syncOptions...)
 	admin, err := client.New(env.cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func (env *testEnv) account(t *testing.T) kubernetes.Interface {
 	return testhost.Clientset(t, posing)
 }
 
-// S1, M4: with the switch on, pods of a space have the priorities of the tenant's
+// S1, M4: where it is enabled, pods of a space have the priorities of the tenant's
 // own classes on the host: no higher than the admin's bound, preempting nobody,
 // and invisible to other spaces.
 func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
@@ -129,7 +129,7 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	awaitedGone(t, "see the class gone", theirs.Get, "prio.high")
 }
 
-// S1, M4: with the switch on, claims get volumes of the tenant's own storage
+// S1, M4: where it is enabled, claims get volumes of the tenant's own storage
 // classes, if these are of an allowed provisioner and name nothing of the host's.
 func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ import (
 )
 
 // An extension is a kind that is no part of Kubernetes itself: a host has it by
-// a CustomResourceDefinition. Where it is switched on, spaces get the host's, so
+// a CustomResourceDefinition. Where it is enabled, spaces get the host's, so
 // that both sides mean the same.
 type extension struct {
 	gv schema.GroupVersion
@@ -76,7 +76,7 @@ func (e extension) api(config *rest.Config) (rest.Interface, error) {
 	return rest.RESTClientFor(config)
 }
 
-// extend finds the definitions on the host of those kinds that are switched on.
+// extend finds the definitions on the host of those that are enabled.
 func (h *Host) extend(ctx context.Context) error {
 	for kind, e := range extensions() {
 		if !h.sync.On(kind) {
@@ -85,12 +85,12 @@ func (h *Host) extend(ctx context.Context) error {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := h.reader.Get(ctx, client.ObjectKey{Name: e.crd(kind)}, definition); err != nil {
 			if apierrors.IsNotFound(err) {
-				return fmt.Errorf("--sync %s: the host has no CustomResourceDefinition %s; install it, or switch the kind off", kind, e.crd(kind))
+				return fmt.Errorf("--sync %s: the host has no CustomResourceDefinition %s; install it, or disable the resource", kind, e.crd(kind))
 			}
 			return fmt.Errorf("read the host's definition of %s: %w", kind, err)
 		}
 		if h.definitions[kind] = spaceDefinition(definition, e.gv.Version); len(h.definitions[kind].Spec.Versions) == 0 {
-			return fmt.Errorf("--sync %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or switch the kind off", kind, e.crd(kind), e.gv.Version)
+			return fmt.Errorf("--sync %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or disable the resource", kind, e.crd(kind), e.gv.Version)
 		}
 	}
 	return nil

@@ -348,7 +348,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	}
 }
 
-// S1: with the switches off, nothing of gateways is in the space or on the host.
+// S1: where they are disabled, nothing of gateways is in the space or on the host.
 func TestGatewaysAreOffByDefault(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "gwoff")

@@ -44,7 +44,7 @@ const ServiceAccount = "berth-syncer"
 // all its spaces. It is safe for concurrent use once started.
 type Host struct {
 	config *rest.Config
-	sync   resources.Switches
+	sync   resources.SyncOptions
 	// annotations of ingresses that go along to the host.
 	annotations []string
 	mapper      meta.RESTMapper
@@ -60,16 +60,16 @@ type Host struct {
 	requests    *fairSlots
 	short       sync.Map // of the spaces, by name, of which a quota refused something
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
-	// leftovers are what spaces have of kinds that are switched off, by object:
+	// stale are the host objects that spaces have of disabled resources, by object:
 	// each a *metav1.PartialObjectMetadata; set by Start.
-	leftovers sync.Map
-	reach     *reach
+	stale sync.Map
+	reach *reach
 }
 
 // Options say what spaces share of a host, and how. The zero value has every
 // kind at its default.
 type Options struct {
-	Sync resources.Switches
+	Sync resources.SyncOptions
 	// IngressAnnotations are the keys of the annotations that go along with an
 	// ingress. They are commands to a controller that all spaces share: some let
 	// their author run code in it.
@@ -166,7 +166,7 @@ func isClass(name string) bool {
 // Start begins the watches and returns when they have caught up, or with an
 // error when ctx ends before or the host refuses one. They go on until Stop.
 func (h *Host) Start(ctx context.Context) error {
-	if err := errors.Join(h.extend(ctx), h.findLeftovers(ctx)); err != nil {
+	if err := errors.Join(h.extend(ctx), h.findStale(ctx)); err != nil {
 		return err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -236,7 +236,7 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 	}
 	f := h.routers[kind]
 	if f == nil {
-		return obj, false // it is switched off
+		return obj, false // it is disabled
 	}
 	obj, ok = f.get(key).(T)
 	return obj, ok

@@ -109,12 +109,12 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	pool := func(name, pool, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": pool}}}
 	}
-	switches, err := resources.Parse([]string{"nodes=all"})
+	syncOptions, err := resources.Parse([]string{"nodes=all"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := newEventRouter(spaceOf, nil, nil)
-	h := &Host{sync: switches, routers: map[string]*eventRouter{nodes: f}}
+	h := &Host{sync: syncOptions, routers: map[string]*eventRouter{nodes: f}}
 	h.watchNodes(f, []string{"pool"})
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)

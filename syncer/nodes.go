@@ -23,8 +23,8 @@ const indexNodes = "berth.dev/nodes"
 
 // syncNodes keeps a virtual node in the space for each node that its own pods run on
 // (N1): all that they tell, the pods tell as well, and the host is not asked. If the
-// admin shows all, those that are for the space are added. Where they are switched
-// off, none is left.
+// admin shows all, those that are for the space are added. Where they are
+// disabled, none is left.
 func (s *Syncer) syncNodes() error {
 	if !s.host.sync.On(nodes) {
 		s.clearNodes()
@@ -94,8 +94,8 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 	}
 }
 
-// clearNodes deletes, as the space wakes, what it was shown before the admin
-// switched that off.
+// clearNodes deletes, as the space wakes, the virtual nodes that it has from before
+// the admin disabled them.
 func (s *Syncer) clearNodes() {
 	s.work[nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 		if err := s.virtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {

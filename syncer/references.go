@@ -55,8 +55,8 @@ type usage struct {
 	settled func() bool
 }
 
-// usedBy is the usage of what the pods of the space refer to or, if the switch
-// says so, of everything.
+// usedBy is the usage of what the pods of the space refer to or, if the sync
+// option says so, of everything.
 func (s *Syncer) usedBy(kind, index string, in ...cache.SharedIndexInformer) usage {
 	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
 	if s.host.sync.Value(kind) == resources.All {

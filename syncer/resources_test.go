@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// S1: what is switched off, or is by default, stays in the space.
+// S1: what is disabled, or is by default, stays in the space.
 func TestWhatIsSwitchedOffStaysInTheSpace(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "off", "networkpolicies=off", "services=off")
@@ -85,7 +85,7 @@ func TestAllConfigMapsGoDownIfTheSwitchSaysSo(t *testing.T) {
 	awaitedGone(t, "see the other config map gone", hostMaps.Get, env.hostName("later"))
 }
 
-// S1: with the switch on, pods run as accounts of their own, which hold no token.
+// S1: where it is enabled, pods run as accounts of their own, which hold no token.
 func TestServiceAccountsAreIdentitiesOnly(t *testing.T) {
 	t.Parallel()
 	env := synced(t, "accounts", "serviceaccounts=on")

@@ -95,7 +95,7 @@ func snapshotOf(name, claim, class string) *snapshotv1.VolumeSnapshot {
 	}}
 }
 
-// S1, S2, M4, N1: where the admin switches it on, a tenant takes snapshots of its
+// S1, S2, M4, N1: where the admin enables them, a tenant takes snapshots of its
 // claims, by imported classes, and makes claims of them. It sees nothing
 // of the host's, and can name nothing of it.
 func TestSnapshotsAreTakenByTheHost(t *testing.T) {
@@ -243,11 +243,11 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 		testhost.Eventually(t, "make a definition", func(ctx context.Context) error { return space.Create(ctx, own) })
 		testhost.Eventually(t, "have it served", func(ctx context.Context) error { return established(ctx, space, own) })
 	}
-	switches, err := resources.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + resources.ImportSelector})
+	syncOptions, err := resources.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + resources.ImportSelector})
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.options.Sync = switches
+	env.options.Sync = syncOptions
 	run := env.begin(nil)
 	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("web"))
 	awaited(t, "see a pod", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("web"), nil)

@@ -98,7 +98,7 @@ func (s *Syncer) fromHost(kind string, handle func(client.Object, func(Key))) {
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		f := s.host.routers[kind]
 		if f == nil {
-			return func() {}, nil, nil // it is switched off
+			return func() {}, nil, nil // it is disabled
 		}
 		remove, err := f.subscribe(s.space.Name, func(obj client.Object) { handle(obj, q.add) })
 		return remove, nil, err

@@ -19,22 +19,22 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// goesWhenOff reports whether a kind's host objects go when it is switched off:
-// nobody looks after them any more. A tenant could not end its pods, and
+// removedWhenOff reports whether the host objects of a resource are deleted when it is
+// disabled: no syncer updates them any more. A tenant could not end its pods, and
 // ingresses would be served wherever their services lead by then.
-func goesWhenOff(k resources.Kind) bool { return k.Direction == resources.ToHost && !k.Lasts() }
+func removedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts() }
 
-// findLeftovers finds what spaces have on the host of kinds that are switched
-// off. Their syncers remove it, as their own accounts, when they run next. None
-// is made any more, so that once is enough.
-func (h *Host) findLeftovers(ctx context.Context) error {
+// findStale finds the stale host objects: those that spaces have of disabled
+// resources. Their syncers remove them, as their own accounts, when they run next.
+// None is made any more, so that once is enough.
+func (h *Host) findStale(ctx context.Context) error {
 	for _, k := range resources.Table() {
-		if h.sync.On(k.Name) || !goesWhenOff(k) {
+		if h.sync.On(k.Name) || !removedWhenOff(k) {
 			continue
 		}
 		gvk, err := h.mapper.KindFor(schema.GroupVersionResource{Resource: k.Name})
 		if err != nil {
-			return fmt.Errorf("find %s, which are switched off: %w", k.Name, err)
+			return fmt.Errorf("find %s, which are disabled: %w", k.Name, err)
 		}
 		all := metadataOf(gvk)
 		err = h.reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
@@ -42,7 +42,7 @@ func (h *Host) findLeftovers(ctx context.Context) error {
 			continue // the host does not have the kind
 		}
 		if err != nil {
-			return fmt.Errorf("find %s on the host, which are switched off, to remove them: %w", k.Name, err)
+			return fmt.Errorf("find %s on the host, which are disabled, to remove them: %w", k.Name, err)
 		}
 		for i := range all.Items {
 			o := &all.Items[i]
@@ -51,7 +51,7 @@ func (h *Host) findLeftovers(ctx context.Context) error {
 			api := k.Name == services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
 			if ours && !api && spaceIn(o.Namespace) == id.Space {
 				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
-				h.leftovers.Store(object{k.Name, client.ObjectKeyFromObject(o)},
+				h.stale.Store(object{k.Name, client.ObjectKeyFromObject(o)},
 					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
 			}
 		}
@@ -59,33 +59,33 @@ func (h *Host) findLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// clear removes what the space has on the host of a kind that is switched off.
-func (s *Syncer) clear(kind string) {
+// removeStale removes the space's stale host objects of a disabled resource.
+func (s *Syncer) removeStale(kind string) {
 	s.work[kind] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 		key := object{kind, name}
-		found, ok := s.host.leftovers.Load(key)
+		found, ok := s.host.stale.Load(key)
 		o, is := found.(*metav1.PartialObjectMetadata)
 		if !ok || !is {
-			return 0, nil // looked for by a kind that is not switched off
+			return 0, nil // looked for by a resource that is enabled
 		}
 		// Past the writer, which waits for watches that are not there.
 		err := s.writer.Client.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.UID)})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has the name by now
-			return 0, fmt.Errorf("remove it from the host, as %s are switched off: %w", kind, err)
+			return 0, fmt.Errorf("remove it from the host, as %s are disabled: %w", kind, err)
 		}
-		s.host.leftovers.Delete(key)
+		s.host.stale.Delete(key)
 		return 0, nil
 	}
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		n := 0
-		for key := range s.host.leftovers.Range {
+		for key := range s.host.stale.Range {
 			if o, ok := key.(object); ok && o.kind == kind && o.Namespace == s.space.HostNamespace() {
 				q.add(Key{Kind: kind, NamespacedName: o.NamespacedName})
 				n++
 			}
 		}
 		if n > 0 {
-			s.logger.Info("Removes what the space has on the host, as the kind is switched off", "kind", kind, "objects", n)
+			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", kind, "objects", n)
 		}
 		return func() {}, nil, nil
 	})

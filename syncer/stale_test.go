@@ -30,12 +30,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// S1, M4: what is switched off goes, whatever kind it is: from the host, where
+// S1, M4: of each disabled resource the copies are deleted: from the host, where
 // nobody would look after it any more, or from the space, where it would show
 // what is not there. Data stay, and what they are made by.
 func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	t.Parallel()
-	env, host, space := everyKindOn(t, "switched")
+	env, host, space := everyResourceOn(t, "disabled")
 	const stays, goes = true, false
 	core, network := corev1.GroupName, networkingv1.GroupName
 	table := map[string]struct {
@@ -120,11 +120,11 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	switches, err := resources.Parse(off)
+	syncOptions, err := resources.Parse(off)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.options = syncer.Options{Sync: switches}
+	env.options = syncer.Options{Sync: syncOptions}
 	env.build(t) // for the rights that are left
 	env.begin(nil)
 	env.idle(t)
@@ -150,14 +150,14 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 }
 
 // everyKindOn is a space with one object of each kind at least, all synced.
-func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Client) {
+func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())
 	define(t, host)
 	defineGateways(t, host)
 	shown := map[string]string{name: "true"}
 	label := name + "=true"
-	var switches []string
+	var syncOptions []string
 	for _, k := range resources.Table() {
 		value := k.Values[len(k.Values)-1]
 		switch value {
@@ -173,7 +173,7 @@ func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Cl
 		if slices.Contains(k.Values, resources.All) {
 			value = resources.All
 		}
-		switches = append(switches, k.Name+"="+value)
+		syncOptions = append(syncOptions, k.Name+"="+value)
 	}
 	made := func(o client.Object) {
 		t.Helper()
@@ -188,7 +188,7 @@ func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Cl
 	made(&nodev1.RuntimeClass{Handler: "of-the-host"})
 	made(priorityClass("", 5))
 	made(storageClassOf("", provisioner))
-	env = synced(t, name, switches...)
+	env = synced(t, name, syncOptions...)
 	if err := isolation.InstallPolicies(t.Context(), host, env.options.Sync); err != nil {
 		t.Fatal(err)
 	}
@@ -218,16 +218,16 @@ func everyKindOn(t *testing.T, name string) (env *testEnv, host, space client.Cl
 	return env, host, space
 }
 
-// M4: of what is switched off only the space's own goes: nothing that merely says
+// M4: of a disabled resource only the space's own objects are deleted: nothing that merely says
 // so, nor what took a name that was the space's.
 func TestWhatIsNotTheSpacesStaysWhateverIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, "narrow")
-	switches, err := resources.Parse([]string{"configmaps=off"})
+	syncOptions, err := resources.Parse([]string{"configmaps=off"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.options = syncer.Options{Sync: switches}
+	env.options = syncer.Options{Sync: syncOptions}
 	env.build(t)
 	of := func(space, name string) *corev1.ConfigMap {
 		v := newConfigMap(name)

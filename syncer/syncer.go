@@ -167,7 +167,7 @@ func New(c Config) (*Syncer, error) {
 	return s, nil
 }
 
-// declare declares the kinds that are switched on, and has those go that are not.
+// declare declares the resources that are enabled, and removes the stale objects of the others.
 func (s *Syncer) declare() error {
 	for _, k := range resources.Table() {
 		if k.Direction == resources.InSpace {
@@ -193,8 +193,8 @@ func (s *Syncer) declare() error {
 			if err := declare(); err != nil {
 				return err
 			}
-		case goesWhenOff(k):
-			s.clear(k.Name)
+		case removedWhenOff(k):
+			s.removeStale(k.Name)
 		}
 	}
 	return nil

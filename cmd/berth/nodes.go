@@ -36,7 +36,7 @@ func (o *nodeOptions) add(cmd *cobra.Command) {
 type placements map[string]translate.Placement
 
 // options checks what was said, and joins what is synced of nodes to it.
-func (o *nodeOptions) options(synced resources.Switches) (placements, error) {
+func (o *nodeOptions) options(synced resources.SyncOptions) (placements, error) {
 	said := placements{"": {ByName: synced.On(resources.DaemonSets)}}
 	for _, value := range o.selectors {
 		space, label, err := ofSpace("--node-selector", value)

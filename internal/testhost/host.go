@@ -56,7 +56,7 @@ func start(dir string) (*Host, error) {
 	}
 	admin, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = isolation.InstallPolicies(ctx, admin, resources.Switches{})
+		err = isolation.InstallPolicies(ctx, admin, resources.SyncOptions{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop(ctx))

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package resources is the one table of what is synced between a space and its
-// host: each kind, its direction, its default, the values of its switch, and
-// what is rewritten on the way. The syncer asks it what to do, commands parse
+// host: each resource, its direction, its default, the values of its sync option,
+// and what is rewritten on the way. The syncer asks it what to do, commands parse
 // --sync with it, and docs/syncing.md is checked against it.
 //
 // It knows no object and no client.

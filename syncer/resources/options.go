@@ -14,22 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Switches say what is synced. The zero value has every kind at its default.
-type Switches struct{ set map[string]string }
+// SyncOptions say what is synced. The zero value has every resource at its default.
+type SyncOptions struct{ set map[string]string }
 
-// Parse reads switches of the form KIND=VALUE. The last of a kind counts.
-func Parse(args []string) (Switches, error) {
-	s := Switches{set: map[string]string{}}
+// Parse reads sync options of the form RESOURCE=VALUE. The last of a resource counts.
+func Parse(args []string) (SyncOptions, error) {
+	s := SyncOptions{set: map[string]string{}}
 	for _, arg := range args {
 		name, value, found := strings.Cut(arg, "=")
-		kind, known := find(name)
+		resource, known := find(name)
 		switch {
 		case !known:
-			return Switches{}, fmt.Errorf("%q is not a kind that is synced; there are %s", name, strings.Join(names(), ", "))
+			return SyncOptions{}, fmt.Errorf("%q is not a resource that is synced; there are %s", name, strings.Join(names(), ", "))
 		case name == Pods && value == Off:
-			return Switches{}, fmt.Errorf("%s=%s: this would terminate all pods of all spaces; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
-		case !found || !kind.takes(value):
-			return Switches{}, fmt.Errorf("%s=%s: want %s", name, value, kind.possible())
+			return SyncOptions{}, fmt.Errorf("%s=%s: this would terminate all pods of all spaces; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
+		case !found || !resource.takes(value):
+			return SyncOptions{}, fmt.Errorf("%s=%s: want %s", name, value, resource.possible())
 		}
 		if value == OffAndDeletePods {
 			value = Off
@@ -37,17 +37,17 @@ func Parse(args []string) (Switches, error) {
 		s.set[name] = value
 	}
 	if s.On(DaemonSets) && s.Value(Nodes) != All {
-		return Switches{}, fmt.Errorf("%s=%s: a DaemonSet runs a pod on each node that its space sees; show them, with %s=%s, too",
+		return SyncOptions{}, fmt.Errorf("%s=%s: a DaemonSet runs a pod on each node that its space sees; show them, with %s=%s, too",
 			DaemonSets, s.Value(DaemonSets), Nodes, All)
 	}
 	if s.On(HTTPRoutes) && !s.On(Gateways) {
-		return Switches{}, fmt.Errorf("%s=%s: a route attaches to gateways; sync them, with %s=%s, too", HTTPRoutes, s.Value(HTTPRoutes), Gateways, On)
+		return SyncOptions{}, fmt.Errorf("%s=%s: a route attaches to gateways; sync them, with %s=%s, too", HTTPRoutes, s.Value(HTTPRoutes), Gateways, On)
 	}
 	return s, nil
 }
 
 // Args is s in the form that Parse reads, less what is the default.
-func (s Switches) Args() []string {
+func (s SyncOptions) Args() []string {
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(s.set)) {
 		value := s.set[name]
@@ -59,20 +59,20 @@ func (s Switches) Args() []string {
 	return args
 }
 
-// Value of a kind's switch.
-func (s Switches) Value(name string) string {
+// Value of a resource's option.
+func (s SyncOptions) Value(name string) string {
 	if value, ok := s.set[name]; ok {
 		return value
 	}
-	kind, _ := find(name)
-	return kind.Default()
+	resource, _ := find(name)
+	return resource.Default()
 }
 
-// On reports whether a kind is synced at all.
-func (s Switches) On(name string) bool { return s.Value(name) != Off }
+// On reports whether a resource is synced at all.
+func (s SyncOptions) On(name string) bool { return s.Value(name) != Off }
 
-// Selects returns which of the host's objects of a kind spaces see.
-func (s Switches) Selects(name string) labels.Selector {
+// Selects returns which of the host's objects of a resource spaces import.
+func (s SyncOptions) Selects(name string) labels.Selector {
 	switch value := s.Value(name); value {
 	case On:
 		return labels.Everything()
@@ -89,14 +89,14 @@ func (s Switches) Selects(name string) labels.Selector {
 
 // PriorityBound returns the highest priority on the host of tenants' own classes,
 // and whether pods of these may put others out. ok is false if they have none.
-func (s Switches) PriorityBound() (highest int32, preempt, ok bool) {
+func (s SyncOptions) PriorityBound() (highest int32, preempt, ok bool) {
 	value, preempt := strings.CutPrefix(s.Value(ExportedPriorityClasses), Preempting)
 	highest, ok = bound(value)
 	return highest, preempt && ok, ok
 }
 
 // Provisioners returns those that tenants' own storage classes may name.
-func (s Switches) Provisioners() []string {
+func (s SyncOptions) Provisioners() []string {
 	value := s.Value(ExportedStorageClasses)
 	if value == Off {
 		return nil
@@ -104,9 +104,9 @@ func (s Switches) Provisioners() []string {
 	return strings.Split(value, "+")
 }
 
-// takes reports whether value is one of the kind's.
-func (k Kind) takes(value string) bool {
-	return slices.ContainsFunc(k.Values, func(v string) bool {
+// takes reports whether value is one of the resource's.
+func (r Resource) takes(value string) bool {
+	return slices.ContainsFunc(r.Values, func(v string) bool {
 		switch v {
 		case Selector: // a word alone is one, too, but more likely a mistake
 			_, err := labels.Parse(value)
@@ -137,8 +137,8 @@ func bound(value string) (int32, bool) {
 // highestPriority is Kubernetes' bound on classes that are not the system's.
 const highestPriority = 1_000_000_000
 
-func (k Kind) possible() string {
-	words := slices.Clone(k.Values)
+func (r Resource) possible() string {
+	words := slices.Clone(r.Values)
 	for i, word := range words {
 		switch word {
 		case Selector:
@@ -151,7 +151,7 @@ func (k Kind) possible() string {
 			words[i] = "names of provisioners with + between them"
 		}
 	}
-	if slices.Contains(k.Values, Selector) {
+	if slices.Contains(r.Values, Selector) {
 		words = slices.DeleteFunc(words, func(w string) bool { return w == ImportSelector })
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
@@ -164,23 +164,23 @@ func placeholder(value string) bool {
 
 func names() []string {
 	var out []string
-	for _, k := range Table() {
-		out = append(out, k.Name)
+	for _, r := range Table() {
+		out = append(out, r.Name)
 	}
 	return out
 }
 
-// Complete lists the switches that begin with what has been typed, for a shell.
+// Complete lists the sync options that begin with what has been typed, for a shell.
 func Complete(typed string) []string {
 	var out []string
 	name, _, valued := strings.Cut(typed, "=")
-	for _, k := range Table() {
-		if !valued && strings.HasPrefix(k.Name, typed) {
-			out = append(out, k.Name+"=")
+	for _, r := range Table() {
+		if !valued && strings.HasPrefix(r.Name, typed) {
+			out = append(out, r.Name+"=")
 		}
-		for _, value := range k.Values {
-			if (valued && k.Name == name || k.Name == typed) && !placeholder(value) && strings.HasPrefix(k.Name+"="+value, typed) {
-				out = append(out, k.Name+"="+value)
+		for _, value := range r.Values {
+			if (valued && r.Name == name || r.Name == typed) && !placeholder(value) && strings.HasPrefix(r.Name+"="+value, typed) {
+				out = append(out, r.Name+"="+value)
 			}
 		}
 	}
@@ -190,10 +190,10 @@ func Complete(typed string) []string {
 // Markdown is the table as docs/syncing.md has it.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("| kind | direction | default | switch | what comes back, or is imported | rewritten, and left out |\n|---|---|---|---|---|---|\n")
-	for _, k := range Table() {
+	b.WriteString("| resource | direction | default | sync option | what comes back, or is imported | rewritten, and left out |\n|---|---|---|---|---|---|\n")
+	for _, r := range Table() {
 		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s | %s |\n",
-			k.Name, k.Direction, k.Default(), "`"+strings.Join(k.Values, "`, `")+"`", k.Status, k.Rewritten)
+			r.Name, r.Direction, r.Default(), "`"+strings.Join(r.Values, "`, `")+"`", r.Status, r.Rewritten)
 	}
 	return b.String()
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// S1: each kind can be switched, and a mistake is told with what is possible.
-func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
+// S1: each resource has an option, and an error says what is possible.
+func TestSyncOptionsAreParsedAgainstTheTable(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		args   []string
@@ -26,7 +26,7 @@ func TestSwitchesAreParsedAgainstTheTable(t *testing.T) {
 		"some":        {reason: "others keep their defaults", args: []string{"ingresses=off", "configmaps=all"}, want: map[string]string{"ingresses": "off", "configmaps": "all", "secrets": "used"}},
 		"twice":       {reason: "the last counts", args: []string{"services=off", "services=on"}, want: map[string]string{"services": "on"}},
 		"selector":    {reason: "the admin chooses", args: []string{"priorityclasses=tier in (a,b),x=y"}, wrong: nil, want: map[string]string{"priorityclasses": "tier in (a,b),x=y"}},
-		"bad kind":    {reason: "kinds are named", args: []string{"deployments=on"}, wrong: []string{`"deployments"`, "pods", "networkpolicies", "priorityclasses"}},
+		"bad kind":    {reason: "resources are named", args: []string{"deployments=on"}, wrong: []string{`"deployments"`, "pods", "networkpolicies", "priorityclasses"}},
 		"needed":      {reason: "an admin shows nodes knowingly", args: []string{"daemonsets=translated", "nodes=standins"}, wrong: []string{"daemonsets=translated", "nodes=all"}},
 		"there":       {reason: "in any order", args: []string{"daemonsets=translated", "nodes=all"}, want: map[string]string{"daemonsets": "translated", "nodes": "all"}},
 		"apart":       {reason: "without gateways nobody would look after routes that are on the host", args: []string{"httproutes=on"}, wrong: []string{"httproutes=on", "gateways=on"}},
@@ -86,7 +86,7 @@ func TestSelectorsChooseWhatIsImported(t *testing.T) {
 	}
 }
 
-func TestShellsCompleteKindsThenValues(t *testing.T) {
+func TestShellsCompleteResourcesThenValues(t *testing.T) {
 	for typed, want := range map[string][]string{
 		"ingre": {"ingresses=", "ingressclasses="}, "secrets=": {"secrets=used", "secrets=all", "secrets=off"}, "secrets=u": {"secrets=used"}, "x": nil,
 	} {
@@ -96,7 +96,7 @@ func TestShellsCompleteKindsThenValues(t *testing.T) {
 	}
 }
 
-// The documentation is the table: a kind that is added or changed is told of.
+// The documentation is the table: a resource that is added or changed is documented.
 func TestTheDocumentationHoldsTheTable(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/syncing.md")
 	if err != nil {
@@ -107,9 +107,9 @@ func TestTheDocumentationHoldsTheTable(t *testing.T) {
 	}
 }
 
-// B12: each reconcile asks for switches, so that to ask costs nothing.
-func TestASwitchIsAskedWithoutAllocations(t *testing.T) {
-	var s resources.Switches
+// B12: each reconcile reads options, so that to read one costs nothing.
+func TestAnOptionIsReadWithoutAllocations(t *testing.T) {
+	var s resources.SyncOptions
 	if n := testing.AllocsPerRun(100, func() { s.On(resources.Gateways) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -19,7 +19,7 @@ const (
 	InSpace Direction = "in the space"
 )
 
-// Values of switches. Where Selector is among a kind's values, any label
+// Values of sync options. Where Selector is among a resource's values, any label
 // selector is one, too.
 const (
 	On  = "on"
@@ -50,7 +50,7 @@ const Preempting = "preempting:"
 // the admin has to say so.
 const ImportSelector = "berth.dev/show=true"
 
-// The kinds, by the names of their switches.
+// The resources, by the names of their sync options.
 const (
 	Pods            = "pods"
 	Nodes           = "nodes"
@@ -82,41 +82,41 @@ const (
 	GatewayClasses = "gatewayclasses"
 )
 
-// Kind is one row of the table.
-type Kind struct {
-	// Name of the switch: the kind's plural, as in URLs, and after "own" that of
-	// what tenants make of a kind of which they also see the host's.
+// Resource is one row of the table.
+type Resource struct {
+	// Name of the sync option: the resource's, as in URLs, and for exported classes
+	// that after "own".
 	Name string
 	Direction
-	// Values that the switch takes, the default first.
+	// Values that the option takes, the default first.
 	Values []string
-	// Status is what comes back, or is shown, of the host's object.
+	// Status is what comes back, or is imported, of the host's object.
 	Status string
 	// Rewritten is what differs on the other side, and why where it is not plain.
 	Rewritten string
 }
 
-// Default of the switch.
-func (k Kind) Default() string { return k.Values[0] }
+// Default of the option.
+func (r Resource) Default() string { return r.Values[0] }
 
-// Lasts reports whether what is on the host stays there when the kind is switched
-// off: no switch is to delete data, nor what data or pods were made by.
-func (k Kind) Lasts() bool {
-	return slices.Contains([]string{Claims, VolumeSnapshots, ExportedPriorityClasses, ExportedStorageClasses}, k.Name)
+// Lasts reports whether host objects stay when the resource is disabled: no option
+// deletes data, nor what data or pods were made by.
+func (r Resource) Lasts() bool {
+	return slices.Contains([]string{Claims, VolumeSnapshots, ExportedPriorityClasses, ExportedStorageClasses}, r.Name)
 }
 
 // byName is the table, made once: it is asked several times for each object that is synced.
-var byName = sync.OnceValue(func() map[string]Kind {
-	all := map[string]Kind{}
-	for _, k := range Table() {
-		all[k.Name] = k
+var byName = sync.OnceValue(func() map[string]Resource {
+	all := map[string]Resource{}
+	for _, r := range Table() {
+		all[r.Name] = r
 	}
 	return all
 })
 
-// Table lists all kinds, in the order in which they are told of.
-func Table() []Kind {
-	return []Kind{
+// Table lists all resources, in the order of the documentation.
+func Table() []Resource {
+	return []Resource{
 		{
 			Pods, ToHost, []string{On, OffAndDeletePods}, "binding (the node's alias), status, removal",
 			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
@@ -225,7 +225,7 @@ func Table() []Kind {
 }
 
 // find returns the row of that name.
-func find(name string) (Kind, bool) {
+func find(name string) (Resource, bool) {
 	k, ok := byName()[name]
 	return k, ok
 }
