@@ -20,10 +20,10 @@ import (
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
 	h := &Host{routers: map[string]*eventRouter{}}
-	for _, kind := range exposures() {
-		h.routers[kind] = newEventRouter(spaceOf, nil, indexes(kind))
+	for _, resource := range exposures() {
+		h.routers[resource] = newEventRouter(spaceOf, nil, indexes(resource))
 	}
-	k := &kind[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, limit: translate.LimitSubdomain}
+	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, nameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}
 	for i := range 400_000 {
 		deep.Spec.Rules = append(deep.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprint("h", i, ".", strings.Repeat(fmt.Sprintf("%c.", 'a'+i%26), 120), "z")})

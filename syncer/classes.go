@@ -44,7 +44,7 @@ type importedClass[T client.Object] struct {
 func importClasses[T client.Object](c *importedClass[T]) error {
 	c.work[c.name] = c.reconcile
 	byName := func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: c.name, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+		enqueue(Key{Resource: c.name, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 	}
 	c.fromSpace(c.virtual, byName)
 	c.fromHost(c.name, byName)
@@ -86,27 +86,27 @@ func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 }
 
 // imported is a class of the host's, if the admin lets spaces import it.
-func imported[T client.Object](s *Syncer, kind, name string) (class T, ok bool) {
-	class, ok = cached[T](s.host, kind, "", name)
-	if !ok || !s.host.sync.Selects(kind).Matches(labels.Set(class.GetLabels())) {
+func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bool) {
+	class, ok = cached[T](s.host, resource, "", name)
+	if !ok || !s.host.sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
 	if class.GetLabels()[translate.LabelSpace] != "" {
 		return class, false // some tenant's, whatever else is on it
 	}
-	return class, kind != priorityClasses || translate.ImportablePriority(name)
+	return class, resource != priorityClasses || translate.ImportablePriority(name)
 }
 
 // importedClasses are those of the host's classes that spaces import.
-func importedClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
+func importedClasses[T client.Object](s *Syncer, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.routers[kind]
+		f := s.host.routers[resource]
 		if f == nil {
 			return // it is disabled
 		}
 		for _, item := range f.all() {
 			if o, ok := item.(client.Object); ok {
-				if class, ok := imported[T](s, kind, o.GetName()); ok && !yield(class) {
+				if class, ok := imported[T](s, resource, o.GetName()); ok && !yield(class) {
 					return
 				}
 			}
@@ -116,15 +116,15 @@ func importedClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 
 // served reports whether what names a class is for the host: of a class that the
 // tenant made itself, it is for whatever the tenant runs.
-func served[T client.Object](s *Syncer, kind string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
-	if _, ok := imported[T](s, kind, name); ok {
+func served[T client.Object](s *Syncer, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
+	if _, ok := imported[T](s, resource, name); ok {
 		return true, nil
 	}
 	own, exists := inStore[T](virtual, types.NamespacedName{Name: name})
 	if exists && own.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy {
 		return false, nil
 	}
-	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, kind))}
+	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, resource))}
 }
 
 func (s *Syncer) syncStorageClasses() error {

@@ -17,14 +17,14 @@ import (
 )
 
 // bound is how many host objects of a resource a space may have, where a quota of
-// the host can't limit it: on objects in no namespace, and on a kind that the host
+// the host can't limit it: on objects in no namespace, and on a resource that the host
 // may have got after its controllers began, of which a quota would refuse all.
 type bound struct {
 	most int
 	of   string // what they are to the tenant
 }
 
-// bound is the space's limit for host objects of a kind.
+// bound is the space's limit for host objects of a resource.
 func (s *Syncer) bound(limit bounds.Quantity, of string) bound {
 	if s.account == nil { // of tests
 		return bound{limit.Max(), of}
@@ -49,8 +49,8 @@ type pendingCreate struct {
 var errPanicked = errors.New("panicked")
 
 // createHost creates v's host object, unless a quota or a bound is reached.
-func (k *kind[T]) createHost(ctx context.Context, v, host T) error {
-	key := Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
+func (k *syncedResource[T]) createHost(ctx context.Context, v, host T) error {
+	key := Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
 	try, err := k.shortages.enter(key, host)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (k *kind[T]) createHost(ctx context.Context, v, host T) error {
 	return err
 }
 
-func (k *kind[T]) createBounded(ctx context.Context, host T) error {
+func (k *syncedResource[T]) createBounded(ctx context.Context, host T) error {
 	if k.bound.most == 0 {
 		return createOnHost(ctx, k.writer, host)
 	}
@@ -77,7 +77,7 @@ func (k *kind[T]) createBounded(ctx context.Context, host T) error {
 
 // reserveCreate counts an object that is about to be created, or returns an error if
 // the bound is reached.
-func (k *kind[T]) reserveCreate(o object) error {
+func (k *syncedResource[T]) reserveCreate(o object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
 	delivered := k.host.routers[k.name].delivered.Load() // before the cache is read
@@ -87,7 +87,7 @@ func (k *kind[T]) reserveCreate(o object) error {
 	}
 	for made, p := range k.creates.of {
 		switch {
-		case made.kind != k.name || made == o:
+		case made.resource != k.name || made == o:
 		case p.tries == 0 && p.version <= delivered:
 			delete(k.creates.of, made)
 		default:

@@ -195,8 +195,8 @@ func (h *Host) HasNamespace(space, namespace string) bool {
 }
 
 // found reads from the shared watches by an index.
-func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
-	f := h.routers[kind]
+func found[T client.Object](h *Host, resource, index, value string) (objects []T) {
+	f := h.routers[resource]
 	if f == nil {
 		return nil // it is disabled
 	}

@@ -54,7 +54,7 @@ func (s *Syncer) syncEvents() error {
 		return 0, s.virtualAPI.Update(ctx, have)
 	}
 	s.fromHost(events, func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: events, NamespacedName: client.ObjectKeyFromObject(obj)})
+		enqueue(Key{Resource: events, NamespacedName: client.ObjectKeyFromObject(obj)})
 	})
 	return nil
 }

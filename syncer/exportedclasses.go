@@ -25,14 +25,14 @@ import (
 // exportedClass is a resource of classes of which Berth exports the tenant's own to
 // the host, beside [importedClass], by which spaces import the host's.
 type exportedClass[T client.Object] struct {
-	*kind[T]
+	*syncedResource[T]
 	check  func(v T) field.ErrorList // why v can't be exported
-	toHost func(v T) T
+	export func(v T) T               // returns v's host object
 }
 
 func (c *exportedClass[T]) add() error {
-	c.cluster, c.strict, c.limit, c.down, c.asks = true, true, translate.LimitSubdomain, c.hostClass, true
-	add(c.kind, nil)
+	c.clusterScoped, c.deleteForbidden, c.nameLimit, c.toHost, c.makesRequests = true, true, translate.LimitSubdomain, c.hostClass, true
+	add(c.syncedResource, nil)
 	return nil
 }
 
@@ -44,7 +44,7 @@ func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted b
 	if err := forbids(c.check(v)); err != nil {
 		return host, false, err
 	}
-	host = c.toHost(v)
+	host = c.export(v)
 	if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
 		return host, true, c.ours(v, there)
 	}
@@ -83,15 +83,15 @@ func (s *Syncer) exportedClassesBound() bound {
 func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
 	highest, preempt, _ := s.host.sync.PriorityBound()
 	return &exportedClass[*schedulingv1.PriorityClass]{
-		kind: &kind[*schedulingv1.PriorityClass]{
+		syncedResource: &syncedResource[*schedulingv1.PriorityClass]{
 			Syncer: s, name: exportedPriorityClasses, bound: s.exportedClassesBound(),
-			fresh:   func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
-			virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
-			push:    translate.PushPriorityClass,
-			anew:    translate.OtherPriority,
+			newObject:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
+			virtual:       s.informers.Scheduling().V1().PriorityClasses().Informer(),
+			updateHost:    translate.PushPriorityClass,
+			needsRecreate: translate.OtherPriority,
 		},
 		check: func(*schedulingv1.PriorityClass) field.ErrorList { return nil },
-		toHost: func(v *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
+		export: func(v *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
 			return s.space.ExportedPriorityClass(v, highest, preempt)
 		},
 	}
@@ -99,17 +99,17 @@ func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass
 
 func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
 	return &exportedClass[*storagev1.StorageClass]{
-		kind: &kind[*storagev1.StorageClass]{
+		syncedResource: &syncedResource[*storagev1.StorageClass]{
 			Syncer: s, name: exportedStorageClasses, bound: s.exportedClassesBound(),
-			fresh:   func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
-			virtual: s.informers.Storage().V1().StorageClasses().Informer(),
-			push:    translate.PushStorageClass,
-			anew:    translate.OtherStorage,
+			newObject:     func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
+			virtual:       s.informers.Storage().V1().StorageClasses().Informer(),
+			updateHost:    translate.PushStorageClass,
+			needsRecreate: translate.OtherStorage,
 		},
 		check: func(v *storagev1.StorageClass) field.ErrorList {
 			return translate.CheckStorageClass(v, s.host.sync.Provisioners())
 		},
-		toHost: s.space.ExportedStorageClass,
+		export: s.space.ExportedStorageClass,
 	}
 }
 

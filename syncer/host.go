@@ -51,8 +51,8 @@ type Host struct {
 	reader      client.Client
 	cancel      context.CancelFunc // ends the watches
 	running     sync.WaitGroup
-	watches     map[string]hostWatch // of each kind that is watched
-	// definitions of the extensions that are synced, by kind; set by Start.
+	watches     map[string]hostWatch // of each resource that is watched
+	// definitions of the extensions that are synced, by resource; set by Start.
 	definitions map[string]*apiextensionsv1.CustomResourceDefinition
 	routers     map[string]*eventRouter
 	sleepers    sleepers
@@ -67,7 +67,7 @@ type Host struct {
 }
 
 // Options say what spaces share of a host, and how. The zero value has every
-// kind at its default.
+// resource at its default.
 type Options struct {
 	Sync resources.SyncOptions
 	// IngressAnnotations are the keys of the annotations that go along with an
@@ -80,7 +80,7 @@ type Options struct {
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
-// of config may impersonate the spaces' accounts, and reads, of the kinds that
+// of config may impersonate the spaces' accounts, and reads, of the resources that
 // are synced, objects that bear the space label in all namespaces, and all
 // events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
 // reads for gateways, too: both claim host names.
@@ -134,9 +134,9 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	return h, nil
 }
 
-// indexes are those of a kind, besides its objects' namespaces and spaces.
-func indexes(kind string) cache.Indexers {
-	switch kind {
+// indexes are those of a resource, besides its objects' namespaces and spaces.
+func indexes(resource string) cache.Indexers {
+	switch resource {
 	case pods:
 		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
 	case nodes:
@@ -154,7 +154,7 @@ func indexes(kind string) cache.Indexers {
 	}
 }
 
-// watchedAlways reports whether other kinds' work reads this one's watch.
+// watchedAlways reports whether other resources' work reads this one's watch.
 func watchedAlways(name string) bool {
 	return name == pods || name == services || name == endpointSlices || name == secrets || name == claims
 }
@@ -197,10 +197,10 @@ func (h *Host) Stop() {
 // Pack makes what is held of spaces that sleep take less memory. The caller
 // collects garbage before and afterwards.
 func (h *Host) Pack(spaces []string) error {
-	for kind, f := range h.routers {
+	for resource, f := range h.routers {
 		for _, space := range spaces {
 			if err := f.repack(space); err != nil {
-				return fmt.Errorf("pack %s of space %s: %w", kind, space, err)
+				return fmt.Errorf("pack %s of space %s: %w", resource, space, err)
 			}
 		}
 	}
@@ -229,12 +229,12 @@ func (h *Host) newAccount(space translate.Space, limits *bounds.Account) (client
 }
 
 // cached reads a host object from the shared watches; ok is false if it is not there.
-func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok bool) {
+func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
 	key := name
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	f := h.routers[kind]
+	f := h.routers[resource]
 	if f == nil {
 		return obj, false // it is disabled
 	}
@@ -242,10 +242,10 @@ func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok b
 	return obj, ok
 }
 
-// hosted are the space's host objects of a kind, of the shared watches.
-func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
+// hosted are the space's host objects of a resource, of the shared watches.
+func hosted[T client.Object](s *Syncer, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.routers[kind]
+		f := s.host.routers[resource]
 		if f == nil {
 			return
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// hostWatch is where the host's objects of a kind are listed and watched.
+// hostWatch is where the host's objects of a resource are listed and watched.
 type hostWatch struct {
 	api      cache.Getter
 	resource string
@@ -42,7 +42,7 @@ const (
 	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
 )
 
-// hostWatches are those of each kind, one for all spaces.
+// hostWatches are those of each resource, one for all spaces.
 func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWatch, error) {
 	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
 	watches := map[string]hostWatch{
@@ -67,16 +67,16 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 		exportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
 		exportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
-	for kind, e := range extensions() {
+	for resource, e := range extensions() {
 		api, err := e.api(config)
 		if err != nil {
-			return nil, fmt.Errorf("watch %s: %w", kind, err)
+			return nil, fmt.Errorf("watch %s: %w", resource, err)
 		}
 		selector := ofSpaces
-		if isClass(kind) || slices.Contains(exposures(), kind) { // others' claims count as well
+		if isClass(resource) || slices.Contains(exposures(), resource) { // others' claims count as well
 			selector = ""
 		}
-		watches[kind] = hostWatch{api, kind, e.of, selector}
+		watches[resource] = hostWatch{api, resource, e.of, selector}
 	}
 	return watches, nil
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// nameWatch fills the queue with the names of objects of one kind that change in
+// nameWatch fills the queue with the names of objects of one resource that change in
 // a space, of those that pods refer to. It holds none of them: it is the store
 // of a reflector, and keeps nothing. It watches once something refers to
 // one, or from the first if everything is to be on the host.
 type nameWatch struct {
-	kind     string
+	resource string
 	metadata metadata.Getter
 	used     usage
 
@@ -36,9 +36,9 @@ type nameWatch struct {
 }
 
 // fromNames fills the queue with changes in the space of what used tells.
-func (s *Syncer) fromNames(kind string, used usage) {
-	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used, wanted: used.hosted != nil}
-	s.names[kind] = w
+func (s *Syncer) fromNames(resource string, used usage) {
+	w := &nameWatch{resource: resource, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(resource)), used: used, wanted: used.hosted != nil}
+	s.names[resource] = w
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		w.open(q.add)
 		return w.close, nil, nil
@@ -149,6 +149,6 @@ func (w *changedNames) enqueueChanged(key types.NamespacedName) {
 	enqueue := w.enqueue
 	w.mu.Unlock()
 	if enqueue != nil {
-		enqueue(Key{Kind: w.kind, NamespacedName: key})
+		enqueue(Key{Resource: w.resource, NamespacedName: key})
 	}
 }

@@ -29,7 +29,7 @@ func TestOnlyWhatPodsReferToIsLookedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var enqueued []string
-	w := &nameWatch{kind: configMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
+	w := &nameWatch{resource: configMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
 	store := (*changedNames)(w)
 	expect := func(what string, err error, want ...string) {
 		t.Helper()

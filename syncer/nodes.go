@@ -50,7 +50,7 @@ func (s *Syncer) syncNodes() error {
 		return 0, s.showNode(ctx, shown, key.Name, view, wanted)
 	}
 	enqueueNode := func(name string, enqueue func(Key)) {
-		enqueue(Key{Kind: nodes, NamespacedName: types.NamespacedName{Name: name}})
+		enqueue(Key{Resource: nodes, NamespacedName: types.NamespacedName{Name: name}})
 	}
 	s.fromSpace(running, func(obj client.Object, enqueue func(Key)) {
 		if v, ok := obj.(*corev1.Pod); ok && v.Spec.NodeName != "" {
@@ -104,7 +104,7 @@ func (s *Syncer) clearNodes() {
 		return 0, nil
 	}
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		q.add(Key{Kind: nodes})
+		q.add(Key{Resource: nodes})
 		return func() {}, nil, nil
 	})
 }

@@ -109,7 +109,7 @@ func reserveService(ctx context.Context, account *writer, space translate.Space,
 }
 
 // markReserved makes for a write at any rate: the syncer may be about to mark the
-// host object as that of an earlier one of the name, see kind.update.
+// host object as that of an earlier one of the name, see syncedResource.update.
 func markReserved(host *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&host.ObjectMeta, annotationReserved, rand.Text())
 }

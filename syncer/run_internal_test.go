@@ -38,12 +38,12 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 		t.Fatal(err)
 	}
 	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
-	k := &kind[*corev1.Pod]{
-		Syncer: s, name: pods, limit: translate.LimitSubdomain, virtual: virtual,
-		fresh: func() *corev1.Pod { return &corev1.Pod{} },
-		down:  func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
-		push:  func(_, _ *corev1.Pod) bool { return false },
-		pull:  func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },
+	k := &syncedResource[*corev1.Pod]{
+		Syncer: s, name: pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
+		newObject:  func() *corev1.Pod { return &corev1.Pod{} },
+		toHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
+		updateHost: func(_, _ *corev1.Pod) bool { return false },
+		syncStatus: func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },
 	}
 	again, err := k.reconcile(t.Context(), types.NamespacedName{Namespace: "default", Name: "web"})
 	s.recorder.close()

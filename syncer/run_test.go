@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// working is a syncer of which only the work on keys of kind "things" is there.
+// working is a syncer of which only the work on keys of resource "things" is there.
 func working(work func() (time.Duration, error)) *Syncer {
 	return &Syncer{
 		logger: logr.Discard(), shortages: &shortages{},
@@ -31,7 +31,7 @@ func working(work func() (time.Duration, error)) *Syncer {
 }
 
 func thing(name string) Key {
-	return Key{Kind: "things", NamespacedName: types.NamespacedName{Name: name}}
+	return Key{Resource: "things", NamespacedName: types.NamespacedName{Name: name}}
 }
 
 // What comes to nothing comes again, ever later, and is forgotten once it is

@@ -18,19 +18,19 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncSnapshots takes volume snapshots down, where the host's controller takes
+// syncSnapshots syncs volume snapshots to the host, whose controller takes
 // them, and brings back what became of them.
 func (s *Syncer) syncSnapshots() error {
 	informer, err := s.fromExtension(volumeSnapshots)
 	if err != nil {
 		return err
 	}
-	add(&kind[*snapshotv1.VolumeSnapshot]{
-		Syncer: s, name: volumeSnapshots, limit: translate.LimitSubdomain,
-		fresh:   func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
-		virtual: informer,
-		bound:   s.bound(bounds.VolumeSnapshots, "volume snapshots"),
-		down: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
+	add(&syncedResource[*snapshotv1.VolumeSnapshot]{
+		Syncer: s, name: volumeSnapshots, nameLimit: translate.LimitSubdomain,
+		newObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
+		virtual:   informer,
+		bound:     s.bound(bounds.VolumeSnapshots, "volume snapshots"),
+		toHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
 				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses, *class); !ok {
@@ -40,14 +40,14 @@ func (s *Syncer) syncSnapshots() error {
 			}
 			return s.space.Snapshot(v), true, forbids(errs)
 		},
-		named: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
+		beforeCreate: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
 			if v.Spec.VolumeSnapshotClassName == nil {
 				want.Spec.VolumeSnapshotClassName, err = s.defaultSnapshots(ctx, want)
 			}
 			return err
 		},
-		push: translate.PushSnapshot,
-		pull: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
+		updateHost: translate.PushSnapshot,
+		syncStatus: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
 			status := translate.PullSnapshotStatus(v, host)
 			if status == nil || equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil

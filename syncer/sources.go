@@ -93,10 +93,10 @@ func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, handle func(was
 	})
 }
 
-// fromHost fills the queue from the shared watch of a kind on the host.
-func (s *Syncer) fromHost(kind string, handle func(client.Object, func(Key))) {
+// fromHost fills the queue from the shared watch of a resource on the host.
+func (s *Syncer) fromHost(resource string, handle func(client.Object, func(Key))) {
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		f := s.host.routers[kind]
+		f := s.host.routers[resource]
 		if f == nil {
 			return func() {}, nil, nil // it is disabled
 		}

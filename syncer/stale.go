@@ -39,7 +39,7 @@ func (h *Host) findStale(ctx context.Context) error {
 		all := metadataOf(gvk)
 		err = h.reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
 		if apierrors.IsNotFound(err) {
-			continue // the host does not have the kind
+			continue // the host does not have the resource
 		}
 		if err != nil {
 			return fmt.Errorf("find %s on the host, which are disabled, to remove them: %w", k.Name, err)
@@ -60,9 +60,9 @@ func (h *Host) findStale(ctx context.Context) error {
 }
 
 // removeStale removes the space's stale host objects of a disabled resource.
-func (s *Syncer) removeStale(kind string) {
-	s.work[kind] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
-		key := object{kind, name}
+func (s *Syncer) removeStale(resource string) {
+	s.work[resource] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
+		key := object{resource, name}
 		found, ok := s.host.stale.Load(key)
 		o, is := found.(*metav1.PartialObjectMetadata)
 		if !ok || !is {
@@ -71,7 +71,7 @@ func (s *Syncer) removeStale(kind string) {
 		// Past the writer, which waits for watches that are not there.
 		err := s.writer.Client.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.UID)})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has the name by now
-			return 0, fmt.Errorf("remove it from the host, as %s are disabled: %w", kind, err)
+			return 0, fmt.Errorf("remove it from the host, as %s are disabled: %w", resource, err)
 		}
 		s.host.stale.Delete(key)
 		return 0, nil
@@ -79,13 +79,13 @@ func (s *Syncer) removeStale(kind string) {
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		n := 0
 		for key := range s.host.stale.Range {
-			if o, ok := key.(object); ok && o.kind == kind && o.Namespace == s.space.HostNamespace() {
-				q.add(Key{Kind: kind, NamespacedName: o.NamespacedName})
+			if o, ok := key.(object); ok && o.resource == resource && o.Namespace == s.space.HostNamespace() {
+				q.add(Key{Resource: resource, NamespacedName: o.NamespacedName})
 				n++
 			}
 		}
 		if n > 0 {
-			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", kind, "objects", n)
+			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", resource, "objects", n)
 		}
 		return func() {}, nil, nil
 	})

@@ -149,7 +149,7 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	}
 }
 
-// everyKindOn is a space with one object of each kind at least, all synced.
+// everyResourceOn is a space with one object of each kind at least, all synced.
 func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())

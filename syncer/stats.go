@@ -51,12 +51,12 @@ func (q *queue) length() int {
 	return len(q.first) + len(q.rest)
 }
 
-// Objects counts the host objects of all spaces, by space and kind. Of classes
-// there are only spaces' own, which are of kinds of their own.
+// Objects counts the host objects of all spaces, by space and resource. Of classes
+// there are only spaces' own, which are of resources of their own.
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
-	for kind, f := range h.routers {
-		if isClass(kind) || kind == quotas {
+	for resource, f := range h.routers {
+		if isClass(resource) || resource == quotas {
 			continue
 		}
 		for _, item := range f.all() {
@@ -71,7 +71,7 @@ func (h *Host) Objects() map[string]map[string]int {
 			if count[space] == nil {
 				count[space] = map[string]int{}
 			}
-			count[space][kind]++
+			count[space][resource]++
 		}
 	}
 	return count

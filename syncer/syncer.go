@@ -26,7 +26,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Names of the synced kinds: their plurals, as in URLs.
+// Names of the synced resources: their plurals, as in URLs.
 const (
 	pods            = resources.Pods
 	nodes           = resources.Nodes
@@ -57,10 +57,10 @@ const (
 	gatewayClasses = resources.GatewayClasses
 )
 
-// Key is one unit of work: the kind's plural, and the virtual object's
+// Key is one unit of work: the resource's plural, and the virtual object's
 // namespace and name. For events it is the host event's.
 type Key struct {
-	Kind string
+	Resource string
 	types.NamespacedName
 }
 
@@ -119,9 +119,9 @@ type Syncer struct {
 	names       map[string]*nameWatch
 	ownNodes    ownNodes
 	synced      []cache.DoneChecker
-	counts      []func()                             // each counts what there is of a kind on the host
+	counts      []func()                             // each counts what there is of a resource on the host
 	extended    map[cache.SharedIndexInformer]*added // by informer
-	added       map[string]*added                    // by kind
+	added       map[string]*added                    // by resource
 }
 
 // New prepares the syncer of a space; Run runs it.
@@ -171,7 +171,7 @@ func New(c Config) (*Syncer, error) {
 func (s *Syncer) declare() error {
 	for _, k := range resources.Table() {
 		if k.Direction == resources.InSpace {
-			continue // what is made of it is another kind's
+			continue // what is made of it is another resource's
 		}
 		declare := map[string]func() error{
 			pods: s.syncPods, nodes: s.syncNodes, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
@@ -217,16 +217,16 @@ func (s *Syncer) reach(space *rest.Config) (err error) {
 	return err
 }
 
-// add declares a kind that is synced down: its work and both sides' events.
-// also, if set, is told each virtual object that came, changed or went, but for changes that are aside.
-func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
+// add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
+// object that was added, changed or deleted, but for changes that concern no others.
+func add[T client.Object](k *syncedResource[T], also func(v T, enqueue func(Key))) {
 	k.fromChanges(k.virtual, func(was, obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
+		enqueue(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
 		v, ok := obj.(T)
 		if !ok || also == nil {
 			return
 		}
-		if before, ok := was.(T); ok && k.aside != nil && before.GetUID() == v.GetUID() && k.aside(before, v) {
+		if before, ok := was.(T); ok && k.concernsNoOthers != nil && before.GetUID() == v.GetUID() && k.concernsNoOthers(before, v) {
 			return
 		}
 		also(v, enqueue)
@@ -236,16 +236,16 @@ func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
 
 // shownOnHost reports whether the host's watches show an object.
 func (s *Syncer) shownOnHost(o object) bool {
-	_, ok := cached[client.Object](s.host, o.kind, o.Namespace, o.Name)
+	_, ok := cached[client.Object](s.host, o.resource, o.Namespace, o.Name)
 	return ok
 }
 
 // count notes what a host object uses that came, changed or went.
-func (s *Syncer) count(kind string, host client.Object) {
+func (s *Syncer) count(resource string, host client.Object) {
 	if s.bytes == nil {
 		return
 	}
-	o := object{kind, client.ObjectKeyFromObject(host)}
+	o := object{resource, client.ObjectKeyFromObject(host)}
 	if !s.shownOnHost(o) {
 		s.bytes.show(o, 0)
 		s.hostNames.show(o, 0)
@@ -255,8 +255,8 @@ func (s *Syncer) count(kind string, host client.Object) {
 	s.hostNames.show(o, int64(len(hostsOf(host))))
 }
 
-// addToHost declares a kind that is synced down: its work and the host's events.
-func addToHost[T client.Object](k *kind[T]) {
+// addToHost declares a resource that is synced to the host: its work and the host's events.
+func addToHost[T client.Object](k *syncedResource[T]) {
 	k.work[k.name] = k.reconcile
 	k.counts = append(k.counts, func() {
 		for host := range hosted[T](k.Syncer, k.name) {
@@ -267,11 +267,11 @@ func addToHost[T client.Object](k *kind[T]) {
 		key, ok := keyOf(k.name, obj)
 		host, is := obj.(T)
 		k.count(k.name, obj)
-		if !ok && is && k.belongs != nil {
-			key, ok = k.belongs(host)
+		if !ok && is && k.ownerOf != nil {
+			key, ok = k.ownerOf(host)
 		}
-		if is && k.seen != nil {
-			k.seen(host, enqueue)
+		if is && k.onHostEvent != nil {
+			k.onHostEvent(host, enqueue)
 		}
 		if ok {
 			enqueue(key)

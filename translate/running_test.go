@@ -36,7 +36,7 @@ func debugger(name string) corev1.EphemeralContainer {
 func TestEphemeralContainersAreAddedToTheHostPod(t *testing.T) {
 	v := plainPod()
 	in := surroundings{API: apiService()}
-	have := translate.Birth(demo().Pod(v, in))
+	have := translate.PodForCreate(demo().Pod(v, in))
 	v.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("one")}
 	want := demo().Pod(v, in)
 	hosts := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "of-the-host"}}

@@ -14,22 +14,22 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// podAmend changes in a host pod that is there what Kubernetes takes only
+// updatePodSubresources changes in a host pod that is there what Kubernetes takes only
 // through subresources: its ephemeral containers, its size, and the answers to
 // its readiness gates.
-func (s *Syncer) podAmend(ctx context.Context, v, want, host *corev1.Pod) (*corev1.Pod, error) {
+func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev1.Pod) (*corev1.Pod, error) {
 	if host.DeletionTimestamp != nil || host.Status.Phase == corev1.PodSucceeded || host.Status.Phase == corev1.PodFailed {
 		return host, nil
 	}
 	for _, change := range []struct {
 		subresource string
-		push        func(want, have *corev1.Pod) bool
+		update      func(want, have *corev1.Pod) bool
 	}{
 		{"ephemeralcontainers", translate.AddEphemeral},
 		{"resize", translate.Resize},
 	} {
 		have := host.DeepCopy()
-		if !change.push(want, have) {
+		if !change.update(want, have) {
 			continue
 		}
 		if err := s.writer.UpdateVia(ctx, change.subresource, have); err != nil {
