@@ -230,12 +230,12 @@ func TestHostileAccountOfASpaceStaysInside(t *testing.T) {
 	if !mayOnHost(t, syncer, "create pods berth-demo") {
 		t.Error("the host says that the account may nothing, so that the answers above mean nothing")
 	}
-	checkWallsAreGuarded(t, b.host(t), syncer)
+	checkIsolationIsEnforced(t, b.host(t), syncer)
 }
 
-// checkWallsAreGuarded tries what RBAC grants a space's account, as its tenant
+// checkIsolationIsEnforced tries what RBAC grants a space's account, as its tenant
 // has such objects, too, and the host's policy for these accounts refuses.
-func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
+func checkIsolationIsEnforced(t *testing.T, host, syncer *cluster) {
 	t.Helper()
 	const says = "ValidatingAdmissionPolicy" // that of berth up, or the chart's
 	policies := syncer.NetworkingV1().NetworkPolicies(hostNamespace)

@@ -63,7 +63,7 @@ func TestPodsNameTheClassesThatAreShown(t *testing.T) {
 		t.Errorf("it has the host's priority %v", host.Spec.Priority)
 	}
 	pod("own", "", "own")
-	env.told(t, "Pod", "own", "spec.runtimeClassName", `"own"`)
+	env.awaitWarning(t, "Pod", "own", "spec.runtimeClassName", `"own"`)
 	if err := gone(hostPods.Get(t.Context(), env.hostName("own"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}

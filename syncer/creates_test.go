@@ -66,7 +66,7 @@ func TestASpaceHasSoManyClassesOfItsOwn(t *testing.T) {
 	for round := range 2 { // deleted ones no longer count
 		name := fmt.Sprintf("more-%d", round)
 		must(t, ours.Create, priorityClass(name, 1))
-		env.told(t, "PriorityClass", name, "20 classes")
+		env.awaitWarning(t, "PriorityClass", name, "20 classes")
 		if err := ours.Delete(t.Context(), fmt.Sprintf("c-%d", round), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -369,8 +369,8 @@ func (env *testEnv) hostName(name string) string {
 	return env.space.HostName("default", name, translate.LimitSubdomain)
 }
 
-// told waits for a warning about an object of the space that holds all words.
-func (env *testEnv) told(t *testing.T, kind, name string, words ...string) {
+// awaitWarning waits for a warning about an object of the space that holds all words.
+func (env *testEnv) awaitWarning(t *testing.T, kind, name string, words ...string) {
 	t.Helper()
 	testhost.Eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
 		events, err := env.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})

@@ -31,7 +31,7 @@ func TestAnEventThatComesBeforeItsPodIsTold(t *testing.T) {
 	awaited(t, "have a pod on the host", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("before"), func(*corev1.Pod) error { return nil })
 	said("after", "0/3 nodes are available: 3 Insufficient cpu.")
 	said("before", "0/3 nodes are available: 3 Insufficient memory.")
-	env.told(t, "Pod", "before", "insufficient memory") // so that the one before it was looked at
+	env.awaitWarning(t, "Pod", "before", "insufficient memory") // so that the one before it was looked at
 	must(t, pods.Create, plain("after"))
-	env.told(t, "Pod", "after", "insufficient cpu")
+	env.awaitWarning(t, "Pod", "after", "insufficient cpu")
 }

@@ -170,9 +170,9 @@ func TestATenantsStorageClassesNameNothingOfTheHosts(t *testing.T) {
 		class := storageClassOf(name, provisioner)
 		attack.change(class)
 		must(t, ours.Create, class)
-		env.told(t, "StorageClass", name, attack.says)
+		env.awaitWarning(t, "StorageClass", name, attack.says)
 		must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
-		env.told(t, "PersistentVolumeClaim", name, "spec.storageClassName", `"`+name+`"`)
+		env.awaitWarning(t, "PersistentVolumeClaim", name, "spec.storageClassName", `"`+name+`"`)
 		for what, err := range map[string]error{
 			"class": gone(theirs.Get(t.Context(), "store."+name, metav1.GetOptions{})),
 			"claim": gone(env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), env.hostName(name), metav1.GetOptions{})),
@@ -209,9 +209,9 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 
 	for _, name := range []string{"fast", "simple"} {
 		must(t, env.virtual.StorageV1().StorageClasses().Create, storageClassOf(name, provisioner))
-		env.told(t, "StorageClass", name, "another object", name)
+		env.awaitWarning(t, "StorageClass", name, "another object", name)
 		must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf(name, name))
-		env.told(t, "PersistentVolumeClaim", name, "another object", name)
+		env.awaitWarning(t, "PersistentVolumeClaim", name, "another object", name)
 		if err := gone(env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), env.hostName(name), metav1.GetOptions{})); err != nil {
 			t.Errorf("claim %s: %v", name, err)
 		}
@@ -223,7 +223,7 @@ func TestAClassOfAnotherSpacesIsNotTakenForOnesOwn(t *testing.T) {
 		_, err := env.virtual.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
-	env.told(t, "Pod", "first", "another object", "first")
+	env.awaitWarning(t, "Pod", "first", "another object", "first")
 
 	must(t, storages.Create, storageClassOf("robbed-hosts", provisioner))
 	t.Cleanup(func() { _ = storages.Delete(context.Background(), "robbed-hosts", metav1.DeleteOptions{}) })
@@ -244,7 +244,7 @@ func TestAClaimNamesNoClassThatIsNotShown(t *testing.T) {
 	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "hidden-class-gold", metav1.DeleteOptions{}) })
 	must(t, env.virtual.StorageV1().StorageClasses().Create, storageClassOf("hidden-class-gold", "mine.example/own")) // the tenant may say what it likes
 	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaimOf("data", "hidden-class-gold"))
-	env.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "hidden-class-gold")
+	env.awaitWarning(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "hidden-class-gold")
 	if err := gone(env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), env.hostName("data"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}
@@ -258,7 +258,7 @@ func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	claims, theirs := env.virtual.CoreV1().PersistentVolumeClaims("default"), env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace())
 	// There is no default class in the space, but on the host.
 	must(t, claims.Create, newClaim("data"))
-	env.told(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default class for spaces")
+	env.awaitWarning(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default class for spaces")
 	if err := gone(theirs.Get(t.Context(), env.hostName("data"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}

@@ -116,13 +116,13 @@ func addExposure[T client.Object](e *exposure[T]) error {
 	}
 	add(k, func(v T, enqueue func(Key)) { k.refer(secrets, secretsOf(v), enqueue) })
 	// Whether an exposure may be depends on its services.
-	leadsFrom(k, k.informers.Core().V1().Services().Informer(), indexServices)
+	enqueueByIndex(k, k.informers.Core().V1().Services().Informer(), indexServices)
 	return nil
 }
 
-// leadsFrom enqueues the objects of a resource that an index finds by an object of
+// enqueueByIndex enqueues the objects of a resource that an index finds by an object of
 // another resource in the space that was added, changed or deleted.
-func leadsFrom[T client.Object](k *syncedResource[T], informer cache.SharedIndexInformer, index string) {
+func enqueueByIndex[T client.Object](k *syncedResource[T], informer cache.SharedIndexInformer, index string) {
 	k.fromSpace(informer, func(v client.Object, enqueue func(Key)) {
 		keys, err := k.virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
 		if err != nil {

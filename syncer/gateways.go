@@ -144,7 +144,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 	if err != nil {
 		return err
 	}
-	leadsFrom(k, parents, indexGateways)
+	enqueueByIndex(k, parents, indexGateways)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	for _, u := range []*unstructured.Unstructured{gateway, route} {
 		u.SetAnnotations(map[string]string{"berth.dev/unknown-fields": ""}) // as the tenant may say what it likes
 		served(t, space, u)
-		env.told(t, u.GetKind(), "mutual", "spec.tls", "remove it")
+		env.awaitWarning(t, u.GetKind(), "mutual", "spec.tls", "remove it")
 	}
 	if err := host.Get(ctx, atGateway, &gatewayv1.Gateway{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the gateway is on the host (%v)", err)
@@ -161,7 +161,7 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 				early = name
 			}
 		}
-		env.told(t, kind, late, fmt.Sprintf("a space may have %d ", of.most))
+		env.awaitWarning(t, kind, late, fmt.Sprintf("a space may have %d ", of.most))
 		leaves := of.fresh()
 		leaves.SetNamespace("default")
 		leaves.SetName(early)

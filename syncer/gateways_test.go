@@ -208,7 +208,7 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 		return err
 	})
 	testhost.Eventually(t, "see the route gone", func(ctx context.Context) error { return gone(hr, host.Get(ctx, client.ObjectKeyFromObject(hr), hr)) })
-	env.told(t, "HTTPRoute", "shop", "backendRefs[web]", "name a service that selects pods")
+	env.awaitWarning(t, "HTTPRoute", "shop", "backendRefs[web]", "name a service that selects pods")
 
 	if err := space.Delete(ctx, v); err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		v := newGateway(name, "gwbad-imported", name+".gwbad.example")
 		attack.change(v)
 		served(t, space, v)
-		env.told(t, "Gateway", name, attack.says)
+		env.awaitWarning(t, "Gateway", name, attack.says)
 		at := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", name, translate.LimitLabel)}
 		if err := host.Get(ctx, at, &gatewayv1.Gateway{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s is on the host (%v)", name, err)
@@ -325,7 +325,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		r := newRoute(name, "good", name+".gwbad.example", "web")
 		attack.change(r)
 		served(t, space, r)
-		env.told(t, "HTTPRoute", name, attack.says)
+		env.awaitWarning(t, "HTTPRoute", name, attack.says)
 		if err := host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, &gatewayv1.HTTPRoute{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s is on the host (%v)", name, err)
 		}

@@ -157,7 +157,7 @@ func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 	for _, name := range []string{"foreign.example", "many-hosts.example.com", "amany-hosts.example"} {
 		id := strings.ReplaceAll(name, ".", "-")
 		must(t, ours.Create, newIngress(id, "many-hosts", name))
-		env.told(t, "Ingress", id, name, "many-hosts.example")
+		env.awaitWarning(t, "Ingress", id, name, "many-hosts.example")
 	}
 	for i := range 4 {
 		must(t, ours.Create, newIngress(fmt.Sprintf("i-%d", i), "many-hosts", fmt.Sprintf("h-%d.many-hosts.example", i)))
@@ -177,7 +177,7 @@ func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 			there = there || host.Name == env.hostName(name)
 		}
 		if !there {
-			env.told(t, "Ingress", name, "ingress-hostnames")
+			env.awaitWarning(t, "Ingress", name, "ingress-hostnames")
 			continue
 		}
 		if err := ours.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {

@@ -40,7 +40,7 @@ func TestHostileHostNameTooManyLeavesWhatIsServed(t *testing.T) {
 	if _, err := ours.Patch(t.Context(), "x", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	env.told(t, "Ingress", "x", "ingress-hostnames", "spec.rules")
+	env.awaitWarning(t, "Ingress", "x", "ingress-hostnames", "spec.rules")
 	env.idle(t)
 	serves()
 	asleep := env.sleep()
@@ -50,7 +50,7 @@ func TestHostileHostNameTooManyLeavesWhatIsServed(t *testing.T) {
 	}
 	env.begin(nil)
 	for i := range 20 {
-		env.told(t, "Ingress", fmt.Sprintf("a-%d", i), "ingress-hostnames")
+		env.awaitWarning(t, "Ingress", fmt.Sprintf("a-%d", i), "ingress-hostnames")
 	}
 	env.idle(t)
 	serves()

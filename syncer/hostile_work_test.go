@@ -116,7 +116,7 @@ func TestHostileRefusalsAreBrief(t *testing.T) {
 		v.Spec.Ingress[0].From = append(v.Spec.Ingress[0].From, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("10.%d.%d.0/24", i/250, i%250)}})
 	}
 	must(t, env.virtual.NetworkingV1().NetworkPolicies("default").Create, v)
-	env.told(t, "NetworkPolicy", "wordy", "is closed to spaces", "spec.ingress[0].from[0]")
+	env.awaitWarning(t, "NetworkPolicy", "wordy", "is closed to spaces", "spec.ingress[0].from[0]")
 	events, err := env.virtual.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func TestAnIngressOfAnImportedClassIsServed(t *testing.T) {
 
 	for name, class := range map[string]string{"internal": "ingress-internal", "missing": "no-such"} {
 		must(t, ours.Create, newIngress(name, class, name+".ingress.example"))
-		env.told(t, "Ingress", name, "spec.ingressClassName", class)
+		env.awaitWarning(t, "Ingress", name, "spec.ingressClassName", class)
 		if err := gone(theirs.Get(t.Context(), env.hostName(name), metav1.GetOptions{})); err != nil {
 			t.Error(err)
 		}
@@ -130,7 +130,7 @@ func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
 	service("hand", corev1.ServiceSpec{})
 	for _, name := range []string{"name", "hand", "kubernetes"} {
 		ingress(name)
-		env.told(t, "Ingress", name, "service["+name+"]", "name a service that selects pods")
+		env.awaitWarning(t, "Ingress", name, "service["+name+"]", "name a service that selects pods")
 		if err := gone(theirs.Get(t.Context(), env.hostName(name), metav1.GetOptions{})); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +160,7 @@ func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
 		awaited(t, "see it on the host", theirs.Get, env.hostName(name), nil)
 		change(name, way)
 		awaitedGone(t, "see it gone from the host", theirs.Get, env.hostName(name))
-		env.told(t, "Ingress", name, "service["+name+"]")
+		env.awaitWarning(t, "Ingress", name, "service["+name+"]")
 		change(name, func(v *corev1.Service) {
 			v.Spec.Type, v.Spec.ExternalName, v.Spec.Selector = corev1.ServiceTypeClusterIP, "", map[string]string{"app": "web"}
 		})
@@ -199,8 +199,8 @@ func TestAHostNameIsItsFirstClaimants(t *testing.T) {
 	ours, theirs := second.virtual.NetworkingV1().Ingresses("default"), second.host.NetworkingV1().Ingresses(second.space.HostNamespace())
 	must(t, ours.Create, newIngress("thief", "claim-public", "shop.claim.example"))
 	must(t, ours.Create, newIngress("below", "claim-public", "a.platform.claim.example"))
-	second.told(t, "Ingress", "thief", "shop.claim.example", "in use")
-	second.told(t, "Ingress", "below", "a.platform.claim.example", "in use")
+	second.awaitWarning(t, "Ingress", "thief", "shop.claim.example", "in use")
+	second.awaitWarning(t, "Ingress", "below", "a.platform.claim.example", "in use")
 	if all, err := theirs.List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) > 0 {
 		t.Errorf("on the host are %v, %v", all.Items, err)
 	}

@@ -69,8 +69,8 @@ func (s *Syncer) enqueuePods(namespace string, enqueue func(Key)) {
 	}
 }
 
-// lookAtPods is the work of podsIn.
-func (s *Syncer) lookAtPods(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
+// enqueuePodsIn is the work of podsIn.
+func (s *Syncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
 	var err error
 	s.compute(ctx, func() {
 		var all []*corev1.Pod

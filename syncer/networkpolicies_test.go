@@ -66,7 +66,7 @@ func TestANetworkPolicyAppliesWithinTheWalls(t *testing.T) {
 	}
 	awaited(t, "see the policy on the host", theirs.Get, env.hostName("out"), named())
 	awaited(t, "see the pod lose what Berth's own policies allow", hostPods.Get, env.hostName("web"), policed(true))
-	env.told(t, "NetworkPolicy", "out", "spec.egress[0].to[0].ipBlock.cidr", "169.254.169.254/32")
+	env.awaitWarning(t, "NetworkPolicy", "out", "spec.egress[0].to[0].ipBlock.cidr", "169.254.169.254/32")
 
 	must(t, env.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}})
 	awaited(t, "see a namespace join", theirs.Get, env.hostName("out"), named("shop"))

@@ -64,7 +64,7 @@ func TestALabelThatIsTakenBackIsRefusedToPodsThatWait(t *testing.T) {
 
 	allow()
 	env.begin(nil)
-	env.told(t, "Pod", "waits", "spec.nodeSelector["+label+"]", "remove the field")
+	env.awaitWarning(t, "Pod", "waits", "spec.nodeSelector["+label+"]", "remove the field")
 	if err := gone(theirs.Get(t.Context(), env.hostName("waits"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}

@@ -44,7 +44,7 @@ func TestAPodThatANewRuleForbidsKeepsItsService(t *testing.T) {
 	env.space.Settings.PodSecurity.Level = api.LevelRestricted // the pod may run as root
 	env.build(t)
 	env.begin(nil)
-	env.told(t, "Pod", "web", "runAsNonRoot")
+	env.awaitWarning(t, "Pod", "web", "runAsNonRoot")
 	found := awaited(t, "the host service's new selector", services.Get, serviceName, func(s *corev1.Service) error {
 		if _, ok := s.Spec.Selector["tiers.example.com/tier"]; ok {
 			return fmt.Errorf("it selects %v", s.Spec.Selector)
@@ -99,7 +99,7 @@ func TestAServiceThatANewRuleForbidsKeepsItsPods(t *testing.T) {
 	}
 	env.space.Settings.ReservedLabels = []string{"tiers.example.com"}
 	env.begin(nil)
-	env.told(t, "Service", "web", "spec.externalIPs")
+	env.awaitWarning(t, "Service", "web", "spec.externalIPs")
 	now := awaited(t, "the host service's new selector", theirs.Get, serviceName, func(s *corev1.Service) error {
 		if _, ok := s.Spec.Selector["tiers.example.com/tier"]; ok || len(s.Spec.Selector) != len(old.Spec.Selector) {
 			return fmt.Errorf("it selects %v", s.Spec.Selector)

@@ -63,11 +63,11 @@ func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 		return h, host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, h)
 	}
 	served(t, space, without("early", "missing"))
-	env.told(t, "VolumeSnapshot", "early", "spec.source.persistentVolumeClaimName", "no volume yet")
+	env.awaitWarning(t, "VolumeSnapshot", "early", "spec.source.persistentVolumeClaimName", "no volume yet")
 	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
 	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("user", "data")) // for which it is bound
 	served(t, space, without("nightly", "data"))
-	env.told(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class for spaces", "name a class")
+	env.awaitWarning(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class for spaces", "name a class")
 	for _, name := range []string{"early", "nightly"} {
 		if err := gone(onHost(t.Context(), name)); err != nil {
 			t.Errorf("%s: %v", name, err)

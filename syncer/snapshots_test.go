@@ -172,7 +172,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		if err := space.Create(ctx, attack.snapshot); err != nil {
 			t.Fatal(err)
 		}
-		env.told(t, "VolumeSnapshot", name, attack.says)
+		env.awaitWarning(t, "VolumeSnapshot", name, attack.says)
 		if err := host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, h); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: on the host there is %v (%v)", name, h.Spec, err)
 		}

@@ -145,7 +145,7 @@ func New(c Config) (*Syncer, error) {
 	})
 	c.Host.short.Delete(c.Space.Name) // it may fit by now; if not, its tries will say so
 	s.work[probes] = s.shortages.probe
-	s.work[podsIn] = s.lookAtPods
+	s.work[podsIn] = s.enqueuePodsIn
 	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
 	if s.clock == nil {
 		s.clock = clock.RealClock{}

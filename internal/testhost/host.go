@@ -19,8 +19,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Host is an embedded host cluster in a directory of its own. It guards what
-// spaces' accounts write, as hosts of Berth's do.
+// Host is an embedded host cluster in a directory of its own. It has the
+// admission policies for spaces' accounts, as hosts of Berth have.
 type Host struct {
 	*host.Cluster
 	// ServingCA of the API endpoint that the host and its spaces would be reached by.
