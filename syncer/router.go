@@ -52,7 +52,7 @@ func newEventRouter(spaceOf func(client.Object) string, changed func(space strin
 
 // watch fills the router, and follows what is listed, until ctx ends.
 func (r *eventRouter) watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
-	cache.NewReflectorWithOptions(r.failed.noted(from), of, f, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
+	cache.NewReflectorWithOptions(r.failed.noted(from), of, r, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
 }
 
 // Add implements [cache.ReflectorStore]. It may be an object that is there.
