@@ -70,10 +70,10 @@ func TestControllersOfARealClusterServeSpaces(t *testing.T) {
 		"--set", fmt.Sprintf("%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
 			"sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true,"+
 			"sync.volumesnapshots=on,sync.volumesnapshotclasses=berth.dev/show=true",
-			ofImage(image), spacesOfControllers[0], controllersSpaces[1]))
+			ofImage(image), spacesOfControllers[0], spacesOfControllers[1]))
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
 	d := &controllersTest{
-		host: host, a: reached(t, host, node, controllersRelease, spacesOfControllers[0]), b: reached(t, host, node, controllersRelease, controllersSpaces[1]),
+		host: host, a: reached(t, host, node, controllersRelease, spacesOfControllers[0]), b: reached(t, host, node, controllersRelease, spacesOfControllers[1]),
 		tool: tool, ports: map[string]string{},
 	}
 	for _, port := range must(host.CoreV1().Services("ingress-controller").Get(t.Context(), "ingress-controller", metav1.GetOptions{}))(t).Spec.Ports {
@@ -284,7 +284,7 @@ func (d *controllersTest) policy(t *testing.T) {
 	}}
 	policies := d.b.NetworkingV1().NetworkPolicies("default")
 	must(policies.Create(t.Context(), policy, metav1.CreateOptions{}))(t)
-	host := must(d.host.CoreV1().Pods("berth-"+spacesOfControllers[1]).Get(t.Context(), controllersSpaces[1]+"--default--blog", metav1.GetOptions{}))(t)
+	host := must(d.host.CoreV1().Pods("berth-"+spacesOfControllers[1]).Get(t.Context(), spacesOfControllers[1]+"--default--blog", metav1.GetOptions{}))(t)
 	await(t, d.host.CoreV1().Pods(host.Namespace).Get, host.Name, func(p *corev1.Pod) error {
 		return expect("whether a policy is about the pod", p.Labels["berth.dev/policed-ingress"], "true")
 	})

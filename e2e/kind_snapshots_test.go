@@ -76,7 +76,7 @@ func (d *controllersTest) snapshots(t *testing.T) {
 	d.a.apply(t, snapshot)
 	d.a.says(t, "volumesnapshot/before", "{.status.readyToUse}", "true")
 	d.a.says(t, "volumesnapshot/before", "{.status.restoreSize}", "1Mi")
-	content := d.host.kubectl(t, "get", "volumesnapshot", "--namespace", "berth-"+spacesOfControllers[0], controllersSpaces[0]+"--default--before", "-o", "jsonpath={.status.boundVolumeSnapshotContentName}")
+	content := d.host.kubectl(t, "get", "volumesnapshot", "--namespace", "berth-"+spacesOfControllers[0], spacesOfControllers[0]+"--default--before", "-o", "jsonpath={.status.boundVolumeSnapshotContentName}")
 	if out := d.a.kubectl(t, "get", "volumesnapshot/before", "-o", "yaml"); content == "" || strings.Contains(out, content) {
 		t.Errorf("the snapshot names the host's content %q:\n%s", content, out)
 	}
