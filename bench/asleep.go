@@ -24,8 +24,8 @@ const (
 	warmSleepers = 100
 	// givenBack is when a shard, at the latest, has given back the memory of spaces that went to sleep.
 	givenBack = 25 * time.Second
-	// beds is how many spaces are created and put to sleep at once.
-	beds = 3
+	// workers is how many spaces are created and put to sleep at once.
+	workers = 3
 	// quietTries is how often what has been put to sleep may wake before it counts as not sleeping.
 	quietTries = 10
 	// sleepAgain is when one that woke by itself is put to sleep by the shard, so that few are awake at once.
@@ -141,15 +141,15 @@ func (b *bench) stockStarts(ctx context.Context, s *sides) ([]float64, error) {
 // putToSleep creates n spaces, a few at once, and puts each to sleep.
 func (b *bench) putToSleep(ctx context.Context, c *child, first, n int) ([]*plane, error) {
 	b.say("creating %d spaces and putting them to sleep", n)
-	planes, errs := make([]*plane, n), make([]error, beds)
+	planes, errs := make([]*plane, n), make([]error, workers)
 	var done atomic.Int64
 	var wg sync.WaitGroup
-	for bed := range beds {
+	for worker := range workers {
 		wg.Go(func() {
-			for i := bed; i < n && errs[bed] == nil; i += beds {
-				planes[i], _, errs[bed] = c.start(ctx, fmt.Sprintf("bench-%d", first+i))
-				if errs[bed] == nil {
-					errs[bed] = planes[i].sleep(ctx)
+			for i := worker; i < n && errs[worker] == nil; i += workers {
+				planes[i], _, errs[worker] = c.start(ctx, fmt.Sprintf("bench-%d", first+i))
+				if errs[worker] == nil {
+					errs[worker] = planes[i].sleep(ctx)
 				}
 				if d := done.Add(1); d%sayEvery == 0 {
 					b.say("%d of %d sleep", d, n)

@@ -37,7 +37,7 @@ func (b *bench) newPod(name string) *corev1.Pod {
 	return pod
 }
 
-// podsAlive is how many pods of each way stay until they are removed: nodes take 110, and the time to find room for one should
+// podsAlive is how many pods of each way stay until they are removed: nodes take 110, and the time to find a node for one should
 // not grow in the course of a run.
 const podsAlive = 40
 

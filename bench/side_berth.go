@@ -23,9 +23,9 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -48,7 +48,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
-	if err := tenancy.Guard(ctx, b.host, kinds.Switches{}); err != nil { // as `berth up` does: the host's answers take a little longer
+	if err := isolation.InstallPolicies(ctx, b.host, resources.SyncOptions{}); err != nil { // as `berth up` does: the host's answers take a little longer
 		return nil, err
 	}
 	port, err := openPort(ctx, dir)
@@ -71,10 +71,10 @@ func largeStore() bounds.Limits {
 	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
 }
 
-// start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the port.
+// start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
 func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
-	if err := tenancy.Build(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
+	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
 		return nil, err
 	}
 	space, err := b.shard.StartSpace(ctx, name)
@@ -131,7 +131,7 @@ func (b *berth) remove(ctx context.Context, name string) error {
 
 func (b *berth) stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }
 
-// close ends the port before the spaces behind it. What ctx allows is for both.
+// close ends the API endpoint before the spaces behind it. What ctx allows is for both.
 func (b *berth) close(ctx context.Context) error {
 	defer b.tuned()
 	b.server.Stop(ctx)

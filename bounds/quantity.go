@@ -33,7 +33,7 @@ const (
 	Gateways
 	Routes
 	VolumeSnapshots
-	OwnClasses
+	ExportedClasses
 	HostWritesPerSecond
 	// Requests are counted where they arrive; those of the space's own controllers are not.
 	RequestsReading

@@ -95,7 +95,7 @@ func Table() [quantities]Bound {
 		VolumeSnapshots: {"volumesnapshots", PerSpace, "snapshots", 100,
 			"VolumeSnapshots of the space on the host",
 			"delete some"},
-		OwnClasses: {"own-classes", PerSpace, "classes", 20,
+		ExportedClasses: {"own-classes", PerSpace, "classes", 20,
 			"the tenant's own priority classes, and as many storage classes, on the host, where no quota counts them",
 			"delete some"},
 		HostWritesPerSecond: {"host-writes-per-second", PerSpace, "writes", 200,

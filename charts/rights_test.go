@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
-	"github.com/berth-dev/berth/tenancy/hostpolicy"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/isolation/hostpolicy"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // M4: rights by name wherever RBAC knows names; none to write roles, to read one
@@ -86,10 +86,10 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		function string
 		value    any
 	}{
-		"space-rules.yaml":           {"tenancy.AccountRules", tenancy.AccountRules()},
-		"space-policy.yaml":          {"tenancy.AccountPolicy", tenancy.AccountPolicy()},
-		"space-pods-policy.yaml":     {"tenancy.PodPolicy", tenancy.PodPolicy()},
-		"space-runtimes-policy.yaml": {"tenancy.RuntimePolicy", tenancy.RuntimePolicy()},
+		"space-rules.yaml":           {"isolation.AccountRules", isolation.AccountRules()},
+		"space-policy.yaml":          {"isolation.AccountPolicy", isolation.AccountPolicy()},
+		"space-pods-policy.yaml":     {"isolation.PodPolicy", isolation.PodPolicy()},
+		"space-runtimes-policy.yaml": {"isolation.RuntimePolicy", isolation.RuntimePolicy()},
 		"space-class-fields.yaml":    {"hostpolicy.ClassFields", hostpolicy.ClassFields()},
 	} {
 		file := "berth/files/" + name
@@ -113,8 +113,8 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 	}
 	objects := render(t, everything...)
 	for name, want := range map[string]admissionv1.ValidatingAdmissionPolicySpec{
-		"platform-berth-space": tenancy.AccountPolicy(), "platform-berth-space-pods": tenancy.PodPolicy(),
-		"platform-berth-space-runtimes": tenancy.RuntimePolicy(),
+		"platform-berth-space": isolation.AccountPolicy(), "platform-berth-space-pods": isolation.PodPolicy(),
+		"platform-berth-space-runtimes": isolation.RuntimePolicy(),
 	} {
 		made := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
 		if diff := cmp.Diff(want, made.Spec); diff != "" {
@@ -132,13 +132,13 @@ func paramsOf(policy admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.Par
 	if policy.ParamKind == nil {
 		return nil
 	}
-	return tenancy.AllParams()
+	return isolation.AllParams()
 }
 
-// renderSwitched renders everything, with these switches.
-func renderSwitched(t *testing.T, sync []string) (kinds.Switches, []runtime.Object) {
+// renderSynced renders everything, with these sync options.
+func renderSynced(t *testing.T, sync []string) (resources.SyncOptions, []runtime.Object) {
 	t.Helper()
-	switches, err := kinds.Parse(sync)
+	syncOptions, err := resources.Parse(sync)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,19 +146,19 @@ func renderSwitched(t *testing.T, sync []string) (kinds.Switches, []runtime.Obje
 	for _, s := range sync {
 		values = append(values, "sync."+s)
 	}
-	return switches, render(t, values...)
+	return syncOptions, render(t, values...)
 }
 
 // M4: so are the rights and the bounds of tenants' own classes, where they are
-// switched on.
-func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
+// enabled.
+func TestTheChartBoundsExportedClassesAsTheCodeDoes(t *testing.T) {
 	for _, sync := range [][]string{
 		{"ownpriorityclasses=100"}, {"ownpriorityclasses=preempting:-5"}, {"ownstorageclasses=a.example/x+b.example"}, {"ownpriorityclasses=7", "ownstorageclasses=a.example"},
 	} {
-		switches, objects := renderSwitched(t, sync)
+		syncOptions, objects := renderSynced(t, sync)
 		const name = "platform-berth-space-classes"
 		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == name })
-		if diff := cmp.Diff(tenancy.ClassRules(switches), role.Rules); diff != "" {
+		if diff := cmp.Diff(isolation.ClassRules(syncOptions), role.Rules); diff != "" {
 			t.Errorf("%v: the chart's rights are others: %s", sync, diff)
 		}
 		binding := find(t, objects, func(r *rbacv1.ClusterRoleBinding) bool { return r.Name == name })
@@ -166,7 +166,7 @@ func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 			t.Errorf("%v: bound to %v", sync, binding)
 		}
 		policy := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
-		if diff := cmp.Diff(tenancy.ClassPolicy(switches), policy.Spec); diff != "" {
+		if diff := cmp.Diff(isolation.ClassPolicy(syncOptions), policy.Spec); diff != "" {
 			t.Errorf("%v: the chart's policy is another one: %s", sync, diff)
 		}
 	}
@@ -177,9 +177,9 @@ func TestTheChartBoundsTenantsOwnClassesAsTheCodeDoes(t *testing.T) {
 func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "gateways=on", "httproutes=on", "gatewayclasses=on", "nodes=all"}
 	for _, sync := range [][]string{nil, all[:1], all[1:2], {"nodes=standins"}, all, {"nodes=all", "daemonsets=translated"}} {
-		switches, objects := renderSwitched(t, sync)
+		syncOptions, objects := renderSynced(t, sync)
 		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
-		if diff := cmp.Diff(append(tenancy.AccountRules(), tenancy.MoreRules(switches)...), role.Rules); diff != "" {
+		if diff := cmp.Diff(append(isolation.AccountRules(), isolation.MoreRules(syncOptions)...), role.Rules); diff != "" {
 			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)
 		}
 		own := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
@@ -188,7 +188,7 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 			watches := slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
 				return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
 			})
-			if watches != (switches.On(resource) && switches.Value(resource) != kinds.StandIns) {
+			if watches != (syncOptions.On(resource) && syncOptions.Value(resource) != resources.VirtualNodes) {
 				t.Errorf("%v: Berth may watch %s: %v", sync, resource, watches)
 			}
 		}

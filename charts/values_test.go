@@ -22,10 +22,10 @@ import (
 
 	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// X1: the schema knows each kind that is synced, and the values of its switch, and the
+// X1: the schema knows each kind that is synced, and the values of its sync option, and the
 // name of each limit, as the code has them.
 func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 	const file = "berth/values.schema.json"
@@ -34,8 +34,8 @@ func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kindsOf []string
-	for _, k := range kinds.Table() {
-		kindsOf = append(kindsOf, fmt.Sprintf("        %q: %s", k.Name, switchSchema(t, k.Values)))
+	for _, k := range resources.Table() {
+		kindsOf = append(kindsOf, fmt.Sprintf("        %q: %s", k.Name, optionSchema(t, k.Values)))
 	}
 	want := "    \"sync\": {\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \"properties\": {\n" +
 		strings.Join(kindsOf, ",\n") + "\n      }\n    },\n"
@@ -107,23 +107,23 @@ func strictly(schema map[string]any) {
 	}
 }
 
-// switchSchema is the schema of a switch that takes these values, a number or a
+// optionSchema is the schema of a sync option that takes these values, a number or a
 // string. Berth itself looks more closely at selectors and names.
-func switchSchema(t *testing.T, values []string) string {
+func optionSchema(t *testing.T, values []string) string {
 	t.Helper()
 	var words []string
 	var others []map[string]any
 	pattern := func(p string) { others = append(others, map[string]any{"type": "string", "pattern": p}) }
 	for _, v := range values {
 		switch v {
-		case kinds.Selector:
+		case resources.Selector:
 			pattern("=")
-		case kinds.Bound:
+		case resources.Bound:
 			pattern("^-?[0-9]+$")
 			others = append(others, map[string]any{"type": "integer", "minimum": math.MinInt32, "maximum": 1_000_000_000})
-		case kinds.PreemptingBound:
-			pattern("^" + kinds.Preempting + "-?[0-9]+$")
-		case kinds.Provisioners:
+		case resources.PreemptingBound:
+			pattern("^" + resources.Preempting + "-?[0-9]+$")
+		case resources.Provisioners:
 			pattern(`^[^+,=\s]*[./][^+,=\s]*(\+[^+,=\s]*[./][^+,=\s]*)*$`)
 		default:
 			words = append(words, v)
@@ -140,12 +140,12 @@ func switchSchema(t *testing.T, values []string) string {
 	return string(text)
 }
 
-// X1: what Berth takes for a switch, the schema takes, too.
+// X1: what Berth takes for a sync option, the schema takes, too.
 func TestTheSchemaTakesWhatSwitchesTake(t *testing.T) {
 	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs", "sync.nodes=all", "sync.daemonsets=translated"}}
-	for _, k := range kinds.Table() {
+	for _, k := range resources.Table() {
 		for i, v := range k.Values {
-			if _, err := kinds.Parse([]string{k.Name + "=" + v}); err != nil {
+			if _, err := resources.Parse([]string{k.Name + "=" + v}); err != nil {
 				continue // it stands for others
 			}
 			if i+1 == len(rounds) {
@@ -192,7 +192,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no gateways":    {[]string{"sync.httproutes=on"}, "sync.gateways: on", "nothing to attach to; Berth would not start"},
 		"too often":      {[]string{"snapshots.every=59.9s"}, "snapshots.every: 59.9s: want 1m", "Berth would not start"},
 		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
-		"no such switch": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
+		"no such option": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
 		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
 		"no quantity":    {[]string{"spaceDefaults.limits.store-bytes=100K"}, "/spaceDefaults/limits/store-bytes", "Berth would not start"},

@@ -37,7 +37,7 @@ type Config struct {
 	Upstreams []string
 	// Limits of each space. Zero means the default.
 	Limits Limits
-	// Clock for rates and the ages of answers. Default: the wall clock.
+	// Clock for rates and the ages of answers. Default: the system clock.
 	Clock  clock.Clock
 	Logger logr.Logger
 }

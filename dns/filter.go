@@ -45,7 +45,7 @@ func (f *filter) hidesDomain(name string) bool {
 }
 
 // public reports whether an address is one that the world knows. No other can
-// be reached through a space's walls; one in an answer would only tell what
+// be reached under a space's network policies; one in an answer would only tell what
 // there is on the host's networks, or make a page of a name's owner speak to it
 // (rebinding).
 func (f *filter) public(addr netip.Addr) bool {

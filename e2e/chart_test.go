@@ -105,7 +105,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 }
 
 // checkInside has a pod of a space look up its API by DNS and use it with the
-// token and the authority that it was given (S6).
+// token and the CA that it was given (S6).
 func checkInside(t *testing.T, space *cluster, name, image string) {
 	t.Helper()
 	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: own, contexts: [{name: own, context: {cluster: own, user: own}}],

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// patience is how long anything that is awaited may take. Nothing should
+	// testTimeout is how long anything that is awaited may take. Nothing should
 	// come near, but machines that run tests are slow at times.
-	patience = 90 * time.Second
+	testTimeout = 90 * time.Second
 	// interval is how often to look.
 	interval = 50 * time.Millisecond
 )
@@ -95,7 +95,7 @@ func (c *cluster) tryKubectl(t *testing.T, stdin string, args ...string) (string
 	if err := suite().build(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
 	defer cancel()
 	return c.runKubectl(ctx, stdin, args...)
 }
@@ -131,12 +131,12 @@ func (c *cluster) namespace(t *testing.T, name string) string {
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), interval, testTimeout, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("not within %s: %v", patience, last)
+		t.Fatalf("not within %s: %v", testTimeout, last)
 	}
 }
 

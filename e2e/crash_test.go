@@ -43,7 +43,7 @@ func TestBerthGoesOnAfterKillsInTheMidstOfChurn(t *testing.T) {
 		if err := acknowledged.check(t, demo); err != nil {
 			t.Errorf("after kill %d: %v", round, err)
 		}
-		eventually(t, func() error { return checkMirrored(t, demo, host, "demo", withReservations) })
+		eventually(t, func() error { return checkSynced(t, demo, host, "demo", withReservations) })
 		if now := untouched(t, demo, "default"); !same(now, steady) {
 			t.Errorf("after kill %d, pods that nobody touched are %v, were %v", round, now, steady)
 		}
@@ -263,7 +263,7 @@ func checkEmptied(t *testing.T, demo, host *cluster) {
 	eventually(t, func() error {
 		all := metav1.ListOptions{}
 		return errors.Join(
-			checkMirrored(t, demo, host, "demo", withoutReservations),
+			checkSynced(t, demo, host, "demo", withoutReservations),
 			expect("number of host pods", len(must(host.CoreV1().Pods(hostNamespace).List(t.Context(), all))(t).Items), 0),
 			expect("number of host claims", len(must(host.CoreV1().PersistentVolumeClaims(hostNamespace).List(t.Context(), all))(t).Items), 0),
 			expect("number of host volumes", len(must(host.CoreV1().PersistentVolumes().List(t.Context(), all))(t).Items), 0),

@@ -18,7 +18,7 @@ func (d *daemons) follows(t *testing.T) {
 	node3 := d.agentOn(t, "host-node-3")
 	// A node that is cordoned keeps its pod, and gets none.
 	d.host.kubectl(t, "cordon", "host-node-3")
-	await(t, d.demo.CoreV1().Nodes().Get, node3.Spec.NodeName, func(n *corev1.Node) error { return expect("taints of the stand-in", len(n.Spec.Taints), 1) })
+	await(t, d.demo.CoreV1().Nodes().Get, node3.Spec.NodeName, func(n *corev1.Node) error { return expect("taints of the virtual node", len(n.Spec.Taints), 1) })
 	if now := d.agentOn(t, "host-node-3"); now.UID != node3.UID {
 		t.Error("a node was cordoned, and its pod is another one")
 	}
@@ -32,7 +32,7 @@ func (d *daemons) follows(t *testing.T) {
 
 	// One that is set apart stays while the space's pods run there.
 	d.host.kubectl(t, "taint", "node", "host-node-3", "gpu=secret:NoSchedule")
-	await(t, d.demo.CoreV1().Nodes().Get, node3.Spec.NodeName, func(n *corev1.Node) error { return expect("taints of the stand-in", len(n.Spec.Taints), 1) })
+	await(t, d.demo.CoreV1().Nodes().Get, node3.Spec.NodeName, func(n *corev1.Node) error { return expect("taints of the virtual node", len(n.Spec.Taints), 1) })
 	d.demo.kubectl(t, "delete", "pod", d.agentOn(t, "host-node-3").Name)
 	d.awaitNodes(t, d.demo, 2)
 	d.awaitOn(t, "demo", "host-node-1", "host-node-2")
@@ -67,7 +67,7 @@ func (d *daemons) comeAndGo(t *testing.T) {
 		}
 	}
 	if taints := must(d.demo.CoreV1().Nodes().Get(t.Context(), stand, metav1.GetOptions{}))(t).Spec.Taints; len(taints) != 1 {
-		t.Errorf("the stand-in of a node that is not ready has the taints %v", taints)
+		t.Errorf("the virtual node of a node that is not ready has the taints %v", taints)
 	}
 	d.awaitOn(t, "demo", here...)
 

@@ -63,7 +63,7 @@ spaces:
 	t.Run("are refused what other pods are", d.attacks)
 	t.Run("name no node but their space's", d.names)
 	t.Run("are told by nobody but their controller", d.forgeries)
-	t.Run("leave stand-ins to Berth", func(t *testing.T) { writeStandIns(t, d.demo, d.demo) })
+	t.Run("leave virtual nodes to Berth", func(t *testing.T) { writeVirtualNodes(t, d.demo, d.demo) })
 	t.Run("follow nodes that close and open", d.follows)
 	t.Run("follow nodes that come and go", d.comeAndGo)
 	t.Run("follow the labels that tenants may select by", d.selects)
@@ -74,7 +74,7 @@ spaces:
 		d.awaitOn(t, "own")
 		d.awaitNodes(t, d.own, 3)
 	})
-	t.Run("stay when they are switched off, until they are deleted", d.leaves)
+	t.Run("stay when they are disabled, until they are deleted", d.leaves)
 }
 
 type daemons struct {
@@ -276,7 +276,7 @@ func (d *daemons) selects(t *testing.T) {
 	for _, n := range must(d.demo.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items {
 		for key := range n.Labels {
 			if !slices.Contains([]string{"disk", corev1.LabelHostname, corev1.LabelOSStable, "app.kubernetes.io/managed-by"}, key) {
-				t.Errorf("a stand-in has the label %s", key)
+				t.Errorf("a virtual node has the label %s", key)
 			}
 		}
 	}

@@ -24,11 +24,11 @@ func TestADeploymentOfASpaceRunsOnTheSharedHost(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatalf("kubectl get pods shows %d pods, want 3:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
-	pseudonym := regexp.MustCompile(`^node-[0-9a-f]{12}$`)
+	alias := regexp.MustCompile(`^node-[0-9a-f]{12}$`)
 	for _, line := range lines {
 		columns := strings.Fields(line)
-		if status, node := columns[2], columns[6]; status != "Running" || !pseudonym.MatchString(node) {
-			t.Errorf("pod is %s on node %q, want Running on a pseudonym: %s", status, node, line)
+		if status, node := columns[2], columns[6]; status != "Running" || !alias.MatchString(node) {
+			t.Errorf("pod is %s on node %q, want Running on an alias: %s", status, node, line)
 		}
 	}
 

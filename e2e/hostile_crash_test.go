@@ -43,7 +43,7 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBackForTheOthers(t *testing.T) {
 		clients[name] = b.space(t, name)
 	}
 	answers := func(name string) error {
-		return clients[name].CoreV1().RESTClient().Get().Resource("namespaces").MaxRetries(0).Timeout(patience).Do(t.Context()).Error()
+		return clients[name].CoreV1().RESTClient().Get().Resource("namespaces").MaxRetries(0).Timeout(testTimeout).Do(t.Context()).Error()
 	}
 	dies := func() {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBackForTheOthers(t *testing.T) {
 		return time.Since(began)
 	}
 	b.stop(t, syscall.SIGTERM)
-	usual := serve(patience)
+	usual := serve(testTimeout)
 	limit := max(servedWithin, 2*usual)
 	dies()
 	b.launch(t, args...)

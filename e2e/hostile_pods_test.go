@@ -169,7 +169,7 @@ spec:
 }
 
 // Q3, M4: even with a space's own rights on the host, nothing but the space is
-// in reach, and nothing that its walls forbid.
+// in reach, and nothing that its isolation forbids.
 func TestHostileAccountOfASpaceStaysInside(t *testing.T) {
 	t.Parallel()
 	b := sharedBerth(t)
@@ -230,19 +230,19 @@ func TestHostileAccountOfASpaceStaysInside(t *testing.T) {
 	if !mayOnHost(t, syncer, "create pods berth-demo") {
 		t.Error("the host says that the account may nothing, so that the answers above mean nothing")
 	}
-	checkWallsAreGuarded(t, b.host(t), syncer)
+	checkIsolationIsEnforced(t, b.host(t), syncer)
 }
 
-// checkWallsAreGuarded tries what RBAC grants a space's account, as its tenant
+// checkIsolationIsEnforced tries what RBAC grants a space's account, as its tenant
 // has such objects, too, and the host's policy for these accounts refuses.
-func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
+func checkIsolationIsEnforced(t *testing.T, host, syncer *cluster) {
 	t.Helper()
 	const says = "ValidatingAdmissionPolicy" // that of berth up, or the chart's
 	policies := syncer.NetworkingV1().NetworkPolicies(hostNamespace)
 	ours := map[string]string{labelSpace: "demo"}
-	walls := must(host.NetworkingV1().NetworkPolicies(hostNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: labelSpace + ",!berth.dev/namespace"}))(t).Items
-	if len(walls) != 3 {
-		t.Fatalf("%d walls, want 3", len(walls))
+	isolating := must(host.NetworkingV1().NetworkPolicies(hostNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: labelSpace + ",!berth.dev/namespace"}))(t).Items
+	if len(isolating) != 3 {
+		t.Fatalf("%d isolating policies, want 3", len(isolating))
 	}
 	choosy := newPod(hostName("default", "choosy"), func(p *corev1.Pod) {
 		p.Labels, p.Spec.NodeSelector = ours, map[string]string{corev1.LabelArchStable: "any"}
@@ -250,25 +250,25 @@ func checkWallsAreGuarded(t *testing.T, host, syncer *cluster) {
 	pods, dry := syncer.CoreV1().Pods(hostNamespace), []string{metav1.DryRunAll}
 	eventually(t, func() error { // a host that has just been given policies takes a moment
 		_, byPods := pods.Create(t.Context(), choosy.DeepCopy(), metav1.CreateOptions{DryRun: dry})
-		byOthers := policies.Delete(t.Context(), walls[0].Name, metav1.DeleteOptions{DryRun: dry})
+		byOthers := policies.Delete(t.Context(), isolating[0].Name, metav1.DeleteOptions{DryRun: dry})
 		if !apierrors.IsForbidden(byPods) || !apierrors.IsForbidden(byOthers) {
-			return fmt.Errorf("the host does not guard: %w, %w", byPods, byOthers)
+			return fmt.Errorf("the host does not enforce the policies: %w, %w", byPods, byOthers)
 		}
 		return nil
 	})
-	for _, wall := range walls {
-		refused(t, "tearing down wall "+wall.Name, policies.Delete(t.Context(), wall.Name, metav1.DeleteOptions{}), says)
-		wall.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
-		_, err := policies.Update(t.Context(), &wall, metav1.UpdateOptions{})
-		refused(t, "opening wall "+wall.Name, err, says)
+	for _, own := range isolating {
+		refused(t, "deleting policy "+own.Name, policies.Delete(t.Context(), own.Name, metav1.DeleteOptions{}), says)
+		own.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
+		_, err := policies.Update(t.Context(), &own, metav1.UpdateOptions{})
+		refused(t, "opening policy "+own.Name, err, says)
 	}
-	for _, name := range []string{"berth-door", "demo--default--door"} {
+	for _, name := range []string{"berth-exposure", "demo--default--exposure"} {
 		_, err := policies.Create(t.Context(), &networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ours}, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}},
 		}, metav1.CreateOptions{})
-		refused(t, "a door, "+name, err, says)
+		refused(t, "an exposure, "+name, err, says)
 	}
-	// What of tenants' accounts was synced before that was switched off, it may remove.
+	// What of tenants' accounts was synced before that was disabled, it may remove.
 	for _, name := range []string{"default", "berth-syncer"} {
 		err := syncer.CoreV1().ServiceAccounts(hostNamespace).Delete(t.Context(), name, metav1.DeleteOptions{})
 		refused(t, "removing the account "+name, err, says)

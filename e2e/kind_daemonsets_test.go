@@ -80,7 +80,7 @@ func (k *kindTest) daemons(t *testing.T) {
 	})
 	for _, n := range must(k.b.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items {
 		if n.Labels[corev1.LabelHostname] != n.Name || len(n.Labels) != 3 || len(n.Status.Addresses) > 0 {
-			t.Errorf("stand-in %s has labels %v and addresses %v", n.Name, n.Labels, n.Status.Addresses)
+			t.Errorf("virtual node %s has labels %v and addresses %v", n.Name, n.Labels, n.Status.Addresses)
 		}
 	}
 }

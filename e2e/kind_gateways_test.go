@@ -18,7 +18,7 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: %[1]s}
 spec:
-  gatewayClassName: door
+  gatewayClassName: shared
   listeners:
   - {name: web, protocol: HTTP, port: 80, hostname: %[2]s}
   - {name: secure, protocol: HTTPS, port: 443, hostname: %[2]s, tls: {certificateRefs: [{name: %[3]s}]}}
@@ -37,7 +37,7 @@ spec:
 `
 
 // defineGateways gives the host the Gateway API's definitions, of the release that
-// the door's controller is made for, until the test ends.
+// the controller in hack/drivers is made for, until the test ends.
 func defineGateways(t *testing.T, host *cluster) {
 	t.Helper()
 	dir := moduleOf(t, "sigs.k8s.io/gateway-api") + "/config/crd/standard"
@@ -70,8 +70,8 @@ func (c *cluster) says(t *testing.T, object, field, want string) {
 	})
 }
 
-func (d *doorTest) gateway(t *testing.T) {
-	d.a.says(t, "gatewayclass/door", `{.status.conditions[?(@.type=="Accepted")].status}`, "True")
+func (d *controllersTest) gateway(t *testing.T) {
+	d.a.says(t, "gatewayclass/shared", `{.status.conditions[?(@.type=="Accepted")].status}`, "True")
 	roots := d.a.makeCertificate(t, "entrance", "g.example.com")
 	d.a.apply(t, fmt.Sprintf(entrance, "entrance", "g.example.com", "entrance"))
 	d.leads(t, "g.example.com/shop", nil, "shop")
@@ -82,7 +82,7 @@ func (d *doorTest) gateway(t *testing.T) {
 		}
 	}
 	const conditions = `{range .status%s}{.type}={.status}:{.reason}:{.message} {end}`
-	d.a.says(t, "gateway/entrance", "{.status.addresses[*].value}", doorAddress)
+	d.a.says(t, "gateway/entrance", "{.status.addresses[*].value}", exposedAddress)
 	d.a.says(t, "gateway/entrance", fmt.Sprintf(conditions, ".conditions[*]"), "Accepted=True:Accepted: Programmed=True:Programmed: ")
 	d.a.says(t, "gateway/entrance", "{.status.listeners[*].name} {.status.listeners[*].attachedRoutes}", "web secure 1 1")
 	d.a.says(t, "httproute/entrance", "{.status.parents[*].parentRef.name} {.status.parents[*].controllerName}", "entrance berth.dev/gateway")
@@ -90,7 +90,7 @@ func (d *doorTest) gateway(t *testing.T) {
 }
 
 // gatewayClaims: what is an ingress's is no gateway's, nor another space's.
-func (d *doorTest) gatewayClaims(t *testing.T) {
+func (d *controllersTest) gatewayClaims(t *testing.T) {
 	d.b.makeCertificate(t, "entrance", "g.example.com")
 	d.b.apply(t, fmt.Sprintf(entrance, "entrance", "g.example.com", "entrance"))
 	event := d.b.awaitEvent(t, "default", "Gateway", "entrance", "SpaceForbids")
@@ -109,7 +109,7 @@ func (d *doorTest) gatewayClaims(t *testing.T) {
 }
 
 // routeFollows: a route that leads nowhere says so, and leads on when it can.
-func (d *doorTest) routeFollows(t *testing.T) {
+func (d *controllersTest) routeFollows(t *testing.T) {
 	d.a.apply(t, fmt.Sprintf(entrance, "late", "late.example.com", "none"))
 	listener := `{.status.listeners[?(@.name=="%s")].conditions[?(@.type=="ResolvedRefs")].status}`
 	d.a.says(t, "gateway/late", fmt.Sprintf(listener, "secure"), "False")

@@ -94,7 +94,7 @@ func (c *cluster) terminal(t *testing.T, command, prompt string, lines ...string
 	if err := suite().build(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	script := "stty rows 31 cols 97; " + suite().command("kubectl") + " " + command
 	cmd := exec.CommandContext(ctx, "script", "--quiet", "--flush", "--command", script, "/dev/null")

@@ -55,7 +55,7 @@ func provideVolumes(t *testing.T, host *cluster) {
 }
 
 // keeps returns once the pod of a claim has read these words of its volume.
-func (d *doorTest) keeps(t *testing.T, name, words, source string) {
+func (d *controllersTest) keeps(t *testing.T, name, words, source string) {
 	t.Helper()
 	lines := strings.Fields(words)
 	d.a.apply(t, fmt.Sprintf(keeping, name, d.tool, lines[len(lines)-1], source))
@@ -69,14 +69,14 @@ func (d *doorTest) keeps(t *testing.T, name, words, source string) {
 	})
 }
 
-func (d *doorTest) snapshots(t *testing.T) {
+func (d *controllersTest) snapshots(t *testing.T) {
 	await(t, d.a.StorageV1().StorageClasses().Get, "volumes", there)
 	d.a.says(t, "volumesnapshotclass/volumes", "{.driver} {.deletionPolicy} {.parameters}", "volumes.berth.dev Delete ")
 	d.keeps(t, "data", "first", "")
 	d.a.apply(t, snapshot)
 	d.a.says(t, "volumesnapshot/before", "{.status.readyToUse}", "true")
 	d.a.says(t, "volumesnapshot/before", "{.status.restoreSize}", "1Mi")
-	content := d.host.kubectl(t, "get", "volumesnapshot", "--namespace", "berth-"+doorSpaces[0], doorSpaces[0]+"--default--before", "-o", "jsonpath={.status.boundVolumeSnapshotContentName}")
+	content := d.host.kubectl(t, "get", "volumesnapshot", "--namespace", "berth-"+spacesOfControllers[0], spacesOfControllers[0]+"--default--before", "-o", "jsonpath={.status.boundVolumeSnapshotContentName}")
 	if out := d.a.kubectl(t, "get", "volumesnapshot/before", "-o", "yaml"); content == "" || strings.Contains(out, content) {
 		t.Errorf("the snapshot names the host's content %q:\n%s", content, out)
 	}
@@ -95,7 +95,7 @@ func (d *doorTest) snapshots(t *testing.T) {
 	})
 }
 
-func (d *doorTest) resizing(t *testing.T) {
+func (d *controllersTest) resizing(t *testing.T) {
 	claims := d.a.CoreV1().PersistentVolumeClaims("default")
 	larger := []byte(`{"spec":{"resources":{"requests":{"storage":"32Mi"}}}}`)
 	must(claims.Patch(t.Context(), "data", types.MergePatchType, larger, metav1.PatchOptions{}))(t)

@@ -104,7 +104,7 @@ func TestAPodFindsItsSurroundingsAsOnAClusterOfItsOwn(t *testing.T) {
 	ns := demo.namespace(t, "surroundings")
 	demo.apply(t, full, "-n", ns)
 	v := demo.awaitRunning(t, ns, "full")
-	// The node's pseudonym is told once the host has scheduled the pod.
+	// The node's alias is told once the host has scheduled the pod.
 	h := await(t, host.CoreV1().Pods(hostNamespace).Get, hostName(ns, "full"), func(h *corev1.Pod) error {
 		return expect("the node that the pod is told", environment(h)["POD_NODE"], v.Spec.NodeName)
 	})

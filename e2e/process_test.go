@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// exitPatience is how long a process may take to end by itself. `berth up`
+// exitTimeout is how long a process may take to end by itself. `berth up`
 // bounds its own stop by less.
-const exitPatience = 30 * time.Second
+const exitTimeout = 30 * time.Second
 
 // process is a berth command that runs, or ran.
 type process struct {
@@ -70,14 +70,14 @@ func spawnBy(t *testing.T, by []string, args ...string) *process {
 // exitCode waits for the process to end.
 func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
-	timeout := time.NewTimer(exitPatience)
+	timeout := time.NewTimer(exitTimeout)
 	defer timeout.Stop()
 	select {
 	case <-p.done:
 		return p.state.ExitCode()
 	case <-timeout.C:
 		_ = p.Signal(syscall.SIGQUIT) // its goroutines go to stderr
-		t.Fatalf("berth runs on after %s; it printed:\n%s", exitPatience, p.output())
+		t.Fatalf("berth runs on after %s; it printed:\n%s", exitTimeout, p.output())
 		return -1
 	}
 }

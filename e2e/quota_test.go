@@ -55,8 +55,8 @@ func TestTheHostsQuotaStopsADeploymentAndLeavesTheRestUnharmed(t *testing.T) {
 	if got := uids(host.awaitPods(t, hostNamespace, "app=calm", 3)); !same(got, hostCalm) {
 		t.Errorf("the other deployment's host pods were %v and are %v", hostCalm, got)
 	}
-	eventually(t, func() error { return checkMirrored(t, demo, host, "demo", withoutReservations) })
-	// There is room again.
+	eventually(t, func() error { return checkSynced(t, demo, host, "demo", withoutReservations) })
+	// The quota allows more again.
 	demo.run(t, "default", newPod("late"))
 }
 

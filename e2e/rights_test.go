@@ -206,7 +206,7 @@ func bindingOf(namespace, kind, account string) *rbacv1ac.RoleBindingApplyConfig
 		WithSubjects(rbacv1ac.Subject().WithKind(kind).WithName(account).WithNamespace(namespace))
 }
 
-// X2: the Secret follows the URL under which tenants reach Berth, and the port's
+// X2: the Secret follows the URL under which tenants reach Berth, and the API endpoint's
 // certificate is good for that.
 func checkAdvertised(t *testing.T, host *cluster, serve func(...string)) {
 	port := freePort(t)

@@ -169,7 +169,7 @@ func TestASpaceWithADamagedStoreLeavesTheOthersAlone(t *testing.T) {
 }
 
 // Spaces of earlier runs sleep again once they were looked after; at the bound
-// on spaces that are awake, those that nobody uses make room.
+// on spaces that are awake, those that nobody uses are put to sleep.
 func TestMoreSpacesThanMayBeAwakeServeInTurn(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c"}

@@ -118,13 +118,13 @@ func TestASnapshotTakesThePlaceOfAListedSpace(t *testing.T) {
 		fails(reason, c.says, strings.Fields(c.args)...)
 	}
 	listed.kubectl(t, "delete", "service", "outside") // as it says
-	eventually(t, func() error { return checkMirrored(t, listed, host, "listed", withReservations) })
+	eventually(t, func() error { return checkSynced(t, listed, host, "listed", withReservations) })
 	services, claims = onHost(t, host, "berth-listed")
-	fails("the host has no room", "exceeded quota", name, "--as", "listed", "--replace")
+	fails("the quota is exceeded", "exceeded quota", name, "--as", "listed", "--replace")
 	if err := host.CoreV1().ResourceQuotas("berth-listed").Delete(t.Context(), full.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return checkMirrored(t, listed, host, "listed", withReservations) })
+	eventually(t, func() error { return checkSynced(t, listed, host, "listed", withReservations) })
 	if now := host.awaitRunning(t, "berth-listed", hostPod.Name); now.UID != hostPod.UID {
 		t.Error("what it ran was disturbed")
 	}
@@ -155,7 +155,7 @@ func TestASnapshotTakesThePlaceOfAListedSpace(t *testing.T) {
 	if after.services["web"].ClusterIP != was || after.services["headless"].ClusterIP != corev1.ClusterIPNone {
 		t.Errorf("its services have %+v, the one that was there had %s", after.services, was)
 	}
-	eventually(t, func() error { return checkMirrored(t, listed, host, "listed", withReservations) })
+	eventually(t, func() error { return checkSynced(t, listed, host, "listed", withReservations) })
 	if now := host.awaitRunning(t, "berth-listed", hostPod.Name); now.UID == hostPod.UID {
 		t.Error("its pod of before runs on")
 	}
@@ -176,7 +176,7 @@ func TestASnapshotTakesThePlaceOfAListedSpace(t *testing.T) {
 	services, _ = onHost(t, host, "berth-listed")
 	berthDoes(t, "snapshot", "restore", name, "--as", "listed", "--replace", "--data-dir", b.dir)
 	giveOut(t, listed, host, "listed")
-	eventually(t, func() error { return checkMirrored(t, listed, host, "listed", withReservations) })
+	eventually(t, func() error { return checkSynced(t, listed, host, "listed", withReservations) })
 	if now := host.awaitRunning(t, "berth-listed", hostPod.Name); now.UID != hostPod.UID {
 		t.Error("restored again, it does not go on with its pods")
 	}

@@ -183,7 +183,7 @@ func TestASnapshotIsRestoredInItsPlaceAndAsAnotherSpace(t *testing.T) {
 	checkServices(t, host, before, after)
 	other.kubectl(t, "create", "service", "clusterip", "another", "--tcp=80")
 	other.kubectl(t, "delete", "pod", "alone", "--wait=false")
-	eventually(t, func() error { return checkMirrored(t, other, host, "copy", withReservations) })
+	eventually(t, func() error { return checkSynced(t, other, host, "copy", withReservations) })
 
 	berthDoes(t, "snapshot", "restore", "demo", "--data-dir", b.dir)
 	if colour := demo.kubectl(t, "get", "configmap", "settings", "-o", "jsonpath={.data.colour}"); colour != "blue" {
@@ -197,7 +197,7 @@ func TestASnapshotIsRestoredInItsPlaceAndAsAnotherSpace(t *testing.T) {
 	if _, err := demo.AppsV1().Deployments("default").Get(t.Context(), "later", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what came later is there: %v", err)
 	}
-	eventually(t, func() error { return checkMirrored(t, demo, host, "demo", withReservations) })
+	eventually(t, func() error { return checkSynced(t, demo, host, "demo", withReservations) })
 	if again := giveOut(t, demo, host, "demo"); again.uid != before.uid || again.volume != before.volume || again.services["web"].ClusterIP != before.services["web"].ClusterIP {
 		t.Errorf("it is another: %+v, was %+v", again, before)
 	}

@@ -29,19 +29,19 @@ func TestTwoSpacesOfOneHost(t *testing.T) {
 	a, other, host := b.space(t, "a"), b.space(t, "b"), b.host(t)
 	makeBusy(t, other)
 
-	t.Run("keep a node's pseudonym over a restart", func(t *testing.T) {
+	t.Run("keep a node's alias over a restart", func(t *testing.T) {
 		after := nodesOfPods(t, a, host, "a")
-		for node, pseudonym := range before {
-			if after[node] != pseudonym {
-				t.Errorf("pseudonym of %s was %s and is %s", node, pseudonym, after[node])
+		for node, alias := range before {
+			if after[node] != alias {
+				t.Errorf("alias of %s was %s and is %s", node, alias, after[node])
 			}
 		}
 	})
-	t.Run("know a node by different pseudonyms", func(t *testing.T) {
+	t.Run("know a node by different aliases", func(t *testing.T) {
 		inB := nodesOfPods(t, other, host, "b")
-		for node, pseudonym := range nodesOfPods(t, a, host, "a") {
-			if inB[node] == pseudonym {
-				t.Errorf("both know %s as %s", node, pseudonym)
+		for node, alias := range nodesOfPods(t, a, host, "a") {
+			if inB[node] == alias {
+				t.Errorf("both know %s as %s", node, alias)
 			}
 		}
 	})
@@ -63,29 +63,29 @@ func TestTwoSpacesOfOneHost(t *testing.T) {
 	t.Run("hold different CRDs of one name", func(t *testing.T) { checkCRDs(t, a, other) })
 }
 
-// nodesOfPods maps host nodes to the pseudonyms that a space's pods show, and
+// nodesOfPods maps host nodes to the aliases that a space's pods show, and
 // checks that each node has one, and no two the same.
 func nodesOfPods(t *testing.T, space, host *cluster, name string) map[string]string {
 	t.Helper()
-	pseudonyms, nodes := map[string]string{}, map[string]string{}
+	aliases, nodes := map[string]string{}, map[string]string{}
 	for _, v := range must(space.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}))(t).Items {
 		if v.Spec.NodeName == "" {
 			continue
 		}
 		h := must(host.CoreV1().Pods("berth-"+name).Get(t.Context(), name+"--"+v.Namespace+"--"+v.Name, metav1.GetOptions{}))(t)
-		node, pseudonym := h.Spec.NodeName, v.Spec.NodeName
-		if known := pseudonyms[node]; known != "" && known != pseudonym {
-			t.Errorf("pods on %s show %s and %s", node, known, pseudonym)
+		node, alias := h.Spec.NodeName, v.Spec.NodeName
+		if known := aliases[node]; known != "" && known != alias {
+			t.Errorf("pods on %s show %s and %s", node, known, alias)
 		}
-		if known := nodes[pseudonym]; known != "" && known != node {
-			t.Errorf("%s stands for %s and %s", pseudonym, known, node)
+		if known := nodes[alias]; known != "" && known != node {
+			t.Errorf("%s stands for %s and %s", alias, known, node)
 		}
-		pseudonyms[node], nodes[pseudonym] = pseudonym, node
+		aliases[node], nodes[alias] = alias, node
 	}
-	if len(pseudonyms) < 2 {
-		t.Fatalf("pods of space %s are on nodes %v, want them on several", name, pseudonyms)
+	if len(aliases) < 2 {
+		t.Fatalf("pods of space %s are on nodes %v, want them on several", name, aliases)
 	}
-	return pseudonyms
+	return aliases
 }
 
 // checkApart makes the same name in both spaces, and another in one (T2).

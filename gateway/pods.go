@@ -23,7 +23,7 @@ const (
 	maxPodConnsTotal = 10_000
 )
 
-// Pods is what the port for pods serves. Clients in pods ask for
+// Pods is what the endpoint for pods serves. Clients in pods ask for
 // kubernetes.default.svc, each for its own space's.
 type Pods struct {
 	// SpaceAt is the space whose pod has an address; ok is false if none has.

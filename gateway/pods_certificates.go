@@ -13,7 +13,7 @@ import (
 )
 
 // PodCertificates issues what the pods of each space know their API by: the
-// authority is that of every space's kube-root-ca.crt, and the address is the
+// CA is that of every space's kube-root-ca.crt, and the address is the
 // space's own. Its methods may be called concurrently.
 type PodCertificates struct {
 	CA *pki.CA

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// X4: the port serves with a new certificate before the old one ends, without a
+// X4: the API endpoint serves with a new certificate before the old one ends, without a
 // restart; watches that are under way go on.
 func TestThePortsCertificateIsRenewedUnderWay(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())

@@ -53,7 +53,7 @@ type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // Serve begins to serve handler on listener with certificate, within
 // [DefaultConnections]. Clients are asked for a certificate, which is not verified
-// here: each space's API server trusts another authority.
+// here: each space's API server trusts another CA.
 func Serve(listener net.Listener, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	return ServeBounded(listener, DefaultConnections(), certificate, handler, logger)
 }

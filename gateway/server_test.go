@@ -22,7 +22,7 @@ import (
 )
 
 // serve serves handler and returns its address and a client of the given
-// certificate authority's name for the caller, "" for none.
+// CA's name for the caller, "" for none.
 func serve(t *testing.T, handler http.Handler) (s *gateway.Server, address string, client func(clientCA string) *http.Client) {
 	t.Helper()
 	return serveBounded(t, gateway.DefaultConnections(), handler)
@@ -70,9 +70,9 @@ func serveBounded(
 	}
 }
 
-// T2: the port passes on a certificate of any authority, for the space alone
+// T2: the API endpoint passes on a certificate of any CA, for the space alone
 // knows which to trust, and serves those who have none.
-func TestThePortAsksForACertificateAndVerifiesNone(t *testing.T) {
+func TestTheEndpointAsksForACertificateAndVerifiesNone(t *testing.T) {
 	s, address, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := "nobody"
 		if peers := r.TLS.PeerCertificates; len(peers) > 0 {
@@ -81,16 +81,16 @@ func TestThePortAsksForACertificateAndVerifiesNone(t *testing.T) {
 		fmt.Fprint(w, r.Proto, " ", name, " ", len(r.TLS.VerifiedChains))
 	}))
 	defer s.Stop(t.Context())
-	for authority, want := range map[string]string{
+	for ca, want := range map[string]string{
 		"": "HTTP/2.0 nobody 0", "space-a": "HTTP/2.0 alice of space-a 0", "space-b": "HTTP/2.0 alice of space-b 0",
 	} {
-		resp, err := client(authority).Get(address)
+		resp, err := client(ca).Get(address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
 		if cerr := resp.Body.Close(); err != nil || cerr != nil || string(body) != want {
-			t.Errorf("authority %q: got %q (%v), want %q", authority, body, err, want)
+			t.Errorf("CA %q: got %q (%v), want %q", ca, body, err, want)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (c *Cluster) supervise(ctx context.Context) {
 }
 
 // Handler serves the whole API. Clients prove themselves by certificates of the
-// host's authority or by tokens; a listener need only request certificates.
+// host's CA or by tokens; a listener need only request certificates.
 func (c *Cluster) Handler() http.Handler { return c.controlPlane.Handler() }
 
 // Config returns a client configuration with all rights that calls the API in

@@ -23,7 +23,7 @@ import (
 )
 
 // TestHostBehavesAsACluster starts one host, and asks it for what a user, the
-// syncer and the walls around spaces ask a real cluster for (X3).
+// syncer and the isolation of spaces ask a real cluster for (X3).
 func TestHostBehavesAsACluster(t *testing.T) {
 	client := newClient(t, startHost(t))
 	tests := map[string]func(*testing.T, kubernetes.Interface, string){

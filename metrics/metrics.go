@@ -27,7 +27,7 @@ type Config struct {
 	Spaces func() []Space
 	// Certificates tells when each certificate of the process's own ends.
 	Certificates func() map[string]time.Time
-	Clock        clock.PassiveClock // the wall clock if nil
+	Clock        clock.PassiveClock // the system clock if nil
 }
 
 // Metrics are those of one process. Its methods may be called concurrently.

@@ -23,10 +23,10 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -229,7 +229,7 @@ func (p *Platform) removeFromHost(ctx context.Context, name string) (left string
 	if err != nil {
 		return "", fmt.Errorf("make host client: %w", err)
 	}
-	if left, err := tenancy.Remove(ctx, host, account, space); err != nil || left != "" {
+	if left, err := isolation.Remove(ctx, host, account, space); err != nil || left != "" {
 		return left, err
 	}
 	if volumes := p.shard.Host().VolumesBeingReclaimed(name); volumes > 0 {

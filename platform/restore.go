@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // restorable are the spaces that a restore stops, and gives their places back.
@@ -25,7 +25,7 @@ type restorable interface {
 	Hold(space string) (release func())
 	StopSpace(ctx context.Context, space string) error
 	Prepare(ctx context.Context, space string) error
-	InheritServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
+	AdoptServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
 	Add(space string) error
 	WarmUp(space string)
 	Wake(ctx context.Context, space string) error
@@ -75,7 +75,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if err := tenancy.CheckSpaceName(id.Space); err != nil {
+	if err := isolation.CheckSpaceName(id.Space); err != nil {
 		return err
 	}
 	if s.elsewhere(id.Space) {
@@ -90,7 +90,7 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 }
 
 func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
-	if err := tenancy.CheckSpaceName(as); err != nil {
+	if err := isolation.CheckSpaceName(as); err != nil {
 		return snapshot.Changes{}, fmt.Errorf("--as: %w", err)
 	}
 	_, had := s.shard.Status(as)
@@ -112,7 +112,7 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			return err
 		},
 		func(ctx context.Context, vs []*corev1.Service) ([]*corev1.Service, error) {
-			return s.shard.InheritServices(ctx, as, vs)
+			return s.shard.AdoptServices(ctx, as, vs)
 		})
 	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
 		_ = os.Remove(KubeconfigPath(s.dataDir, as)) // it leads nowhere

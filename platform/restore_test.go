@@ -49,7 +49,7 @@ func (p *places) StopSpace(_ context.Context, space string) error {
 
 func (p *places) Prepare(context.Context, string) error { return nil }
 
-func (p *places) InheritServices(context.Context, string, []*corev1.Service) ([]*corev1.Service, error) {
+func (p *places) AdoptServices(context.Context, string, []*corev1.Service) ([]*corev1.Service, error) {
 	return nil, errors.New("no service is in the snapshot")
 }
 

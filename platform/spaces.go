@@ -20,10 +20,10 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -36,16 +36,16 @@ func (p *Platform) startShard(ctx context.Context) error {
 	}
 	specs := p.config.specs
 	p.closed = closedRanges(ctx, host, p.logger)
-	isolation := []tenancy.Option{tenancy.BoundTo(p.config.SpaceRole), tenancy.ExposedBy(specs.sync.IngressAnnotations)}
+	options := []isolation.Option{isolation.BoundTo(p.config.SpaceRole), isolation.ExposedBy(specs.sync.IngressAnnotations)}
 	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
-		if err := tenancy.Guard(ctx, host, specs.sync.Sync); err != nil {
+		if err := isolation.InstallPolicies(ctx, host, specs.sync.Sync); err != nil {
 			return err
 		}
-		isolation = append(isolation, tenancy.Syncing(specs.sync.Sync))
+		options = append(options, isolation.Syncing(specs.sync.Sync))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		err := p.isolate(ctx, host, space, isolation)
+		err := p.isolate(ctx, host, space, options)
 		if apierrors.IsForbidden(err) && !specs.isListed(space) {
 			return fmt.Errorf("%w; what it runs on the host goes on, and its data stay: list it again to have it served (%w)", shard.ErrNotListed, err)
 		}
@@ -89,23 +89,23 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	space := translate.Space{Name: name}
 	account, err := client.New(syncer.AsAccount(p.host.Config(), space), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = tenancy.Held(ctx, account, space)
+		err = isolation.WaitEnforced(ctx, account, space)
 	}
 	if err != nil {
 		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/install.md on admissionPolicy")
 	}
 }
 
-func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []tenancy.Option) error {
+func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
 	store, err := p.storeID(name)
 	if err != nil {
 		return err
 	}
 	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
 	space := translate.Space{Name: name, Store: store, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
-	options = append(slices.Clone(options), tenancy.PlacedBy(settings.Placement), tenancy.LimitedBy(own.limitRange),
-		tenancy.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
-	if err := tenancy.Build(ctx, host, space, own.quota, options...); err != nil {
+	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.limitRange),
+		isolation.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
+	if err := isolation.Apply(ctx, host, space, own.quota, options...); err != nil {
 		return err
 	}
 	if slices.Contains(p.config.specs.shared, name) {
@@ -200,7 +200,7 @@ func (p *Platform) earlierSpaces() (names []string, err error) {
 		return nil, fmt.Errorf("list spaces: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !p.config.specs.isListed(e.Name()) && !p.isBeingDeleted(e.Name()) && tenancy.CheckSpaceName(e.Name()) == nil &&
+		if e.IsDir() && !p.config.specs.isListed(e.Name()) && !p.isBeingDeleted(e.Name()) && isolation.CheckSpaceName(e.Name()) == nil &&
 			snapshot.Exists(p.spaceDir(e.Name())) { // else it is one whose making was cut off
 			names = append(names, e.Name())
 		}
@@ -234,7 +234,7 @@ func (p *Platform) spaceDir(name string) string { return spaceDir(p.config.DataD
 
 // closedRanges are those of the host.
 func closedRanges(ctx context.Context, host client.Client, logger klog.Logger) []netip.Prefix {
-	found, err := tenancy.HostRanges(ctx, host)
+	found, err := isolation.HostRanges(ctx, host)
 	if err != nil {
 		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others in spaceDefaults.network.closedRanges")
 	}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -44,7 +44,7 @@ type spaceSettings struct {
 func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings spaceSettings, errs field.ErrorList) {
 	settings = spaceSettings{domains: spec.Network.AllowedDomains, limitRange: spec.LimitRange, namespace: spec.HostNamespace}
 	if len(spec.Quota) > 0 {
-		settings.quota = joinMaps(spec.Quota, tenancy.DefaultQuota())
+		settings.quota = joinMaps(spec.Quota, isolation.DefaultQuota())
 	}
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
@@ -180,12 +180,12 @@ func isOf(key string, domains ...string) bool {
 }
 
 // syncOf returns what is synced with the host. It is the same for all spaces, because they share the host's watches.
-func syncOf(options []v1alpha1.SyncOption, path *field.Path) (kinds.Switches, field.ErrorList) {
+func syncOf(options []v1alpha1.SyncOption, path *field.Path) (resources.SyncOptions, field.ErrorList) {
 	var args []string
 	for _, option := range options {
 		args = append(args, option.Resource+"="+option.Value)
 	}
-	switches, err := kinds.Parse(args)
+	switches, err := resources.Parse(args)
 	if err != nil {
 		return switches, field.ErrorList{field.Invalid(path, strings.Join(args, ","), err.Error())}
 	}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -54,7 +54,7 @@ func newSpecs(c *ProcessConfig) (*specs, error) {
 	s := &specs{reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses, usual: &usual, settings: map[string]*spaceSettings{}}
 	for i := range c.Spaces {
 		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
-		if err := tenancy.CheckSpaceName(space.Name); err != nil {
+		if err := isolation.CheckSpaceName(space.Name); err != nil {
 			errs = append(errs, field.Invalid(path.Child("metadata", "name"), space.Name, err.Error()))
 		}
 		if s.settings[space.Name] != nil {
@@ -77,7 +77,7 @@ func newSpecs(c *ProcessConfig) (*specs, error) {
 	}
 	s.sync = syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations, NodeLabels: s.nodeLabels()}
 	for _, settings := range s.all() {
-		settings.placement.ByName = synced.On(kinds.DaemonSets)
+		settings.placement.ByName = synced.On(resources.DaemonSets)
 	}
 	return s, nil
 }
@@ -168,5 +168,5 @@ func (s *specs) objects(space string) translate.Settings {
 // shardSettings are those of a space, with the address ranges that are closed to all.
 func (s *specs) shardSettings(space string, closed []netip.Prefix) shard.Settings {
 	own := s.of(space)
-	return shard.Settings{Limits: own.limits, Placement: own.placement, Objects: s.objects(space), Closed: tenancy.JoinRanges(slices.Concat(closed, own.closed))}
+	return shard.Settings{Limits: own.limits, Placement: own.placement, Objects: s.objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed))}
 }

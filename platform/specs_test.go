@@ -22,9 +22,9 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -98,7 +98,7 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
-	if quota := s.of("team-a").quota; quota.Pods().Value() != 8 || len(quota) != len(tenancy.DefaultQuota()) {
+	if quota := s.of("team-a").quota; quota.Pods().Value() != 8 || len(quota) != len(isolation.DefaultQuota()) {
 		t.Errorf("the quota of team-a is %v", quota)
 	}
 	if got := s.of("apart").namespace.Labels["example.com/team"]; got != "all" {
@@ -107,7 +107,7 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 	if !reflect.DeepEqual(s.shared, []string{"team-a"}) || !reflect.DeepEqual(s.dedicated, []string{"apart"}) || !s.isListed("apart") || s.isListed("other") {
 		t.Errorf("shared are %q, dedicated %q", s.shared, s.dedicated)
 	}
-	if want := []string{"arch", "disk", "os", "pool"}; !reflect.DeepEqual(s.sync.NodeLabels, want) || s.sync.Sync.Value(kinds.Nodes) != kinds.All {
+	if want := []string{"arch", "disk", "os", "pool"}; !reflect.DeepEqual(s.sync.NodeLabels, want) || s.sync.Sync.Value(resources.Nodes) != resources.All {
 		t.Errorf("synced is %+v, want the labels %q of nodes", s.sync, want)
 	}
 	if usual := (&ProcessConfig{}); usual.complete() != nil || usual.specs.of("any").quota != nil || usual.specs.objects("any").DefaultLimits != nil {

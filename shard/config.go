@@ -55,7 +55,7 @@ type Config struct {
 	// before it is put to sleep. Never if zero.
 	IdleAfter time.Duration
 	// SpacesMax bounds the spaces that are awake at once. At the bound, the one
-	// that was idle longest makes room. No bound if zero.
+	// that was idle longest is put to sleep. No bound if zero.
 	SpacesMax int
 	// StartsMax bounds the spaces that start at once. Default: the number of
 	// processors, at least 2.
@@ -68,7 +68,7 @@ type Config struct {
 	// space that takes most of it is put to sleep. Default: it has no limit.
 	Memory *Memory
 
-	Clock  clock.Clock // the wall clock if nil
+	Clock  clock.Clock // the system clock if nil
 	Logger klog.Logger
 }
 
@@ -100,7 +100,7 @@ const (
 	// spaces starting and stopping.
 	inUse = 10 * time.Second
 	// leastNap is the shortest sleep that is worth a start.
-	leastNap = time.Minute
+	leastSleep = time.Minute
 	// lead is how long before its timer a space is woken: about a start.
 	lead = 2 * time.Second
 
@@ -135,11 +135,11 @@ func (c Config) within(d time.Duration) time.Duration {
 	return d
 }
 
-// nap is the shortest sleep that is worth a start. Where places are scarce but
+// minSleep is the shortest sleep that is worth a start. Where places are scarce but
 // idle spaces are not put to sleep, it need only be longer than a start.
-func (c Config) nap() time.Duration {
+func (c Config) minSleep() time.Duration {
 	if c.IdleAfter > 0 {
-		return min(leastNap, c.IdleAfter)
+		return min(leastSleep, c.IdleAfter)
 	}
 	return settleTime
 }

@@ -35,7 +35,7 @@ func TestCyclesOfSleepAndWakeLeaveNothing(t *testing.T) {
 	testhost.Eventually(t, "a pod runs", func(ctx context.Context) error { return samePods(ctx, t, client, "cycles", 1) })
 	within := func(do func(context.Context, string) error, space string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 		defer cancel()
 		if err := do(ctx, space); err != nil {
 			t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -29,7 +29,7 @@ import (
 // pods and without nodes, until somebody deletes them.
 func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	const label = "follows.example/disk"
-	synced, err := kinds.Parse([]string{"nodes=all", "daemonsets=translated"})
+	synced, err := resources.Parse([]string{"nodes=all", "daemonsets=translated"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, tenancy.PlacedBy(placement)); err != nil {
+	if err := isolation.Apply(t.Context(), admin, translate.Space{Name: "with-sets"}, nil, isolation.PlacedBy(placement)); err != nil {
 		t.Fatal(err)
 	}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
@@ -95,11 +95,11 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 		return err
 	})
 	if err := samePods(t.Context(), t, own, "with-sets", count); err != nil {
-		t.Errorf("switched off: %v", err)
+		t.Errorf("disabled: %v", err)
 	}
 	set.Name = "another"
 	if _, err := own.AppsV1().DaemonSets("default").Create(t.Context(), set, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("switched off, another DaemonSet: %v", err)
+		t.Errorf("disabled, another DaemonSet: %v", err)
 	}
 	if err := own.AppsV1().DaemonSets("default").Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

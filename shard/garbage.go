@@ -14,16 +14,16 @@ import (
 
 const (
 	// gcPercent is GOGC of a process that runs spaces: those at rest make little
-	// garbage, so that half of the usual room for it costs next to no time, and
+	// garbage, so that half of the usual headroom for it costs next to no time, and
 	// memory is what bounds how many there can be.
 	gcPercent = 50
 	// ballast is memory that counts as used but that nobody touches, so that the
-	// system never provides it. It gives a process gcPercent of it as room for
-	// garbage, however few spaces it runs: a small heap would be collected all the
+	// system never provides it. It gives the collector gcPercent of it as headroom,
+	// however few spaces the process runs: a small heap would be collected all the
 	// time while a space is busy.
 	ballast = 128 << 20
-	// ballastLimit is the least limit of a process's memory with a ballast: room
-	// for garbage is what a smaller process lacks.
+	// ballastLimit is the least limit of a process's memory with a ballast: a smaller
+	// process lacks the headroom.
 	ballastLimit = 512 << 20
 	// softPercent of the limit is where the runtime collects all the time.
 	softPercent = 90
@@ -46,11 +46,11 @@ func TuneGC() (done func()) {
 	if memory != nil && memory.Limit < ballastLimit {
 		return func() {}
 	}
-	room := make([]byte, ballast)
+	headroom := make([]byte, ballast)
 	if limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit + ballast) // it counts as memory, and is none
 	}
-	return func() { runtime.KeepAlive(room) }
+	return func() { runtime.KeepAlive(headroom) }
 }
 
 // giveBackMemory gives the system the memory of spaces that went to sleep: the

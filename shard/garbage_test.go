@@ -21,7 +21,7 @@ import (
 // T8: a change on the host wakes a space, also when what was left of it has been
 // made anew to give memory back.
 func TestAChangeOnTheHostWakesASpaceWhoseMemoryWasGivenBack(t *testing.T) {
-	s := startSleepy(t)
+	s := newEnv(t)
 	startSpace(t, s.Shard, "given-back")
 	s.falls(t, "given-back")
 	held := func() *corev1.Service { return s.Host().Service("given-back", "default", "kubernetes") }

@@ -21,7 +21,7 @@ import (
 // S19: without a credential of the space, an answer is the same whether the space is awake, asleep or broken, is held for a
 // restore, or does not exist.
 func TestHostileStrangersLearnNoStates(t *testing.T) {
-	s := startSleepy(t)
+	s := newEnv(t)
 	admin := s.admin(t, startSpace(t, s.Shard, "known"), "known")
 	startSpace(t, s.Shard, "broken")
 	foreign := s.admin(t, startSpace(t, s.Shard, "other"), "other")

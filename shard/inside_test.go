@@ -34,7 +34,7 @@ import (
 // inside is a shard whose spaces' pods reach their DNS and API. Addresses of this
 // machine stand for those of pods.
 type inside struct {
-	*sleepy
+	*testEnv
 	ca       *pki.CA
 	dns, api string
 }
@@ -46,7 +46,7 @@ func startInside(t *testing.T) *inside {
 		t.Fatal(err)
 	}
 	in := &inside{ca: ca}
-	in.sleepy = startSleepy(t, func(c *shard.Config) {
+	in.testEnv = newEnv(t, func(c *shard.Config) {
 		c.ServingCA = ca.PEM
 		c.Pods = translate.PodsEndpoint{Address: netip.MustParseAddr("192.0.2.10"), APIPort: 7444, DNSPort: 7453}
 	})
@@ -142,7 +142,7 @@ func (in *inside) says(t *testing.T, pod, name string) string {
 	return strings.Join(all, " ")
 }
 
-// inCluster is what a client in a pod has: kubernetes.default, the authority of
+// inCluster is what a client in a pod has: kubernetes.default, the CA of
 // kube-root-ca.crt, and a service account's token.
 func (in *inside) inCluster(pod, serverName, token string, ca []byte) *rest.Config {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(pod)}}

@@ -11,7 +11,7 @@ import (
 
 const (
 	// longestLook is how long the keeper looks away at most, so that it notices
-	// when the wall clock jumps.
+	// when the system clock jumps.
 	longestLook = time.Minute
 	// scarceLook is the same while spaces wait for a place.
 	scarceLook = time.Second
@@ -136,7 +136,7 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 // dueIdle tries to put a running space to sleep that has been idle for long
 // enough, and returns when to look again.
 func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
-	if s.config.IdleAfter <= 0 || p.dozing {
+	if s.config.IdleAfter <= 0 || p.tryingSleep {
 		return time.Time{}
 	}
 	if p.requests > 0 {
@@ -146,7 +146,7 @@ func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
 	if at.After(now) {
 		return at
 	}
-	s.work.Go(func() { _ = s.doze(s.life, p, false, heard) })
+	s.work.Go(func() { _ = s.trySleep(s.life, p, false, quietTime) })
 	return time.Time{}
 }
 

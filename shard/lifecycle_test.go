@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/tenancy"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -40,7 +40,7 @@ func config(t *testing.T) shard.Config {
 
 func start(t *testing.T, c shard.Config) *shard.Shard {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
 	s, err := shard.Start(ctx, c)
 	if err != nil {
@@ -51,18 +51,18 @@ func start(t *testing.T, c shard.Config) *shard.Shard {
 
 func stop(t *testing.T, s *shard.Shard) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
 	}
 }
 
-// startSpace builds a space's walls and starts it.
+// startSpace isolates a space and starts it.
 func startSpace(t *testing.T, s *shard.Shard, name string) *shard.Space {
 	t.Helper()
 	build(t, name)
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
 	space, err := s.StartSpace(ctx, name)
 	if err != nil {
@@ -77,14 +77,14 @@ func build(t *testing.T, space string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), host, translate.Space{Name: space}, nil); err != nil {
+	if err := isolation.Apply(t.Context(), host, translate.Space{Name: space}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func stopSpace(t *testing.T, s *shard.Shard, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 	defer cancel()
 	if err := s.StopSpace(ctx, name); err != nil {
 		t.Error(err)

@@ -45,10 +45,10 @@ type place struct {
 	held        int       // requests that wait for the space
 	lastRequest time.Time // when the last came or was answered; zero if none did since the space woke by itself
 
-	dozing    bool        // it is being found out whether it may sleep
-	busyUntil time.Time   // before then it is not asked again
-	changed   atomic.Bool // a host object changed since it was last asked
-	unwatch   func()      // asleep: ends the watch that sets changed
+	tryingSleep bool        // trySleep is under way
+	busyUntil   time.Time   // before then it is not asked again
+	changed     atomic.Bool // a host object changed since it was last asked
+	unwatch     func()      // asleep: ends the watch that sets changed
 	// asleep, if the space follows the host's nodes: ends the watch of these, which sets changed, too
 	unwatchNodes func()
 	timer        time.Time // asleep: when it wants to act by itself; zero if never

@@ -65,7 +65,7 @@ func (s *Shard) dispatch() {
 			return
 		}
 		if s.config.SpacesMax > 0 && s.awake >= s.config.SpacesMax {
-			s.makeRoom()
+			s.sleepIdlest()
 			return
 		}
 		p := (*from)[i]

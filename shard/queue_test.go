@@ -60,7 +60,7 @@ func (b *blocking) awaitBegun(t *testing.T) (space string) {
 // that is known of them beforehand or not.
 func TestHostileSlowStartsDoNotHoldUpOthers(t *testing.T) {
 	b := newBlocking()
-	s := startSleepy(t, func(c *shard.Config) { c.StartsMax, c.Prepare = 2, b.prepare })
+	s := newEnv(t, func(c *shard.Config) { c.StartsMax, c.Prepare = 2, b.prepare })
 	defer close(b.release)
 	for i := range 4 {
 		name := fmt.Sprintf("blocked-%d", i)
@@ -94,7 +94,7 @@ func TestHostileSlowStartsDoNotHoldUpOthers(t *testing.T) {
 // a request before those that are only warmed up.
 func TestASpaceWhoseVisitWasCutShortWakesInItsTurn(t *testing.T) {
 	b := newBlocking()
-	s := startSleepy(t, func(c *shard.Config) { c.StartsMax, c.Prepare = 1, b.prepare })
+	s := newEnv(t, func(c *shard.Config) { c.StartsMax, c.Prepare = 1, b.prepare })
 	defer close(b.release)
 	build(t, "warmed")
 	for _, name := range []string{"blocked", "blocked-warm", "warmed"} {
@@ -130,7 +130,7 @@ func TestASpaceWhoseVisitWasCutShortWakesInItsTurn(t *testing.T) {
 // again by itself.
 func TestASpaceThatIsNotListedIsLeftAlone(t *testing.T) {
 	var tries atomic.Int32
-	s := startSleepy(t, func(c *shard.Config) {
+	s := newEnv(t, func(c *shard.Config) {
 		c.Prepare = func(context.Context, string) error {
 			tries.Add(1)
 			return fmt.Errorf("%w: list it again", shard.ErrNotListed)
@@ -156,7 +156,7 @@ func TestASpaceThatIsNotListedIsLeftAlone(t *testing.T) {
 // B13: a space whose host does not answer doesn't say that it syncs.
 func TestASpaceSaysThatItsHostDoesNotAnswer(t *testing.T) {
 	var gone atomic.Bool
-	s := startSleepy(t, func(c *shard.Config) {
+	s := newEnv(t, func(c *shard.Config) {
 		c.Host = rest.CopyConfig(c.Host)
 		c.Host.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {

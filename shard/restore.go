@@ -52,11 +52,11 @@ func (s *Shard) Prepare(ctx context.Context, name string) error {
 	return nil
 }
 
-// InheritServices makes or finds the host objects of the services of a space that
+// AdoptServices makes or finds the host objects of the services of a space that
 // was prepared and does not run, and returns them with their addresses; see
-// [syncer.Host.InheritServices].
-func (s *Shard) InheritServices(ctx context.Context, name string, vs []*corev1.Service) ([]*corev1.Service, error) {
-	return s.host.InheritServices(ctx, translate.Space{Name: name}, vs)
+// [syncer.Host.AdoptServices].
+func (s *Shard) AdoptServices(ctx context.Context, name string, vs []*corev1.Service) ([]*corev1.Service, error) {
+	return s.host.AdoptServices(ctx, translate.Space{Name: name}, vs)
 }
 
 // Snapshot writes a copy of the space's store, as it is at one moment, to path,

@@ -58,7 +58,7 @@ func TestASpaceWhoseStoreIsDamagedIsRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	wake := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 		defer cancel()
 		return s.Wake(ctx, name)
 	}
@@ -100,7 +100,7 @@ func TestASpaceWhoseStoreIsDamagedIsRestored(t *testing.T) {
 		},
 	} {
 		damage()
-		ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 		err := s.StopSpace(ctx, name)
 		cancel()
 		if _, has := s.Status(name); has {

@@ -60,7 +60,7 @@ type Shard struct {
 	slow     int             // slow starts among starting
 	awake    int             // starting, running or stopping
 	starting int
-	leaving  int       // dozing or stopping
+	leaving  int       // in trySleep, or stopping
 	giveBack time.Time // when memory is given back to the system; zero if none was freed
 	stopped  bool
 }

@@ -18,14 +18,14 @@ const restTimeout = 15 * time.Second
 // againAfter is the pause of Sleep before it asks a busy space again.
 const againAfter = 200 * time.Millisecond
 
-// heard is when at the latest what was written to a space has come to those who
-// have to act on it, its syncer and its controllers: asked earlier, they would say
-// that they have nothing to do.
-const heard = time.Second
+// quietTime is how long nothing must have been written to a space before it may
+// sleep. By then, each write has reached its syncer and its controllers: asked
+// earlier, they would say that they have nothing to do.
+const quietTime = time.Second
 
-// patience is how long Sleep waits for a space to be left alone for that long:
-// whoever writes to it all the time must not keep it awake for good.
-const patience = 10 * time.Second
+// quietTimeout is how long Sleep waits for a space to be quiet: a client that
+// writes all the time must not keep the space awake.
+const quietTimeout = 10 * time.Second
 
 var (
 	errFresh = errors.New("it was written to a moment ago")
@@ -60,11 +60,11 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 		s.mu.Unlock()
 		var again <-chan time.Time
 		if state == running {
-			quiet := heard
-			if s.config.Clock.Since(began) > patience {
+			quiet := quietTime
+			if s.config.Clock.Since(began) > quietTimeout {
 				quiet = 0
 			}
-			if busy = s.doze(ctx, p, true, quiet); busy == nil {
+			if busy = s.trySleep(ctx, p, true, quiet); busy == nil {
 				return s.halted(ctx, p)
 			}
 			again = s.config.Clock.After(againAfter)
@@ -81,18 +81,18 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 	}
 }
 
-// doze stops a running space if nothing is under way in it, nothing has been
+// trySleep stops a running space if nothing is under way in it, nothing has been
 // written to it for as long as quiet and, unless it is forced, nobody uses it. It
 // returns why it does not. Its host objects are watched from before it is asked,
 // so that no change is missed (T8).
-func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Duration) error {
+func (s *Shard) trySleep(ctx context.Context, p *place, forced bool, quiet time.Duration) error {
 	s.mu.Lock()
-	if p.state != running || p.dozing {
+	if p.state != running || p.tryingSleep {
 		s.mu.Unlock()
 		return errBusy
 	}
 	space, asked := p.space, s.config.Clock.Now()
-	p.dozing = true
+	p.tryingSleep = true
 	p.changed.Store(false)
 	s.leaving++
 	s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Dura
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.dozing = false
+	p.tryingSleep = false
 	s.leaving--
 	now := s.config.Clock.Now()
 	wait := now.Add(s.config.within(recheck))
@@ -120,7 +120,7 @@ func (s *Shard) doze(ctx context.Context, p *place, forced bool, quiet time.Dura
 		err = errBusy
 	case !forced && (p.requests > 0 || p.lastRequest.After(asked)):
 		err = errInUse
-	case !forced && !timer.IsZero() && timer.Before(now.Add(s.config.nap())):
+	case !forced && !timer.IsZero() && timer.Before(now.Add(s.config.minSleep())):
 		err = errSoon
 		if timer.After(wait) {
 			wait = timer
@@ -195,8 +195,8 @@ func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
 	return at
 }
 
-// makeRoom puts to sleep what was idle longest, for those that are queued.
-func (s *Shard) makeRoom() {
+// sleepIdlest puts to sleep the spaces that were idle longest, for those that are queued.
+func (s *Shard) sleepIdlest() {
 	wanted := min(s.waiting(), s.config.StartsMax-s.starting) - s.leaving
 	if wanted <= 0 {
 		return
@@ -204,7 +204,7 @@ func (s *Shard) makeRoom() {
 	now := s.config.Clock.Now()
 	var idle []*place
 	for _, p := range s.places {
-		if p.state == running && !p.dozing && p.requests == 0 && !s.idleAt(p, inUse).After(now) {
+		if p.state == running && !p.tryingSleep && p.requests == 0 && !s.idleAt(p, inUse).After(now) {
 			idle = append(idle, p)
 		}
 	}
@@ -212,6 +212,6 @@ func (s *Shard) makeRoom() {
 		return cmp.Or(a.lastRequest.Compare(b.lastRequest), a.since.Compare(b.since))
 	})
 	for _, p := range idle[:min(wanted, len(idle))] {
-		s.work.Go(func() { _ = s.doze(s.life, p, false, heard) })
+		s.work.Go(func() { _ = s.trySleep(s.life, p, false, quietTime) })
 	}
 }

@@ -25,17 +25,17 @@ import (
 
 // T8: asleep, nothing of it runs; a request wakes it, and is held, not refused.
 func TestASpaceSleepsWhenIdleAndWakesForARequest(t *testing.T) {
-	s := startSleepy(t)
-	client := testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, "nap"), "nap"))
+	s := newEnv(t)
+	client := testhost.Clientset(t, s.admin(t, startSpace(t, s.Shard, "idle"), "idle"))
 	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "kept"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.is(t, "nap", shard.ReasonRunning, metav1.ConditionTrue)
-	s.falls(t, "nap")
-	s.is(t, "nap", shard.ReasonAsleep, metav1.ConditionTrue)
-	if s.Space("nap") != nil {
+	s.is(t, "idle", shard.ReasonRunning, metav1.ConditionTrue)
+	s.falls(t, "idle")
+	s.is(t, "idle", shard.ReasonAsleep, metav1.ConditionTrue)
+	if s.Space("idle") != nil {
 		t.Error("the space runs")
 	}
 
@@ -48,12 +48,12 @@ func TestASpaceSleepsWhenIdleAndWakesForARequest(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.is(t, "nap", shard.ReasonRunning, metav1.ConditionTrue)
+	s.is(t, "idle", shard.ReasonRunning, metav1.ConditionTrue)
 }
 
 // T8: what counts as use is a request from outside, for as long as it lasts.
 func TestAWatchFromOutsideKeepsASpaceAwake(t *testing.T) {
-	s := startSleepy(t)
+	s := newEnv(t)
 	space := startSpace(t, s.Shard, "watched")
 	inside, err := testhost.Clientset(t, space.Loopback()).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestAWatchFromOutsideKeepsASpaceAwake(t *testing.T) {
 
 // Strangers cannot wake a space, nor keep it awake.
 func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
-	s := startSleepy(t)
+	s := newEnv(t)
 	space := startSpace(t, s.Shard, "mine")
 	admin := s.admin(t, space, "mine")
 	token := tokenOf(t, testhost.Clientset(t, space.Loopback()))
@@ -98,7 +98,7 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 		"nobody":             with(""),
 		"another's cert":     foreign,
 		"another's token":    with(foreignToken),
-		"no token":           with("knock knock"),
+		"no token":           with("not a token"),
 		"a token made up":    with(token[:len(token)-8] + "AAAAAAAA"),
 		"a very long token":  with(strings.Repeat("A", 40<<10)),
 		"a token unsigned":   with("eyJhbGciOiJub25lIn0.eyJpc3MiOiJrdWJlIn0."),
@@ -138,7 +138,7 @@ func TestOnlyACredentialOfTheSpaceWakesIt(t *testing.T) {
 // T7, D1: a space that cannot run says why, costs little, and comes back by
 // itself once it can; the others serve.
 func TestABrokenSpaceSaysWhyAndIsTriedAgain(t *testing.T) {
-	s := startSleepy(t)
+	s := newEnv(t)
 	broken := s.admin(t, startSpace(t, s.Shard, "broken"), "broken")
 	whole := s.admin(t, startSpace(t, s.Shard, "whole"), "whole")
 	s.falls(t, "broken")
@@ -185,7 +185,7 @@ const rowAllowed = 4 << 10
 
 // A space that was registered costs next to nothing until it is wanted.
 func TestAnAddedSpaceSleeps(t *testing.T) {
-	s := startSleepy(t)
+	s := newEnv(t)
 	const count = 10000
 	before := liveHeap()
 	for i := range count {

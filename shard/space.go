@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
@@ -69,8 +69,8 @@ func (s *Space) Err() error {
 	}
 }
 
-// startSpace starts a space whose walls stand on the host, or makes them if it
-// is not prepared. On error nothing of it runs.
+// startSpace starts a space that is isolated on the host, or isolates it first if
+// it is not prepared. On error nothing of it runs.
 func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
 	err = safego.Call("start", func() error {
 		if !prepared && s.config.Prepare != nil {
@@ -101,8 +101,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		case err == nil:
 			space.Nameservers = []string{nameserver}
 		case syncer.QuotaExceeded(err):
-			// Its tenant makes room by the API, which must not wait for it.
-			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: there is no room in its quota for the service", "space", name)
+			// Its tenant can delete services by the API, which must not wait for it.
+			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: its quota does not allow the service", "space", name)
 		default:
 			return nil, err
 		}
@@ -216,11 +216,11 @@ func joined(errs ...error) error {
 
 // rest asks a space whether it may sleep, and until when: zero if for ever. It
 // may not while its syncer has work under way, nor until nothing has been written
-// for as long as heard. What its controllers wait for is in its objects; what
+// for as long as quiet. What its controllers wait for is in its objects; what
 // expires, in its store.
-func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time, err error) {
+func (s *Space) rest(ctx context.Context, quiet time.Duration) (until time.Time, err error) {
 	err = safego.Call("ask", func() error {
-		if s.plane.Quiet() < heard {
+		if s.plane.Quiet() < quiet {
 			return errFresh
 		}
 		if !s.syncer.Idle() {
@@ -236,7 +236,7 @@ func (s *Space) rest(ctx context.Context, heard time.Duration) (until time.Time,
 		if timer, ok = s.syncer.NextTimer(); ok && (until.IsZero() || timer.Before(until)) {
 			until = timer
 		}
-		if s.plane.Quiet() < heard {
+		if s.plane.Quiet() < quiet {
 			return errFresh // by what it does itself, while it was asked
 		}
 		return nil
@@ -260,8 +260,8 @@ func (s *Shard) admission(space translate.Space, where translate.Placement, acco
 				return s.host.ReserveService(ctx, space, v, current)
 			}, account), nil
 		}},
-		{Name: "BerthGuard", New: func() (admission.Interface, error) {
-			return berthadmission.NewGuard(s.config.Sync.Sync.On(kinds.VolumeSnapshots), where, space.Settings.PodSecurity), nil
+		{Name: "BerthIsolation", New: func() (admission.Interface, error) {
+			return berthadmission.NewIsolation(s.config.Sync.Sync.On(resources.VolumeSnapshots), where, space.Settings.PodSecurity), nil
 		}},
 	}
 }

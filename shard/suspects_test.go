@@ -26,7 +26,7 @@ import (
 
 // dies stops a shard, but leaves the notes of which spaces are active as they
 // are, as if its process had died.
-func (s *sleepy) dies(t *testing.T) {
+func (s *testEnv) dies(t *testing.T) {
 	t.Helper()
 	left := os.DirFS(s.config.ActiveDir)
 	kept := t.TempDir()
@@ -60,7 +60,7 @@ func (s *sleepy) dies(t *testing.T) {
 	}
 }
 
-func (s *sleepy) notes(t *testing.T) (names []string) {
+func (s *testEnv) notes(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(s.config.ActiveDir)
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *sleepy) notes(t *testing.T) (names []string) {
 func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 	clock, active := clocktesting.NewFakeClock(time.Now()), filepath.Join(t.TempDir(), "active")
 	dir := t.TempDir()
-	again := func() *sleepy {
-		return startSleepy(t, func(c *shard.Config) { c.Dir, c.ActiveDir, c.Clock, c.IdleAfter = dir, active, clock, 0 })
+	again := func() *testEnv {
+		return newEnv(t, func(c *shard.Config) { c.Dir, c.ActiveDir, c.Clock, c.IdleAfter = dir, active, clock, 0 })
 	}
 	s := again()
 	good := startSpace(t, s.Shard, "bystander")
@@ -160,7 +160,7 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 // Watches of which nothing waits, such as a GitOps controller has by the hundred, make no space a suspect.
 func TestHostileTheMemoryOfASpaceIsNoted(t *testing.T) {
 	active := filepath.Join(t.TempDir(), "active")
-	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir, c.IdleAfter = active, 0 })
+	s := newEnv(t, func(c *shard.Config) { c.ActiveDir, c.IdleAfter = active, 0 })
 	space := startSpace(t, s.Shard, "heavy")
 	light := startSpace(t, s.Shard, "light").Account()
 	for quantity, n := range map[bounds.Quantity]int64{bounds.Watches: 1000, bounds.MemoryBytes: 1000 * bounds.IdleWatch} {
@@ -212,7 +212,7 @@ func suspected(t *testing.T, ends int, names ...string) (active string) {
 func TestHostileSuspectsAreStartedOneAfterTheOther(t *testing.T) {
 	names := []string{"first", "second", "third", "third-a", "third-b", "third-c"} // half of them are held back
 	active := suspected(t, 4, names...)
-	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
+	s := newEnv(t, func(c *shard.Config) { c.ActiveDir = active })
 	build(t, "first")
 	build(t, "second")
 	for _, name := range names[:3] {
@@ -239,7 +239,7 @@ func TestHostileManySuspectsAreOnTrialInGroups(t *testing.T) {
 		names = append(names, fmt.Sprintf("suspect-%02d", i))
 	}
 	active := suspected(t, 5, names...) // 16 are held back, in groups of two
-	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
+	s := newEnv(t, func(c *shard.Config) { c.ActiveDir = active })
 	for i, name := range names[:17] {
 		if i < 4 {
 			build(t, name)
@@ -269,7 +269,7 @@ func TestHostileManySuspectsAreOnTrialInGroups(t *testing.T) {
 // T8: `berth wake` starts a space that is held back at once, as its condition says.
 func TestHostileASuspectStartsAtOnceIfItIsWoken(t *testing.T) {
 	active := suspected(t, 4, "first", "held-back", "queued", "x", "y", "z") // half of them are held back
-	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = active })
+	s := newEnv(t, func(c *shard.Config) { c.ActiveDir = active })
 	for _, name := range []string{"first", "held-back", "queued"} {
 		build(t, name)
 		if err := s.Add(name); err != nil {
@@ -323,7 +323,7 @@ func TestHostileAShardStartsWithoutItsNotes(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := startSleepy(t, func(c *shard.Config) { c.ActiveDir = filepath.Join(file, "below") })
+	s := newEnv(t, func(c *shard.Config) { c.ActiveDir = filepath.Join(file, "below") })
 	if space := startSpace(t, s.Shard, "unnoted"); space == nil {
 		t.Error("it does not run")
 	}

@@ -32,7 +32,7 @@ type Changes struct {
 }
 
 // What of a store belongs to the space that it was taken of, and is made anew by
-// the one that it becomes: what upstream publishes of the space's authority and
+// the one that it becomes: what upstream publishes of the space's CA and
 // itself, and which addresses it has given out.
 var dropped = []string{
 	"configmaps/kube-system/extension-apiserver-authentication",

@@ -38,7 +38,7 @@ func TestServicesOfAnotherSpaceHaveItsAddresses(t *testing.T) {
 		"it has none":                         {service("web", corev1.ServiceSpec{Type: cluster, ClusterIP: "None"}), nil, "None"},
 		"the API's, as any":                   {service("kubernetes", corev1.ServiceSpec{Type: cluster, ClusterIP: theirs}), service("kubernetes", corev1.ServiceSpec{ClusterIP: own}), own},
 		"services are not synced, the API is": {service("kubernetes", corev1.ServiceSpec{Type: cluster, ClusterIP: theirs}), nil, "gone"},
-		"the tenant made it a door":           {service("kubernetes", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: theirs}), nil, "gone"},
+		"the tenant exposed it":               {service("kubernetes", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: theirs}), nil, "gone"},
 		"or one that leads elsewhere":         {service("kubernetes", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}), nil, "gone"},
 		"or none at all":                      {service("kubernetes", corev1.ServiceSpec{Type: cluster, ClusterIP: "None"}), nil, "gone"},
 	} {

@@ -63,7 +63,7 @@ type Config struct {
 	WakeTimeout time.Duration
 	// Observe, if set, is told how each attempt on a space ended.
 	Observe func(space, result string)
-	Clock   clock.Clock // the wall clock if nil
+	Clock   clock.Clock // the system clock if nil
 	Logger  klog.Logger
 }
 

@@ -48,7 +48,7 @@ func next(t *testing.T, results <-chan seen, n int) map[string]string {
 		select {
 		case r := <-results:
 			got[r.space] = r.result
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatalf("only %v happened", got)
 		}
 	}
@@ -64,12 +64,12 @@ func start(t *testing.T, k *snapshot.Keeper) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-const patience = 30 * time.Second
+const testTimeout = 30 * time.Second
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}

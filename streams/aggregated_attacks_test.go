@@ -128,7 +128,7 @@ func TestAHostileAPIServerIsCutOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			count++
-			s := theBed(t).space(t, "cut"+strconv.Itoa(count))
+			s := theEnv(t).space(t, "cut"+strconv.Itoa(count))
 			h := s.aggregateHostile(t, c.answer)
 			status, reason := apiregistrationv1.ConditionTrue, "Passed"
 			if !c.available {
@@ -171,7 +171,7 @@ func (s *space) eventuallyOffered(t *testing.T) {
 
 // A controller of the space's that lists what a server has gets no end of it.
 func TestControllersReadNoEndlessLists(t *testing.T) {
-	s := theBed(t).space(t, "listed")
+	s := theEnv(t).space(t, "listed")
 	const list = "/apis/wardle.example.com/v1alpha1/namespaces/gone/flunders"
 	h := s.aggregateHostile(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -211,7 +211,7 @@ func TestControllersReadNoEndlessLists(t *testing.T) {
 // What goes wrong when a namespace is emptied, and what holds it up, is kept until all
 // kinds have been seen to: of a tenant's server little is.
 func TestControllersKeepLittleOfWhatServersSay(t *testing.T) {
-	s := theBed(t).space(t, "told")
+	s := theEnv(t).space(t, "told")
 	much := strings.Repeat("a", 1<<20)
 	said := map[string]string{
 		"failing":  `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"` + much + `","message":"` + much + `"}`,
@@ -268,7 +268,7 @@ func TestControllersKeepLittleOfWhatServersSay(t *testing.T) {
 
 // What a client asks for is the client's to bear: it passes through.
 func TestAClientGetsAllOfALongAnswer(t *testing.T) {
-	s := theBed(t).space(t, "long")
+	s := theEnv(t).space(t, "long")
 	const size = 24 << 20
 	s.aggregateHostile(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/long") {

@@ -19,7 +19,7 @@ import (
 
 // Connections pass through, too, by other means: their answers' headers are bounded.
 func TestAPIServicesUpgradeConnections(t *testing.T) {
-	s := theBed(t).space(t, "upgraded")
+	s := theEnv(t).space(t, "upgraded")
 	const prefix = "/apis/wardle.example.com/v1alpha1/"
 	h := s.aggregateHostile(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
@@ -77,7 +77,7 @@ func TestAPIServicesUpgradeConnections(t *testing.T) {
 func TestAPIServicesReachNothingButPods(t *testing.T) {
 	h := &hostile{answer: func(http.ResponseWriter, *http.Request) {}}
 	port, ca := serveTLS(t, h)
-	other := theBed(t).space(t, "others")
+	other := theEnv(t).space(t, "others")
 	foreign := other.run(t, newPod("foreign", "app"))
 	count := 0
 	for name, prepare := range map[string]func(*testing.T, *space){
@@ -103,7 +103,7 @@ func TestAPIServicesReachNothingButPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			count++
-			s := theBed(t).space(t, "led"+strconv.Itoa(count))
+			s := theEnv(t).space(t, "led"+strconv.Itoa(count))
 			prepare(t, s)
 			if name != "a redirect" {
 				s.aggregate(t, ca)
@@ -121,7 +121,7 @@ func TestAPIServicesReachNothingButPods(t *testing.T) {
 	}
 
 	t.Run("a redirect of a client", func(t *testing.T) {
-		s := theBed(t).space(t, "redirected")
+		s := theEnv(t).space(t, "redirected")
 		s.aggregateHostile(t, func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/flunders") {
 				http.Redirect(w, r, fmt.Sprintf("https://127.0.0.1:%d/", port), http.StatusTemporaryRedirect)
@@ -141,7 +141,7 @@ func TestAPIServicesReachNothingButPods(t *testing.T) {
 
 // What is built in, and the API of what pods use, which is the host's, can't be handed to a pod.
 func TestBuiltInAPIsAreNotServedByPods(t *testing.T) {
-	s := theBed(t).space(t, "builtin")
+	s := theEnv(t).space(t, "builtin")
 	for _, name := range []string{"v1.apps", "v1beta1.metrics.k8s.io", "v9.metrics.k8s.io", "v1.apiextensions.k8s.io", "v9.apiregistration.k8s.io"} {
 		version, group, _ := strings.Cut(name, ".")
 		_, err := s.apiServices(t).ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{

@@ -114,7 +114,7 @@ func (s *space) flunders(t *testing.T, as string) dynamic.ResourceInterface {
 // S8, C1: an API server in a pod of the space extends its API, unmodified: it
 // learns whom to believe from the space, and asks it what callers may.
 func TestAnAPIServerInAPodExtendsTheSpaces(t *testing.T) {
-	s := theBed(t).space(t, "extended")
+	s := theEnv(t).space(t, "extended")
 	e := s.startExtension(t)
 	s.aggregate(t, e.ca)
 	s.eventuallyAvailable(t, wardleService, apiregistrationv1.ConditionFalse, "ServiceNotFound")
@@ -262,9 +262,9 @@ func TestAnAPIServerInAPodExtendsTheSpaces(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A space's pods serve so many API services and no more; one that goes makes room.
+// A space's pods serve so many API services and no more; one that is deleted no longer counts.
 func TestHowManyAPIServicesPodsServeIsBounded(t *testing.T) {
-	s := theBed(t).space(t, "many")
+	s := theEnv(t).space(t, "many")
 	const most = 32
 	for i := range most {
 		s.aggregateAs(t, "v1.group"+strconv.Itoa(i)+".example.com", nil)

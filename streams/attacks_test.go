@@ -23,10 +23,10 @@ import (
 // own pods or nowhere: not to the host's API, nor past the pod on its node, nor to
 // another space.
 func TestPathsLeadNowhereElse(t *testing.T) {
-	b := theBed(t)
-	victim := b.space(t, "victim")
+	env := theEnv(t)
+	victim := env.space(t, "victim")
 	victim.run(t, newPod("safe", "app"))
-	s := b.space(t, "robber")
+	s := env.space(t, "robber")
 	s.run(t, newPod("web", "app"))
 	const pods = "/api/v1/namespaces/default/pods/"
 	for name, path := range map[string]string{
@@ -74,7 +74,7 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 
 // A6, S5: no header of a tenant's changes as whom, or what, the host is asked.
 func TestHeadersReachTheHostInNoCall(t *testing.T) {
-	s := theBed(t).space(t, "headers")
+	s := theEnv(t).space(t, "headers")
 	s.run(t, newPod("web", "app"))
 	const exec = "/api/v1/namespaces/default/pods/web/exec?command=true&stdout=true"
 	upgrade := func(more http.Header) http.Header {
@@ -155,7 +155,7 @@ func (s *space) open(t *testing.T, ctx context.Context, path string, header http
 // N1: kubelets, and what is between them and the host's API, say in errors what
 // tenants must not know; and what they say of Berth's own standing is for nobody.
 func TestErrorsTellNothingOfTheHost(t *testing.T) {
-	s := theBed(t).space(t, "errors")
+	s := theEnv(t).space(t, "errors")
 	s.run(t, newPod("web", "app"))
 	waiting := `container "app" in pod "errors--default--web" is waiting to start: ContainerCreating`
 	message := fmt.Sprintf("%s; node %s at 127.0.0.1:%d, /var/log/pods/berth-errors_errors--default--web_1/app", waiting, hostNode, s.kubelet.port())
@@ -193,7 +193,7 @@ func TestErrorsTellNothingOfTheHost(t *testing.T) {
 
 // S5: a pod that has not started, and one whose name another had.
 func TestANameThatIsUsedAgainLeadsToNoOtherPod(t *testing.T) {
-	s := theBed(t).space(t, "again")
+	s := theEnv(t).space(t, "again")
 	// The host pod of an earlier pod of the name, as a syncer that was killed may
 	// leave it.
 	s.run(t, newPod("web", "app"))

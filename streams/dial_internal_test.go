@@ -87,11 +87,11 @@ func TestAPodThatDoesNotReadHoldsNoSlot(t *testing.T) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(testhost.Patience):
+	case <-time.After(testhost.Timeout):
 		t.Fatal("the connection does not close")
 	}
 	<-written
-	for end := time.Now().Add(testhost.Patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testhost.Timeout); ; time.Sleep(time.Millisecond) {
 		if _, release, err := open.take(t.Context()); err == nil {
 			release()
 			return

@@ -11,26 +11,26 @@ import (
 	"github.com/berth-dev/berth/internal/testhost"
 )
 
-// shared is the one bed of all tests here; each test has a space of its own on it.
-var shared = sync.OnceValues(func() (*bed, error) {
+// shared is the one environment of all tests here; each test has a space of its own on it.
+var shared = sync.OnceValues(func() (*testEnv, error) {
 	dir, err := os.MkdirTemp("", "berth-streams-test-")
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBed(dir)
-	if b != nil {
-		b.closes = append([]func(){func() { _ = os.RemoveAll(dir) }}, b.closes...)
+	env, err := newEnv(dir)
+	if env != nil {
+		env.closes = append([]func(){func() { _ = os.RemoveAll(dir) }}, env.closes...)
 	}
-	return b, err
+	return env, err
 })
 
 func TestMain(m *testing.M) { os.Exit(testhost.Main(m, shared)) }
 
-func theBed(t *testing.T) *bed {
+func theEnv(t *testing.T) *testEnv {
 	t.Helper()
-	b, err := shared()
+	env, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return env
 }

@@ -23,7 +23,7 @@ import (
 // N1: a host that can not reach a kubelet names its address; to web sockets it
 // does so in the middle of the stream, which it has begun by then.
 func TestAKubeletThatIsNotReachedIsNotNamed(t *testing.T) {
-	s := theBed(t).space(t, "cut")
+	s := theEnv(t).space(t, "cut")
 	s.run(t, newPod("web", "app"))
 	port := func(ctx context.Context, port int32) error {
 		n, err := s.host.CoreV1().Nodes().Get(ctx, hostNode, metav1.GetOptions{})
@@ -62,7 +62,7 @@ func TestAKubeletThatIsNotReachedIsNotNamed(t *testing.T) {
 
 // N1: what a container runtime says when a stream has begun already.
 func TestErrorsInStreamsTellNothingOfTheHost(t *testing.T) {
-	s := theBed(t).space(t, "midstream")
+	s := theEnv(t).space(t, "midstream")
 	s.run(t, newPod("web", "app"))
 	check := func(t *testing.T, text string) {
 		t.Helper()

@@ -20,7 +20,7 @@ import (
 // process that all spaces share: a page of which upstream would change the links when
 // it had the whole of it, packed or not, and the header of an upgrade.
 func TestProxiesGatherNothingOfWhatPodsAnswer(t *testing.T) {
-	s := theBed(t).space(t, "gather")
+	s := theEnv(t).space(t, "gather")
 	ended := make(chan string, 10)
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		defer func() { ended <- r.URL.Path }()

@@ -56,7 +56,7 @@ type answer struct {
 // S5, N1: what proxies answer has the tenant's paths in it, and the server in the
 // pod sees nothing of whoever asks, nor of the host.
 func TestProxiesReachPodsAndServices(t *testing.T) {
-	s := theBed(t).space(t, "proxy")
+	s := theEnv(t).space(t, "proxy")
 	var seen http.Header
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		seen = r.Header.Clone()
@@ -138,7 +138,7 @@ func (s *space) resolve(t *testing.T, path string, a answer) string {
 
 // S5: a port where nothing listens, and a pod that is not there.
 func TestProxiesSayWhatDoesNotAnswer(t *testing.T) {
-	s := theBed(t).space(t, "proxynone")
+	s := theEnv(t).space(t, "proxynone")
 	s.run(t, newPod("web", "app"))
 	unused := serve(t, nil)
 	if _, body := s.ask(t, http.MethodGet, "/api/v1/namespaces/default/pods/web:1/proxy/", nil); !strings.Contains(body, "connect to port 1: connection refused") {

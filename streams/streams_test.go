@@ -35,7 +35,7 @@ import (
 
 // S5: browsers, and upstream's conformance suite, read logs by WebSocket.
 func TestLogsAreReadByWebSocket(t *testing.T) {
-	s := theBed(t).space(t, "weblogs")
+	s := theEnv(t).space(t, "weblogs")
 	s.run(t, newPod("web", "app"))
 	config, err := websocket.NewConfig("wss"+strings.TrimPrefix(s.config.Host, "https")+"/api/v1/namespaces/default/pods/web/log", "http://localhost")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestLogsAreReadByWebSocket(t *testing.T) {
 // S5: a log is of the container that was asked for, with every option that a
 // tenant may give, and no other.
 func TestLogsComeFromTheHostPodWithTheTenantsOptions(t *testing.T) {
-	s := theBed(t).space(t, "logs")
+	s := theEnv(t).space(t, "logs")
 	s.run(t, newPod("web", "app", "side"))
 	s.run(t, newPod("lone", "app"))
 	read := func(pod string, o corev1.PodLogOptions) (string, error) {
@@ -125,7 +125,7 @@ func (s *space) executors(t *testing.T, pod, subresource string, options any) ma
 
 // S5: kubectl exec and cp.
 func TestExecRunsACommandInTheHostPod(t *testing.T) {
-	s := theBed(t).space(t, "exec")
+	s := theEnv(t).space(t, "exec")
 	s.run(t, newPod("web", "app"))
 	for name, e := range s.executors(t, "web", "exec", &corev1.PodExecOptions{
 		Container: "app", Command: []string{"sh", "-c", "cat; echo to stderr: $0 >&2; exit 7", "a&b=c d"}, Stdin: true, Stdout: true, Stderr: true,
@@ -162,7 +162,7 @@ func (s *sizes) Next() *remotecommand.TerminalSize {
 
 // S5: kubectl exec -it.
 func TestATerminalHasItsSize(t *testing.T) {
-	s := theBed(t).space(t, "tty")
+	s := theEnv(t).space(t, "tty")
 	s.run(t, newPod("web", "app"))
 	var width uint16 = 100
 	for name, e := range s.executors(t, "web", "exec", &corev1.PodExecOptions{Command: []string{"cat"}, Stdin: true, Stdout: true, TTY: true}) {
@@ -192,7 +192,7 @@ func TestATerminalHasItsSize(t *testing.T) {
 
 // S5: kubectl attach.
 func TestAttachReachesTheContainer(t *testing.T) {
-	s := theBed(t).space(t, "attach")
+	s := theEnv(t).space(t, "attach")
 	s.run(t, newPod("web", "app", "side"))
 	for name, e := range s.executors(t, "web", "attach", &corev1.PodAttachOptions{Container: "side", Stdin: true, Stdout: true}) {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestAttachReachesTheContainer(t *testing.T) {
 
 // S5: kubectl port-forward.
 func TestPortForwardReachesThePod(t *testing.T) {
-	s := theBed(t).space(t, "forward")
+	s := theEnv(t).space(t, "forward")
 	s.run(t, newPod("web", "app"))
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "you asked for %s", r.URL.Path) })
 	u := s.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("web").SubResource("portforward").URL()

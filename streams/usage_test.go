@@ -51,10 +51,10 @@ func containerUsage(name string, milli int64) metricsv1beta1.ContainerMetrics {
 // S5, N1: kubectl top pods, and what autoscalers ask: of the tenant's pods, by the
 // tenant's names and labels, and nothing else.
 func TestUsageIsOfTheTenantsPodsInTheTenantsNames(t *testing.T) {
-	b := theBed(t)
-	other := b.space(t, "topother")
+	env := theEnv(t)
+	other := env.space(t, "topother")
 	other.run(t, newPod("unseen", "app"))
-	s := b.space(t, "top")
+	s := env.space(t, "top")
 	s.run(t, newPod("web", "app", "side"))
 	s.run(t, newPod("db", "app"))
 	if _, err := s.CoreV1().Pods("default").Create(t.Context(), newPod("pending", "app"), metav1.CreateOptions{}); err != nil {

@@ -67,11 +67,11 @@ func startWebhook(t *testing.T, answered func(http.ResponseWriter, *admissionv1.
 // serveTLS serves on this machine, by the name of the service hook, until the test ends.
 func serveTLS(t *testing.T, h http.Handler) (port int, ca []byte) {
 	t.Helper()
-	authority, err := pki.OpenCA(filepath.Join(t.TempDir(), "hook"), "hook")
+	issuer, err := pki.OpenCA(filepath.Join(t.TempDir(), "hook"), "hook")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := authority.Server("hook.default.svc")
+	pair, err := issuer.Server("hook.default.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func serveTLS(t *testing.T, h http.Handler) (port int, ca []byte) {
 	if port, err = strconv.Atoi(u.Port()); err != nil {
 		t.Fatal(err)
 	}
-	return port, authority.PEM()
+	return port, issuer.PEM()
 }
 
 // expose makes the service hook, with a selector or without.
@@ -150,7 +150,7 @@ func service(name string) admissionregistrationv1.WebhookClientConfig {
 
 // S8: a webhook in a pod of the space is asked, at its service's name.
 func TestAdmissionWebhooksInPodsAreCalled(t *testing.T) {
-	s := theBed(t).space(t, "hooked")
+	s := theEnv(t).space(t, "hooked")
 	h := startWebhook(t, denies)
 	s.run(t, newPod("web", "app"))
 	s.expose(t, map[string]string{"app": "web"}, h.port)
@@ -186,7 +186,7 @@ func TestAdmissionWebhooksReachNothingButPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			count++
-			s := theBed(t).space(t, "astray"+strconv.Itoa(count))
+			s := theEnv(t).space(t, "astray"+strconv.Itoa(count))
 			if c.prepare != nil {
 				c.prepare(t, s)
 			}
@@ -217,7 +217,7 @@ func (s *space) endpoint(t *testing.T, address string, port int) {
 
 // What a webhook answers is read into memory that all spaces share.
 func TestAWebhookThatNeverEndsItsAnswerIsCutOff(t *testing.T) {
-	s := theBed(t).space(t, "endless")
+	s := theEnv(t).space(t, "endless")
 	h := startWebhook(t, func(w http.ResponseWriter, _ *admissionv1.AdmissionReview) {
 		_, _ = io.Copy(w, spaces{})
 	})

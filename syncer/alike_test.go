@@ -26,9 +26,9 @@ type side map[string]string
 
 // alike says how the space and its host namespace differ, nil if each virtual
 // object that should have a host object has one and the other way round.
-func (b *bed) alike(ctx context.Context) error {
+func (env *testEnv) alike(ctx context.Context) error {
 	space, host := side{}, side{}
-	return errors.Join(b.look(ctx, space, host), differ(space, host))
+	return errors.Join(env.look(ctx, space, host), differ(space, host))
 }
 
 func differ(space, host side) error {
@@ -48,9 +48,9 @@ func differ(space, host side) error {
 	return errors.Join(errs...)
 }
 
-func (b *bed) look(ctx context.Context, space, host side) error {
+func (env *testEnv) look(ctx context.Context, space, host side) error {
 	for _, look := range []func(context.Context, side, side) error{
-		b.lookAtPods, b.lookAtConfigs, b.lookAtServices, b.lookAtClaims,
+		env.lookAtPods, env.lookAtConfigs, env.lookAtServices, env.lookAtClaims,
 	} {
 		if err := look(ctx, space, host); err != nil {
 			return err
@@ -65,12 +65,12 @@ func key(kind, namespace, name string, uid types.UID) string {
 
 // add notes a host object under its virtual identity; objects without one are
 // not the syncer's.
-func (s side) add(b *bed, kind string, o metav1.Object, fact string) error {
+func (s side) add(env *testEnv, kind string, o metav1.Object, fact string) error {
 	id, ours := translate.IdentityOf(o)
 	if !ours {
 		return nil
 	}
-	if id.Space != b.space.Name || o.GetName() != b.space.HostName(id.Namespace, id.Name, limit(kind)) {
+	if id.Space != env.space.Name || o.GetName() != env.space.HostName(id.Namespace, id.Name, limit(kind)) {
 		return fmt.Errorf("host %s %s says that it is %v", kind, o.GetName(), id)
 	}
 	at := key(kind, id.Namespace, id.Name, id.UID)
@@ -88,12 +88,12 @@ func limit(kind string) int {
 	return translate.LimitSubdomain
 }
 
-func (b *bed) lookAtPods(ctx context.Context, space, host side) error {
-	ours, err := b.virtual.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+func (env *testEnv) lookAtPods(ctx context.Context, space, host side) error {
+	ours, err := env.virtual.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	theirs, err := b.host.CoreV1().Pods(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+	theirs, err := env.host.CoreV1().Pods(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (b *bed) lookAtPods(ctx context.Context, space, host side) error {
 	}
 	for _, v := range ours.Items {
 		if v.Status.Phase != corev1.PodRunning {
-			hostName := b.space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)
+			hostName := env.space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)
 			i := slices.IndexFunc(theirs.Items, func(h corev1.Pod) bool { return h.Name == hostName })
 			if i < 0 {
 				return fmt.Errorf("pod %s/%s is %s, and not on the host", v.Namespace, v.Name, v.Status.Phase)
@@ -115,17 +115,17 @@ func (b *bed) lookAtPods(ctx context.Context, space, host side) error {
 	}
 	tokens := map[types.UID]string{}
 	for _, h := range theirs.Items {
-		if err := host.add(b, "pod", &h, fact(h.Status.Phase, b.space.PseudoNode(h.Spec.NodeName), h.DeletionTimestamp)); err != nil {
+		if err := host.add(env, "pod", &h, fact(h.Status.Phase, env.space.NodeAlias(h.Spec.NodeName), h.DeletionTimestamp)); err != nil {
 			return err
 		}
 		tokens[h.UID] = h.Name
 	}
-	return b.lookAtTokens(ctx, tokens)
+	return env.lookAtTokens(ctx, tokens)
 }
 
 // lookAtTokens expects one token secret for each of the host pods, and no other.
-func (b *bed) lookAtTokens(ctx context.Context, hostPods map[types.UID]string) error {
-	secrets, err := b.host.CoreV1().Secrets(b.space.HostNamespace()).List(ctx, metav1.ListOptions{LabelSelector: translate.LabelSpace})
+func (env *testEnv) lookAtTokens(ctx context.Context, hostPods map[types.UID]string) error {
+	secrets, err := env.host.CoreV1().Secrets(env.space.HostNamespace()).List(ctx, metav1.ListOptions{LabelSelector: translate.LabelSpace})
 	if err != nil {
 		return err
 	}
@@ -145,8 +145,8 @@ func (b *bed) lookAtTokens(ctx context.Context, hostPods map[types.UID]string) e
 	return nil
 }
 
-func (b *bed) lookAtConfigs(ctx context.Context, space, host side) error {
-	pods, err := b.virtual.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+func (env *testEnv) lookAtConfigs(ctx context.Context, space, host side) error {
+	pods, err := env.virtual.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -165,13 +165,13 @@ func (b *bed) lookAtConfigs(ctx context.Context, space, host side) error {
 				}
 			}
 		}
-		for _, env := range pod.Spec.Containers[0].EnvFrom {
-			if env.SecretRef != nil {
-				secrets[pod.Namespace+"/"+env.SecretRef.Name] = true
+		for _, from := range pod.Spec.Containers[0].EnvFrom {
+			if from.SecretRef != nil {
+				secrets[pod.Namespace+"/"+from.SecretRef.Name] = true
 			}
 		}
 	}
-	virtualMaps, err := b.virtual.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+	virtualMaps, err := env.virtual.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (b *bed) lookAtConfigs(ctx context.Context, space, host side) error {
 			space[key("config map", v.Namespace, v.Name, v.UID)] = fmt.Sprint(v.Data)
 		}
 	}
-	virtualSecrets, err := b.virtual.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
+	virtualSecrets, err := env.virtual.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -189,28 +189,28 @@ func (b *bed) lookAtConfigs(ctx context.Context, space, host side) error {
 			space[key("secret", v.Namespace, v.Name, v.UID)] = fmt.Sprint(v.Data)
 		}
 	}
-	hostMaps, err := b.host.CoreV1().ConfigMaps(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+	hostMaps, err := env.host.CoreV1().ConfigMaps(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, h := range hostMaps.Items {
-		if err := host.add(b, "config map", &h, fmt.Sprint(h.Data)); err != nil {
+		if err := host.add(env, "config map", &h, fmt.Sprint(h.Data)); err != nil {
 			return err
 		}
 	}
-	hostSecrets, err := b.host.CoreV1().Secrets(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+	hostSecrets, err := env.host.CoreV1().Secrets(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, h := range hostSecrets.Items {
-		if err := host.add(b, "secret", &h, fmt.Sprint(h.Data)); err != nil {
+		if err := host.add(env, "secret", &h, fmt.Sprint(h.Data)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bed) lookAtServices(ctx context.Context, space, host side) error {
+func (env *testEnv) lookAtServices(ctx context.Context, space, host side) error {
 	fact := func(s *corev1.Service) string {
 		var ports []string
 		for _, p := range s.Spec.Ports {
@@ -218,7 +218,7 @@ func (b *bed) lookAtServices(ctx context.Context, space, host side) error {
 		}
 		return fmt.Sprint(s.Spec.Type, s.Spec.ClusterIPs, ports)
 	}
-	ours, err := b.virtual.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	ours, err := env.virtual.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -227,16 +227,16 @@ func (b *bed) lookAtServices(ctx context.Context, space, host side) error {
 		space[key("service", v.Namespace, v.Name, v.UID)] = fact(&v)
 		selectorless[v.Namespace+"/"+v.Name] = translate.HasOwnEndpoints(&v)
 	}
-	theirs, err := b.host.CoreV1().Services(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+	theirs, err := env.host.CoreV1().Services(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, h := range theirs.Items {
-		if err := host.add(b, "service", &h, fact(&h)); err != nil {
+		if err := host.add(env, "service", &h, fact(&h)); err != nil {
 			return err
 		}
 	}
-	virtualSlices, err := b.virtual.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
+	virtualSlices, err := env.virtual.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -245,12 +245,12 @@ func (b *bed) lookAtServices(ctx context.Context, space, host side) error {
 			space[key("slice", v.Namespace, v.Name, v.UID)] = fmt.Sprint(len(v.Endpoints))
 		}
 	}
-	hostSlices, err := b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+	hostSlices, err := env.host.DiscoveryV1().EndpointSlices(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, h := range hostSlices.Items {
-		if err := host.add(b, "slice", &h, fmt.Sprint(len(h.Endpoints))); err != nil {
+		if err := host.add(env, "slice", &h, fmt.Sprint(len(h.Endpoints))); err != nil {
 			return err
 		}
 	}
@@ -258,11 +258,11 @@ func (b *bed) lookAtServices(ctx context.Context, space, host side) error {
 }
 
 // lookAtClaims looks at claims and at the volumes behind them, on both sides.
-func (b *bed) lookAtClaims(ctx context.Context, space, host side) error {
+func (env *testEnv) lookAtClaims(ctx context.Context, space, host side) error {
 	fact := func(c *corev1.PersistentVolumeClaim) string {
 		return fmt.Sprint(c.Status.Phase, c.Status.Capacity.Storage(), ptr.Deref(c.Spec.StorageClassName, ""), c.DeletionTimestamp != nil)
 	}
-	ours, err := b.virtual.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{})
+	ours, err := env.virtual.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -274,16 +274,16 @@ func (b *bed) lookAtClaims(ctx context.Context, space, host side) error {
 		}
 		bound[translate.VolumeName(&v)] = true
 	}
-	theirs, err := b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+	theirs, err := env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, h := range theirs.Items {
-		if err := host.add(b, "claim", &h, fact(&h)); err != nil {
+		if err := host.add(env, "claim", &h, fact(&h)); err != nil {
 			return err
 		}
 	}
-	volumes, err := b.virtual.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	volumes, err := env.virtual.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -296,12 +296,12 @@ func (b *bed) lookAtClaims(ctx context.Context, space, host side) error {
 	if len(bound) > 0 {
 		return fmt.Errorf("claims without volumes: %s", strings.Join(slices.Sorted(maps.Keys(bound)), ", "))
 	}
-	hostVolumes, err := b.host.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	hostVolumes, err := env.host.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, h := range hostVolumes.Items {
-		if h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Namespace == b.space.HostNamespace() && !slices.ContainsFunc(theirs.Items, func(c corev1.PersistentVolumeClaim) bool {
+		if h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Namespace == env.space.HostNamespace() && !slices.ContainsFunc(theirs.Items, func(c corev1.PersistentVolumeClaim) bool {
 			return c.UID == h.Spec.ClaimRef.UID
 		}) {
 			return fmt.Errorf("volume %s is left over on the host", h.Name)

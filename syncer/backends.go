@@ -62,20 +62,20 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 	return nil
 }
 
-// withdrawExposuresOf withdraws those of one kind. They are listed past the watch, which may
+// withdrawExposuresOf withdraws those of one resource. They are listed past the watch, which may
 // not know yet of the latest; only those are read of which it does not: a space may
 // have megabytes of them, and as many endpoint slices that ask.
-func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, kind string, gvk schema.GroupVersionKind, service string) error {
+func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resource string, gvk schema.GroupVersionKind, service string) error {
 	all := metadataOf(gvk)
 	if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
-		return fmt.Errorf("list the space's %s on the host: %w", kind, err)
+		return fmt.Errorf("list the space's %s on the host: %w", resource, err)
 	}
 	for i := range all.Items {
 		listed := &all.Items[i]
 		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.space.Name {
 			continue
 		}
-		exposed, ok := cached[T](s.host, kind, listed.Namespace, listed.Name)
+		exposed, ok := cached[T](s.host, resource, listed.Namespace, listed.Name)
 		if !ok || !same(exposed, listed) {
 			o, err := known().New(gvk)
 			if err != nil {
@@ -88,7 +88,7 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, kind s
 			if err := s.writer.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
-				return fmt.Errorf("read one of the space's %s on the host: %w", kind, err)
+				return fmt.Errorf("read one of the space's %s on the host: %w", resource, err)
 			}
 		}
 		if !slices.Contains(servicesOf(exposed), service) {

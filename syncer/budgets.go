@@ -15,15 +15,15 @@ import (
 // syncBudgets lets drains of the host heed a space's disruption budgets, within
 // bounds. Evictions in the space heed them at any rate.
 func (s *Syncer) syncBudgets() error {
-	add(&kind[*policyv1.PodDisruptionBudget]{
-		Syncer: s, name: budgets, limit: translate.LimitLabel,
-		fresh:   func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
-		virtual: s.informers.Policy().V1().PodDisruptionBudgets().Informer(),
-		down: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
+	add(&syncedResource[*policyv1.PodDisruptionBudget]{
+		Syncer: s, name: budgets, nameLimit: translate.LimitLabel,
+		newObject: func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
+		virtual:   s.informers.Policy().V1().PodDisruptionBudgets().Informer(),
+		toHost: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
 			return s.space.Budget(v, s.podsUnder(s.space.HostName(v.Namespace, v.Name, translate.LimitLabel))), true, nil
 		},
-		push:  translate.PushBudget,
-		aside: func(was, is *policyv1.PodDisruptionBudget) bool { return was.Generation == is.Generation },
+		updateHost:       translate.PushBudget,
+		concernsNoOthers: func(was, is *policyv1.PodDisruptionBudget) bool { return was.Generation == is.Generation },
 	}, func(v *policyv1.PodDisruptionBudget, enqueue func(Key)) { s.enqueuePods(v.Namespace, enqueue) })
 	return nil
 }

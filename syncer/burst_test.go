@@ -23,10 +23,10 @@ func TestABurstOfPodsIsOnTheHostBeforeItsTokens(t *testing.T) {
 		workers = 64 // as many are under way at once
 		more    = 6
 	)
-	b := newBed(t, "burst")
+	env := newEnv(t, "burst")
 	var pods, tokens, created atomic.Int64
 	pass := make(chan struct{})
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to == toHost && c.Method == http.MethodPost {
 			switch path.Base(c.URL.Path) {
 			case "pods":
@@ -60,19 +60,19 @@ func TestABurstOfPodsIsOnTheHostBeforeItsTokens(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "c", Image: "registry.example/image:1"}},
 		}}
-		steps = append(steps, step{"make pod", made(b.virtual.CoreV1().Pods("default").Create, pod)})
+		steps = append(steps, step{"make pod", made(env.virtual.CoreV1().Pods("default").Create, pod)})
 	}
-	b.play(append(steps, under(workers)))
+	env.play(append(steps, under(workers)))
 	for range more {
 		pass <- struct{}{}
 	}
-	b.play([]step{under(workers + more)})
+	env.play([]step{under(workers + more)})
 	// Now and then the queue takes what is not new: nothing starves.
 	if n := tokens.Load(); n > 2 {
 		t.Errorf("tokens of %d of the first %d pods were written while other pods waited", n, more)
 	}
 	close(pass)
-	b.play([]step{{"come to rest", b.alike}, {"see all tokens", func(context.Context) error {
+	env.play([]step{{"come to rest", env.alike}, {"see all tokens", func(context.Context) error {
 		if n := created.Load(); n != workers+more { // a request that failed was made again
 			return fmt.Errorf("there are %d", n)
 		}

@@ -51,7 +51,7 @@ func (b *bounded) Update(ctx context.Context, obj client.Object, opts ...client.
 }
 
 func (b *bounded) write(obj client.Object, update bool, send func() error) error {
-	o, size := object{kindOf(obj), client.ObjectKeyFromObject(obj)}, sizeOf(obj)
+	o, size := object{resourceOf(obj), client.ObjectKeyFromObject(obj)}, sizeOf(obj)
 	undo, err := b.bytes.take(o, size)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (p *pace) wait(o object, size int64, update bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	if update && size > large && o.kind != pods { // a pod's labels may be what Services find it by
+	if update && size > large && o.resource != pods { // a pod's labels may be what Services find it by
 		if after := largePause - now.Sub(p.large[o]); after > 0 {
 			return &pacedError{after}
 		}

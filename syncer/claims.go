@@ -62,8 +62,8 @@ func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
 // ask for thousands of names: few are claimed, if any.
 func (h *Host) wildcards() map[string]bool {
 	all := map[string]bool{}
-	for _, kind := range exposures() {
-		for _, other := range found[client.Object](h, kind, indexHosts, wildcards) {
+	for _, resource := range exposures() {
+		for _, other := range found[client.Object](h, resource, indexHosts, wildcards) {
 			for _, name := range hostsOf(other) {
 				if rest, is := strings.CutPrefix(name, wildcard); is {
 					all[rest] = true
@@ -89,9 +89,9 @@ func (c ownHosts) of(name string) *metav1.Time {
 }
 
 // unclaimed refuses the host names of v that are in use outside of its space, or that are in none of its domains.
-func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.ErrorList) {
+func unclaimed[T client.Object](k *syncedResource[T], v T, path *field.Path) (errs field.ErrorList) {
 	own := ownHosts{}
-	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)); ok {
+	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.nameLimit)); ok {
 		since := host.GetCreationTimestamp()
 		own = ownHosts{hostsOf(host), &since}
 	}
@@ -109,10 +109,10 @@ func unclaimed[T client.Object](k *kind[T], v T, path *field.Path) (errs field.E
 
 // claimNames counts v's host names, or says that they are too many with those the space has: that is no rule against what v
 // has on the host already, so that this stays.
-func claimNames[T client.Object](k *kind[T], v T, path *field.Path) error {
-	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.limit)}}
+func claimNames[T client.Object](k *syncedResource[T], v T, path *field.Path) error {
+	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.nameLimit)}}
 	if _, err := k.hostNames.take(o, int64(len(hostsOf(v)))); err != nil {
-		k.hostNames.keep(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
+		k.hostNames.keep(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -138,8 +138,8 @@ func (h *Host) claimed(name string, wildcards map[string]bool, space translate.S
 		}
 	}
 	for _, claim := range claims {
-		for _, kind := range exposures() {
-			for _, other := range found[client.Object](h, kind, indexHosts, claim) {
+		for _, resource := range exposures() {
+			for _, other := range found[client.Object](h, resource, indexHosts, claim) {
 				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {
 					continue
 				}

@@ -19,11 +19,11 @@ import (
 // L3: host names with many labels are looked for as fast as others; a wildcard that covers one is found.
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
-	h := &Host{fanouts: map[string]*fanout{}}
-	for _, kind := range exposures() {
-		h.fanouts[kind] = newFanout(spaceOf, nil, indexes(kind))
+	h := &Host{routers: map[string]*eventRouter{}}
+	for _, resource := range exposures() {
+		h.routers[resource] = newEventRouter(spaceOf, nil, indexes(resource))
 	}
-	k := &kind[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, limit: translate.LimitSubdomain}
+	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, nameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}
 	for i := range 400_000 {
 		deep.Spec.Rules = append(deep.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprint("h", i, ".", strings.Repeat(fmt.Sprintf("%c.", 'a'+i%26), 120), "z")})
@@ -41,7 +41,7 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 
 	theirs := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "all"}}
 	theirs.Spec.Rules = []networkingv1.IngressRule{{Host: "*.a.covered.example"}, {Host: "plain.example"}}
-	if err := h.fanouts[ingresses].Add(theirs); err != nil {
+	if err := h.routers[ingresses].Add(theirs); err != nil {
 		t.Fatal(err)
 	}
 	v := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "v"}}

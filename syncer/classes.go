@@ -23,33 +23,36 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// class is a kind of the host's that spaces see, under its own names.
-type class[T client.Object] struct {
+// importedClass is a resource of the host's classes that spaces import, under the same names.
+type importedClass[T client.Object] struct {
 	*Syncer
 	name    string // plural, as in URLs
 	virtual cache.SharedIndexInformer
-	up      func(host T) T
-	pull    func(want, have T) (changed, recreate bool)
-	// status, if set, copies onto have what the host says of its class, and
+	// toVirtual returns the class in the space for one of the host's.
+	toVirtual func(host T) T
+	// update copies onto have what the host owns. It reports a difference, and
+	// whether only another object can have it.
+	update func(want, have T) (changed, recreate bool)
+	// updateStatus, if set, copies onto have what the host says of its class, and
 	// reports a difference.
-	status func(host, have T) bool
+	updateStatus func(host, have T) bool
 }
 
-// show shows the host's classes in the space, those that the admin chose. A
-// class of that name that the tenant made gives way: who names it means the
-// host's.
-func show[T client.Object](c *class[T]) error {
+// importClasses keeps in the space those of the host's classes that the admin chose.
+// It replaces a class of that name that the tenant made: an object that names it
+// means the host's.
+func importClasses[T client.Object](c *importedClass[T]) error {
 	c.work[c.name] = c.reconcile
 	byName := func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: c.name, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+		enqueue(Key{Resource: c.name, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 	}
 	c.fromSpace(c.virtual, byName)
 	c.fromHost(c.name, byName)
 	return nil
 }
 
-func (c *class[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	host, hosted := shown[T](c.Syncer, c.name, key.Name)
+func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	host, hosted := imported[T](c.Syncer, c.name, key.Name)
 	v, exists := inStore[T](c.virtual, types.NamespacedName{Name: key.Name})
 	switch {
 	case !hosted && exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy:
@@ -57,53 +60,53 @@ func (c *class[T]) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	case !hosted:
 		return 0, nil
 	case !exists:
-		err := c.virtualAPI.Create(ctx, c.up(host))
+		err := c.virtualAPI.Create(ctx, c.toVirtual(host))
 		if apierrors.IsAlreadyExists(err) {
 			err = nil // the watch brings it
 		}
 		return 0, err
 	}
 	have := v.DeepCopyObject().(T)
-	changed, recreate := c.pull(c.up(host), have)
+	changed, recreate := c.update(c.toVirtual(host), have)
 	switch {
 	case recreate:
 		return 0, c.remove(ctx, v)
 	case changed:
 		return 0, c.virtualAPI.Update(ctx, have)
-	case c.status != nil && c.status(host, have):
+	case c.updateStatus != nil && c.updateStatus(host, have):
 		return 0, c.virtualAPI.Status().Update(ctx, have)
 	default:
 		return 0, nil
 	}
 }
 
-func (c *class[T]) remove(ctx context.Context, v T) error {
+func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 	uid := v.GetUID()
 	return c.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid})
 }
 
-// shown is a class of the host's, if the admin shows it to spaces.
-func shown[T client.Object](s *Syncer, kind, name string) (class T, ok bool) {
-	class, ok = cached[T](s.host, kind, "", name)
-	if !ok || !s.host.sync.Selects(kind).Matches(labels.Set(class.GetLabels())) {
+// imported is a class of the host's, if the admin lets spaces import it.
+func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bool) {
+	class, ok = cached[T](s.host, resource, "", name)
+	if !ok || !s.host.sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
 	if class.GetLabels()[translate.LabelSpace] != "" {
 		return class, false // some tenant's, whatever else is on it
 	}
-	return class, kind != priorityClasses || translate.ShownPriority(name)
+	return class, resource != priorityClasses || translate.ImportablePriority(name)
 }
 
-// hostClasses are those of the host's of a kind that are shown to spaces.
-func hostClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
+// importedClasses are those of the host's classes that spaces import.
+func importedClasses[T client.Object](s *Syncer, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.fanouts[kind]
+		f := s.host.routers[resource]
 		if f == nil {
-			return // it is switched off
+			return // it is disabled
 		}
 		for _, item := range f.all() {
 			if o, ok := item.(client.Object); ok {
-				if class, ok := shown[T](s, kind, o.GetName()); ok && !yield(class) {
+				if class, ok := imported[T](s, resource, o.GetName()); ok && !yield(class) {
 					return
 				}
 			}
@@ -113,41 +116,41 @@ func hostClasses[T client.Object](s *Syncer, kind string) iter.Seq[T] {
 
 // served reports whether what names a class is for the host: of a class that the
 // tenant made itself, it is for whatever the tenant runs.
-func served[T client.Object](s *Syncer, kind string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
-	if _, ok := shown[T](s, kind, name); ok {
+func served[T client.Object](s *Syncer, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
+	if _, ok := imported[T](s, resource, name); ok {
 		return true, nil
 	}
 	own, exists := inStore[T](virtual, types.NamespacedName{Name: name})
 	if exists && own.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy {
 		return false, nil
 	}
-	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, kind))}
+	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, resource))}
 }
 
 func (s *Syncer) syncStorageClasses() error {
-	return show(&class[*storagev1.StorageClass]{
+	return importClasses(&importedClass[*storagev1.StorageClass]{
 		Syncer: s, name: storageClasses, virtual: s.informers.Storage().V1().StorageClasses().Informer(),
-		up: translate.StorageClass, pull: translate.PullStorageClass,
+		toVirtual: translate.StorageClass, update: translate.PullStorageClass,
 	})
 }
 
 func (s *Syncer) syncIngressClasses() error {
-	return show(&class[*networkingv1.IngressClass]{
+	return importClasses(&importedClass[*networkingv1.IngressClass]{
 		Syncer: s, name: ingressClasses, virtual: s.informers.Networking().V1().IngressClasses().Informer(),
-		up: translate.IngressClass, pull: translate.PullIngressClass,
+		toVirtual: translate.IngressClass, update: translate.PullIngressClass,
 	})
 }
 
 func (s *Syncer) syncRuntimeClasses() error {
-	return show(&class[*nodev1.RuntimeClass]{
+	return importClasses(&importedClass[*nodev1.RuntimeClass]{
 		Syncer: s, name: runtimeClasses, virtual: s.informers.Node().V1().RuntimeClasses().Informer(),
-		up: translate.RuntimeClass, pull: translate.PullRuntimeClass,
+		toVirtual: translate.RuntimeClass, update: translate.PullRuntimeClass,
 	})
 }
 
 func (s *Syncer) syncPriorityClasses() error {
-	return show(&class[*schedulingv1.PriorityClass]{
+	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
 		Syncer: s, name: priorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
-		up: translate.PriorityClass, pull: translate.PullPriorityClass,
+		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
 	})
 }

@@ -16,32 +16,32 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// S2, M4: pods have the priorities and runtimes of the host that are shown, and
+// S2, M4: pods have the priorities and runtimes of the host that are imported, and
 // no others.
 func TestPodsNameTheClassesThatAreShown(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "classes")
-	priorities, runtimes := b.host.SchedulingV1().PriorityClasses(), b.host.NodeV1().RuntimeClasses()
+	env := synced(t, "classes")
+	priorities, runtimes := env.host.SchedulingV1().PriorityClasses(), env.host.NodeV1().RuntimeClasses()
 	priority := func(name string, value int32, labels map[string]string) *schedulingv1.PriorityClass {
 		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Value: value}
 	}
-	must(t, priorities.Create, priority("classes-shown", 7, shownToSpaces()))
+	must(t, priorities.Create, priority("classes-imported", 7, importLabel()))
 	must(t, priorities.Create, priority("classes-hidden", 1_000_000, nil))
-	must(t, runtimes.Create, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "classes-shown", Labels: shownToSpaces()}, Handler: "of-the-host"})
+	must(t, runtimes.Create, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "classes-imported", Labels: importLabel()}, Handler: "of-the-host"})
 	t.Cleanup(func() {
-		for _, name := range []string{"classes-shown", "classes-hidden"} {
+		for _, name := range []string{"classes-imported", "classes-hidden"} {
 			_ = priorities.Delete(context.Background(), name, metav1.DeleteOptions{})
 			_ = runtimes.Delete(context.Background(), name, metav1.DeleteOptions{})
 		}
 	})
-	awaited(t, "see the priority", b.virtual.SchedulingV1().PriorityClasses().Get, "classes-shown", nil)
-	class := awaited(t, "see the runtime", b.virtual.NodeV1().RuntimeClasses().Get, "classes-shown", nil)
+	awaited(t, "see the priority", env.virtual.SchedulingV1().PriorityClasses().Get, "classes-imported", nil)
+	class := awaited(t, "see the runtime", env.virtual.NodeV1().RuntimeClasses().Get, "classes-imported", nil)
 	if class.Handler != translate.RuntimeHandler {
 		t.Errorf("the class tells of the host's handler %q", class.Handler)
 	}
 	// The tenant makes what it must not have.
-	must(t, b.virtual.SchedulingV1().PriorityClasses().Create, priority("classes-hidden", 1_000_000, nil))
-	must(t, b.virtual.NodeV1().RuntimeClasses().Create, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Handler: "runc"})
+	must(t, env.virtual.SchedulingV1().PriorityClasses().Create, priority("classes-hidden", 1_000_000, nil))
+	must(t, env.virtual.NodeV1().RuntimeClasses().Create, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Handler: "runc"})
 
 	pod := func(name, priority, runtime string) *corev1.Pod {
 		v := newPod(name)
@@ -49,22 +49,22 @@ func TestPodsNameTheClassesThatAreShown(t *testing.T) {
 		if runtime != "" {
 			v.Spec.RuntimeClassName = &runtime
 		}
-		return must(t, b.virtual.CoreV1().Pods("default").Create, v)
+		return must(t, env.virtual.CoreV1().Pods("default").Create, v)
 	}
-	hostPods := b.host.CoreV1().Pods(b.space.HostNamespace())
-	pod("shown", "classes-shown", "classes-shown")
-	host := awaited(t, "see the pod", hostPods.Get, b.hostName("shown"), nil)
-	if ptr.Deref(host.Spec.Priority, 0) != 7 || ptr.Deref(host.Spec.RuntimeClassName, "") != "classes-shown" {
+	hostPods := env.host.CoreV1().Pods(env.space.HostNamespace())
+	pod("imported", "classes-imported", "classes-imported")
+	host := awaited(t, "see the pod", hostPods.Get, env.hostName("imported"), nil)
+	if ptr.Deref(host.Spec.Priority, 0) != 7 || ptr.Deref(host.Spec.RuntimeClassName, "") != "classes-imported" {
 		t.Errorf("it has priority %v and runtime %v", host.Spec.Priority, host.Spec.RuntimeClassName)
 	}
 	pod("hidden", "classes-hidden", "")
-	host = awaited(t, "see the pod with a priority of its own", hostPods.Get, b.hostName("hidden"), nil)
+	host = awaited(t, "see the pod with a priority of its own", hostPods.Get, env.hostName("hidden"), nil)
 	if ptr.Deref(host.Spec.Priority, 0) != 0 || host.Spec.PriorityClassName != "" {
 		t.Errorf("it has the host's priority %v", host.Spec.Priority)
 	}
 	pod("own", "", "own")
-	b.told(t, "Pod", "own", "spec.runtimeClassName", `"own"`)
-	if err := gone(hostPods.Get(t.Context(), b.hostName("own"), metav1.GetOptions{})); err != nil {
+	env.awaitWarning(t, "Pod", "own", "spec.runtimeClassName", `"own"`)
+	if err := gone(hostPods.Get(t.Context(), env.hostName("own"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}
 }

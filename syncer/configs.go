@@ -17,14 +17,14 @@ import (
 
 func (s *Syncer) syncConfigMaps() error {
 	used := s.usedBy(configMaps, indexConfigMaps)
-	addToHost(&kind[*corev1.ConfigMap]{
-		Syncer: s, name: configMaps, limit: translate.LimitSubdomain,
-		fresh: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-		used:  used.contains,
-		down: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+	addToHost(&syncedResource[*corev1.ConfigMap]{
+		Syncer: s, name: configMaps, nameLimit: translate.LimitSubdomain,
+		newObject: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		isUsed:    used.contains,
+		toHost: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
 			return s.space.ConfigMap(v), true, nil
 		},
-		push: func(want, have *corev1.ConfigMap) bool {
+		updateHost: func(want, have *corev1.ConfigMap) bool {
 			recallConfigMap(want, have)
 			return translate.PushConfigMap(want, have)
 		},
@@ -47,18 +47,18 @@ func (s *Syncer) syncSecrets() error {
 	}
 	used := s.usedBy(secrets, indexSecrets, also...)
 	used.settled = func() bool { return s.settled(gateways) }
-	addToHost(&kind[*corev1.Secret]{
-		Syncer: s, name: secrets, limit: translate.LimitSubdomain,
-		fresh: func() *corev1.Secret { return &corev1.Secret{} },
-		used:  used.contains,
-		down: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
+	addToHost(&syncedResource[*corev1.Secret]{
+		Syncer: s, name: secrets, nameLimit: translate.LimitSubdomain,
+		newObject: func() *corev1.Secret { return &corev1.Secret{} },
+		isUsed:    used.contains,
+		toHost: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
 			return s.space.Secret(v), true, nil
 		},
-		push: func(want, have *corev1.Secret) bool {
+		updateHost: func(want, have *corev1.Secret) bool {
 			recallSecret(want, have)
 			return translate.PushSecret(want, have)
 		},
-		belongs: s.tokensOf,
+		ownerOf: s.tokensOf,
 	})
 	s.fromNames(secrets, used)
 	return nil

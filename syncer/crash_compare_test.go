@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -161,16 +161,16 @@ func (w *crashWalk) compareDerived(ctx context.Context, d *crashDiff, inSpace, o
 		}
 	}
 	wantNodes, wantVolumes, claims, pods := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}, map[types.UID]string{}
-	for _, v := range inSpace[kinds.Pods] {
+	for _, v := range inSpace[resources.Pods] {
 		wantNodes[v.(*corev1.Pod).Spec.NodeName] = true
 	}
-	for _, v := range inSpace[kinds.Claims] {
+	for _, v := range inSpace[resources.Claims] {
 		wantVolumes[translate.VolumeName(v.(*corev1.PersistentVolumeClaim))] = true
 	}
-	for _, h := range onHost[kinds.Claims] {
+	for _, h := range onHost[resources.Claims] {
 		claims[h.GetUID()] = true
 	}
-	for _, h := range onHost[kinds.Pods] {
+	for _, h := range onHost[resources.Pods] {
 		pods[h.GetUID()] = h.GetName()
 	}
 	for _, n := range nodes.Items {
@@ -213,17 +213,17 @@ func (w *crashWalk) expected(row *crashRow, v client.Object, inSpace map[string]
 		return nil
 	}
 	switch row.name {
-	case kinds.EndpointSlices:
-		service, ok := sibling(kinds.Services, v.GetLabels()[discoveryv1.LabelServiceName]).(*corev1.Service)
+	case resources.EndpointSlices:
+		service, ok := sibling(resources.Services, v.GetLabels()[discoveryv1.LabelServiceName]).(*corev1.Service)
 		return ok && translate.HasOwnEndpoints(service)
-	case kinds.ConfigMaps, kinds.Secrets:
-		return !w.used || slices.ContainsFunc(inSpace[kinds.Pods], func(pod client.Object) bool {
+	case resources.ConfigMaps, resources.Secrets:
+		return !w.used || slices.ContainsFunc(inSpace[resources.Pods], func(pod client.Object) bool {
 			return pod.GetNamespace() == v.GetNamespace() && refersTo(pod.(*corev1.Pod), row.name, v.GetName())
 		})
-	case kinds.HTTPRoutes:
-		return sibling(kinds.Gateways, crashName(0)) != nil
-	case kinds.OwnPriorityClasses, kinds.OwnStorageClasses:
-		return translate.IsOwnClass(v)
+	case resources.HTTPRoutes:
+		return sibling(resources.Gateways, crashName(0)) != nil
+	case resources.ExportedPriorityClasses, resources.ExportedStorageClasses:
+		return translate.IsTenantClass(v)
 	default:
 		return true
 	}
@@ -231,7 +231,7 @@ func (w *crashWalk) expected(row *crashRow, v client.Object, inSpace map[string]
 
 func refersTo(pod *corev1.Pod, resource, name string) bool {
 	for _, volume := range pod.Spec.Volumes {
-		if volume.Projected == nil || resource != kinds.ConfigMaps {
+		if volume.Projected == nil || resource != resources.ConfigMaps {
 			continue
 		}
 		for _, source := range volume.Projected.Sources {

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 	envCrashPoints, envCrashSeed = "BERTH_CRASH_POINTS", "BERTH_CRASH_SEED"
 	// crashesInARow is how many crash points follow each other, at most, before the space has to come to rest.
 	crashesInARow = 6
-	// crashPatience bounds the wait for rest after them: each start of a syncer may take [testhost.Patience] on a busy machine.
-	crashPatience = crashesInARow * testhost.Patience
+	// crashTimeout bounds the wait for rest after them: each start of a syncer may take [testhost.Timeout] on a busy machine.
+	crashTimeout = crashesInARow * testhost.Timeout
 )
 
 // crashTotals are the figures of all walks.
@@ -58,7 +58,7 @@ func (p *crashPlan) begin(points int) {
 }
 
 // due reports whether a syncer crashes at this write, and how.
-func (p *crashPlan) due(c call) (how fate, due bool) {
+func (p *crashPlan) due(c call) (how crashMode, due bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left == 0 {
@@ -70,12 +70,12 @@ func (p *crashPlan) due(c call) (how fate, due bool) {
 	}
 	p.left--
 	p.after = p.random.IntN(5)
-	how = []fate{unsent, unanswered}[p.random.IntN(2)]
+	how = []crashMode{unsent, unanswered}[p.random.IntN(2)]
 	p.totals.count(c, how)
 	return how, true
 }
 
-func (t *crashTotals) count(c call, how fate) {
+func (t *crashTotals) count(c call, how crashMode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.points++
@@ -96,7 +96,7 @@ func (t *crashTotals) done() bool {
 // share divides the time up to the test runner's deadline: for what comes after the last crash as much as it may take at
 // the most, but never more than half.
 func (t *crashTotals) share(now, deadline time.Time) {
-	rest := min(crashPatience+testhost.Patience, deadline.Sub(now)/2)
+	rest := min(crashTimeout+testhost.Timeout, deadline.Sub(now)/2)
 	t.until, t.end = deadline.Add(-rest), deadline.Add(-rest/5)
 }
 
@@ -119,7 +119,7 @@ func resourceOf(path string) string {
 	return parts[0]
 }
 
-// S7: whatever a tenant and the host's admin do, with every resource of the table switched on: a syncer that is killed at
+// S7: whatever a tenant and the host's admin do, with every resource of the table enabled: a syncer that is killed at
 // any write, to the host or to the space, before or after it is applied, and is started again on the same space and host,
 // loses, leaks and duplicates nothing.
 func TestCrashPoints(t *testing.T) {
@@ -153,11 +153,11 @@ func TestCrashPoints(t *testing.T) {
 		t.Errorf("time was up after %d crash points of %d", totals.points, asked)
 	}
 	if totals.want >= 5000 { // enough for each to have had its share
-		for _, k := range kinds.Table() {
-			if k.Direction == kinds.InSpace {
+		for _, k := range resources.Table() {
+			if k.Direction == resources.InSpace {
 				continue
 			}
-			side := map[kinds.Direction]string{kinds.ToHost: toHost, kinds.FromHost: toSpace}[k.Direction]
+			side := map[resources.Direction]string{resources.ToHost: toHost, resources.FromHost: toSpace}[k.Direction]
 			if resource := strings.TrimPrefix(k.Name, "own"); totals.at[side+" "+resource] == 0 {
 				t.Errorf("no crash point was at a write of %s to the %s", resource, side)
 			}
@@ -167,10 +167,10 @@ func TestCrashPoints(t *testing.T) {
 
 func crashWhileWalking(t *testing.T, lane string, seed uint64, totals *crashTotals) {
 	w := newCrashWalk(t, lane, seed)
-	pods := w.takeCensus()
+	pods := w.logPods()
 	plan := &crashPlan{random: rand.New(rand.NewPCG(seed, 11)), totals: totals}
 	plan.begin(crashesInARow)
-	w.supervise(func(l *life) rule {
+	w.supervise(func(run *syncerRun) rule {
 		return func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 			if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, c.Method) {
 				return send()
@@ -184,7 +184,7 @@ func crashWhileWalking(t *testing.T, lane string, seed uint64, totals *crashTota
 					_ = resp.Body.Close()
 				}
 			}
-			l.doom()
+			run.crash()
 			return nil, errCut
 		}
 	}, func() bool { return false })
@@ -220,7 +220,7 @@ func (w *crashWalk) forgetEvents() {
 func (w *crashWalk) settle(totals *crashTotals, round int) {
 	var last *crashDiff
 	var err error
-	end := time.Now().Add(crashPatience)
+	end := time.Now().Add(crashTimeout)
 	if !totals.end.IsZero() && totals.end.Before(end) {
 		end = totals.end
 	}
@@ -255,5 +255,5 @@ func (w *crashWalk) settle(totals *crashTotals, round int) {
 func (w *crashWalk) quiet() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.life != nil && w.life.syncer.Idle()
+	return w.run != nil && w.run.syncer.Idle()
 }

@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// crashRow says how the crash walk makes, changes and recognizes the objects of one row of [kinds.Table]. What is to the
+// crashRow says how the crash walk makes, changes and recognizes the objects of one row of [resources.Table]. What is to the
 // host, the tenant makes in the space; what is from the host, the admin makes there.
 type crashRow struct {
 	name string
@@ -49,7 +49,7 @@ func servicePort(o client.Object) string {
 func crashRows() []crashRow {
 	return append([]crashRow{
 		{
-			name: kinds.Pods, list: func() client.ObjectList { return &corev1.PodList{} },
+			name: resources.Pods, list: func() client.ObjectList { return &corev1.PodList{} },
 			make: func(_ *crashWalk, _ string) client.Object { return newCrashPod() },
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.SetLabels(map[string]string{"app": "crash", "revision": fmt.Sprint(revision)})
@@ -57,7 +57,7 @@ func crashRows() []crashRow {
 			fact: func(o client.Object) string { return o.GetLabels()["revision"] },
 		},
 		{
-			name: kinds.Services, list: func() client.ObjectList { return &corev1.ServiceList{} },
+			name: resources.Services, list: func() client.ObjectList { return &corev1.ServiceList{} },
 			make: func(_ *crashWalk, name string) client.Object {
 				s := newService(name, "")
 				if name == crashName(0) { // whose endpoints the tenant writes
@@ -71,7 +71,7 @@ func crashRows() []crashRow {
 			fact: servicePort,
 		},
 		{
-			name: kinds.EndpointSlices, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
+			name: resources.EndpointSlices, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
 			make: func(_ *crashWalk, _ string) client.Object {
 				return &discoveryv1.EndpointSlice{
 					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: crashName(0)}}, AddressType: discoveryv1.AddressTypeIPv4,
@@ -84,7 +84,7 @@ func crashRows() []crashRow {
 			fact: func(o client.Object) string { return fmt.Sprint(*o.(*discoveryv1.EndpointSlice).Ports[0].Port) },
 		},
 		{
-			name: kinds.ConfigMaps, list: func() client.ObjectList { return &corev1.ConfigMapList{} },
+			name: resources.ConfigMaps, list: func() client.ObjectList { return &corev1.ConfigMapList{} },
 			make: func(*crashWalk, string) client.Object { return &corev1.ConfigMap{} },
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.(*corev1.ConfigMap).Data = map[string]string{"revision": fmt.Sprint(revision)}
@@ -92,7 +92,7 @@ func crashRows() []crashRow {
 			fact: func(o client.Object) string { return o.(*corev1.ConfigMap).Data["revision"] },
 		},
 		{
-			name: kinds.Secrets, list: func() client.ObjectList { return &corev1.SecretList{} },
+			name: resources.Secrets, list: func() client.ObjectList { return &corev1.SecretList{} },
 			make: func(*crashWalk, string) client.Object { return &corev1.Secret{} },
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.(*corev1.Secret).Data = map[string][]byte{"revision": fmt.Append(nil, revision)}
@@ -100,7 +100,7 @@ func crashRows() []crashRow {
 			fact: func(o client.Object) string { return string(o.(*corev1.Secret).Data["revision"]) },
 		},
 		{
-			name: kinds.Claims, list: func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
+			name: resources.Claims, list: func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
 			make: func(w *crashWalk, name string) client.Object {
 				claim := newClaim(name)
 				claim.Spec.StorageClassName = ptr.To(w.class())
@@ -112,7 +112,7 @@ func crashRows() []crashRow {
 			},
 		},
 		{
-			name: kinds.Ingresses, list: func() client.ObjectList { return &networkingv1.IngressList{} },
+			name: resources.Ingresses, list: func() client.ObjectList { return &networkingv1.IngressList{} },
 			make: func(w *crashWalk, name string) client.Object {
 				return &networkingv1.Ingress{Spec: networkingv1.IngressSpec{IngressClassName: ptr.To(w.class()), Rules: []networkingv1.IngressRule{{
 					Host: w.hostname("i-" + name), IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
@@ -127,7 +127,7 @@ func crashRows() []crashRow {
 			fact: func(o client.Object) string { return o.(*networkingv1.Ingress).Spec.Rules[0].HTTP.Paths[0].Path },
 		},
 		{
-			name: kinds.NetworkPolicies, list: func() client.ObjectList { return &networkingv1.NetworkPolicyList{} },
+			name: resources.NetworkPolicies, list: func() client.ObjectList { return &networkingv1.NetworkPolicyList{} },
 			make: func(*crashWalk, string) client.Object {
 				return &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{
 					PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
@@ -141,7 +141,7 @@ func crashRows() []crashRow {
 			},
 		},
 		{
-			name: kinds.Budgets, list: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
+			name: resources.Budgets, list: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
 			make: func(*crashWalk, string) client.Object {
 				return &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
 					MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: metav1.SetAsLabelSelector(map[string]string{"app": "crash"}),
@@ -150,7 +150,7 @@ func crashRows() []crashRow {
 			fact: existence, // its numbers are the controller's
 		},
 		{
-			name: kinds.ServiceAccounts, list: func() client.ObjectList { return &corev1.ServiceAccountList{} },
+			name: resources.ServiceAccounts, list: func() client.ObjectList { return &corev1.ServiceAccountList{} },
 			make: func(*crashWalk, string) client.Object { return &corev1.ServiceAccount{} }, fact: existence,
 		},
 	}, append(crashClasses(), crashExtensions()...)...)
@@ -160,7 +160,7 @@ func crashRows() []crashRow {
 func crashClasses() []crashRow {
 	return []crashRow{
 		{
-			name: kinds.StorageClasses, cluster: true, from: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
+			name: resources.StorageClasses, cluster: true, from: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
 			make: func(_ *crashWalk, name string) client.Object { return storageClassOf(name, provisioner) },
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.(*storagev1.StorageClass).AllowVolumeExpansion = ptr.To(revision%2 == 0)
@@ -168,14 +168,14 @@ func crashClasses() []crashRow {
 			fact: func(o client.Object) string { return fmt.Sprint(*o.(*storagev1.StorageClass).AllowVolumeExpansion) },
 		},
 		{
-			name: kinds.IngressClasses, cluster: true, from: true, list: func() client.ObjectList { return &networkingv1.IngressClassList{} },
+			name: resources.IngressClasses, cluster: true, from: true, list: func() client.ObjectList { return &networkingv1.IngressClassList{} },
 			make: func(*crashWalk, string) client.Object {
 				return &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "host.example/controller"}}
 			},
 			fact: existence,
 		},
 		{
-			name: kinds.RuntimeClasses, cluster: true, from: true, list: func() client.ObjectList { return &nodev1.RuntimeClassList{} },
+			name: resources.RuntimeClasses, cluster: true, from: true, list: func() client.ObjectList { return &nodev1.RuntimeClassList{} },
 			make: func(*crashWalk, string) client.Object { return &nodev1.RuntimeClass{Handler: "of-the-host"} },
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.(*nodev1.RuntimeClass).Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(int64(revision+1), resource.BinarySI)}}
@@ -183,7 +183,7 @@ func crashClasses() []crashRow {
 			fact: func(o client.Object) string { return o.(*nodev1.RuntimeClass).Overhead.PodFixed.Memory().String() },
 		},
 		{
-			name: kinds.PriorityClasses, cluster: true, from: true, list: func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
+			name: resources.PriorityClasses, cluster: true, from: true, list: func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
 			make: func(w *crashWalk, name string) client.Object { return priorityClass(name, int32(w.random.IntN(50))) },
 			set: func(_ *crashWalk, o client.Object, revision int) {
 				o.(*schedulingv1.PriorityClass).Description = fmt.Sprint(revision)
@@ -194,12 +194,12 @@ func crashClasses() []crashRow {
 			},
 		},
 		{
-			name: kinds.OwnPriorityClasses, cluster: true, list: func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
+			name: resources.ExportedPriorityClasses, cluster: true, list: func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
 			make: func(w *crashWalk, name string) client.Object { return priorityClass(name, int32(w.random.IntN(50))) },
 			fact: func(o client.Object) string { return fmt.Sprint(o.(*schedulingv1.PriorityClass).Value) },
 		},
 		{
-			name: kinds.OwnStorageClasses, cluster: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
+			name: resources.ExportedStorageClasses, cluster: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
 			make: func(_ *crashWalk, name string) client.Object { return storageClassOf(name, provisioner) },
 			fact: existence,
 		},
@@ -210,19 +210,19 @@ func crashClasses() []crashRow {
 func crashExtensions() []crashRow {
 	return []crashRow{
 		{
-			name: kinds.VolumeSnapshots, list: func() client.ObjectList { return &snapshotv1.VolumeSnapshotList{} },
+			name: resources.VolumeSnapshots, list: func() client.ObjectList { return &snapshotv1.VolumeSnapshotList{} },
 			make: func(w *crashWalk, name string) client.Object { return snapshotOf(name, crashName(0), w.class()) },
 			fact: existence,
 		},
 		{
-			name: kinds.SnapshotClasses, cluster: true, from: true, list: func() client.ObjectList { return &snapshotv1.VolumeSnapshotClassList{} },
+			name: resources.SnapshotClasses, cluster: true, from: true, list: func() client.ObjectList { return &snapshotv1.VolumeSnapshotClassList{} },
 			make: func(*crashWalk, string) client.Object {
 				return &snapshotv1.VolumeSnapshotClass{Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete}
 			},
 			fact: func(o client.Object) string { return string(o.(*snapshotv1.VolumeSnapshotClass).DeletionPolicy) },
 		},
 		{
-			name: kinds.Gateways, list: func() client.ObjectList { return &gatewayv1.GatewayList{} },
+			name: resources.Gateways, list: func() client.ObjectList { return &gatewayv1.GatewayList{} },
 			make: func(w *crashWalk, name string) client.Object {
 				g := newGateway(name, w.class(), w.hostname("g-"+name))
 				g.Annotations = nil
@@ -235,7 +235,7 @@ func crashExtensions() []crashRow {
 			fact: func(o client.Object) string { return string(o.(*gatewayv1.Gateway).Spec.Listeners[0].Name) },
 		},
 		{
-			name: kinds.HTTPRoutes, list: func() client.ObjectList { return &gatewayv1.HTTPRouteList{} },
+			name: resources.HTTPRoutes, list: func() client.ObjectList { return &gatewayv1.HTTPRouteList{} },
 			make: func(w *crashWalk, name string) client.Object {
 				return newRoute(name, crashName(0), w.hostname("r-"+name), crashName(1))
 			},
@@ -247,7 +247,7 @@ func crashExtensions() []crashRow {
 			fact: func(o client.Object) string { return *o.(*gatewayv1.HTTPRoute).Spec.Rules[0].Matches[0].Path.Value },
 		},
 		{
-			name: kinds.GatewayClasses, cluster: true, from: true, list: func() client.ObjectList { return &gatewayv1.GatewayClassList{} },
+			name: resources.GatewayClasses, cluster: true, from: true, list: func() client.ObjectList { return &gatewayv1.GatewayClassList{} },
 			make: func(*crashWalk, string) client.Object { return newGatewayClass() },
 			fact: existence,
 		},

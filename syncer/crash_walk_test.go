@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 
 // crashWalk is a random walk through the objects of one space and, for what comes from the host, of its admin.
 type crashWalk struct {
-	*bed
+	*testEnv
 	rows        []crashRow
 	random      *rand.Rand
 	onHost      client.Client
@@ -52,25 +52,25 @@ type crashState struct {
 	fact string
 }
 
-// newCrashWalk makes a space whose switches are all on.
+// newCrashWalk makes a space for which all resources are enabled.
 func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	t.Helper()
 	w := &crashWalk{
-		bed: newBed(t, lane), rows: crashRows(), random: rand.New(rand.NewPCG(seed, 10)), used: seed%2 == 1, namespaces: []string{"default"}, made: map[crashObject]crashState{},
+		testEnv: newEnv(t, lane), rows: crashRows(), random: rand.New(rand.NewPCG(seed, 10)), used: seed%2 == 1, namespaces: []string{"default"}, made: map[crashObject]crashState{},
 	}
 	selector := crashLane + "=" + lane
-	switches := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
-	for _, k := range kinds.Table() {
+	syncOptions := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
+	for _, k := range resources.Table() {
 		switch {
-		case k.Name == kinds.ConfigMaps || k.Name == kinds.Secrets:
-			switches = append(switches, k.Name+"="+map[bool]string{true: kinds.Used, false: kinds.All}[w.used])
-		case strings.HasSuffix(k.Name, "classes") && k.Direction == kinds.FromHost:
-			switches = append(switches, k.Name+"="+selector)
-		case k.Default() == kinds.Off && k.Direction == kinds.ToHost && !strings.HasPrefix(k.Name, "own"):
-			switches = append(switches, k.Name+"="+kinds.On)
+		case k.Name == resources.ConfigMaps || k.Name == resources.Secrets:
+			syncOptions = append(syncOptions, k.Name+"="+map[bool]string{true: resources.Used, false: resources.All}[w.used])
+		case strings.HasSuffix(k.Name, "classes") && k.Direction == resources.FromHost:
+			syncOptions = append(syncOptions, k.Name+"="+selector)
+		case k.Default() == resources.Off && k.Direction == resources.ToHost && !strings.HasPrefix(k.Name, "own"):
+			syncOptions = append(syncOptions, k.Name+"="+resources.On)
 		}
 	}
-	parsed, err := kinds.Parse(switches)
+	parsed, err := resources.Parse(syncOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +78,10 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	w.onHost = extended(t, w.cluster.Config())
 	define(t, w.onHost)
 	defineGateways(t, w.onHost)
-	if err := tenancy.Guard(t.Context(), w.onHost, parsed); err != nil {
+	if err := isolation.InstallPolicies(t.Context(), w.onHost, parsed); err != nil {
 		t.Fatal(err)
 	}
-	if err := tenancy.Build(t.Context(), w.onHost, w.space, nil, tenancy.Syncing(parsed)); err != nil {
+	if err := isolation.Apply(t.Context(), w.onHost, w.space, nil, isolation.Syncing(parsed)); err != nil {
 		t.Fatal(err)
 	}
 	w.inSpace = extended(t, w.toPlane())
@@ -211,7 +211,7 @@ func (w *crashWalk) delete(ctx context.Context, row *crashRow, at crashObject) e
 	o := w.fresh(row, at)
 	delete(w.made, at)
 	opts := []client.DeleteOption{}
-	if row.name == kinds.Pods && w.random.IntN(2) == 0 {
+	if row.name == resources.Pods && w.random.IntN(2) == 0 {
 		opts = append(opts, client.GracePeriodSeconds(0))
 	}
 	return client.IgnoreNotFound(w.client(row).Delete(ctx, o, opts...))

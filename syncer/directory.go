@@ -195,10 +195,10 @@ func (h *Host) HasNamespace(space, namespace string) bool {
 }
 
 // found reads from the shared watches by an index.
-func found[T client.Object](h *Host, kind, index, value string) (objects []T) {
-	f := h.fanouts[kind]
+func found[T client.Object](h *Host, resource, index, value string) (objects []T) {
+	f := h.routers[resource]
 	if f == nil {
-		return nil // it is switched off
+		return nil // it is disabled
 	}
 	for _, item := range f.by(index, value) {
 		if o, ok := item.(T); ok {

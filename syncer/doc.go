@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package syncer keeps one space and its host namespace alike: what a tenant
-// wrote goes down to the host, what the host says of it comes back up. Shards
+// wrote goes to the host, what the host says of it comes back. Shards
 // run one [Syncer] a space and one [Host] a process.
 //
 // # The engine's contract
 //
-// A kind is declared in a file of its own (pods.go, services.go, ...) as a
-// [kind]: how a virtual object looks on the host (down), which fields of an
-// existing host object the tenant owns (push), and which of the virtual object
-// the host owns (pull). The engine does the rest, the same for all:
+// A resource is declared in a file of its own (pods.go, services.go, ...) as a
+// [syncedResource]: how a virtual object looks on the host (toHost), which fields of
+// an existing host object the tenant owns (updateHost), and which of the virtual
+// object the host owns (syncStatus). The engine does the rest, the same for all:
 //
-//   - Work is a key of kind, virtual namespace and name. Events of both sides
+//   - Work is a key of resource, virtual namespace and name. Events of both sides
 //     lead to the same key; reconciling it is level-triggered and idempotent,
 //     so that a crash at any instruction is mended by the next run (S7).
 //   - A host object is the space's if it bears the space's label and an
@@ -48,8 +48,8 @@
 // classes of their own on the host, those classes; they are read from watches
 // that all spaces of a shard share.
 //
-// What is synced is in the table of [github.com/berth-dev/berth/syncer/kinds].
-// What is switched off goes, but for data: see [github.com/berth-dev/berth/syncer/kinds.Kind.Lasts].
+// What is synced is in the table of [github.com/berth-dev/berth/syncer/resources].
+// The host objects of a disabled resource are deleted, but for data: see [github.com/berth-dev/berth/syncer/resources.Resource.Lasts].
 //
 // The package makes no HTTP handlers and no certificates.
 package syncer

@@ -20,14 +20,14 @@ import (
 // admission does so, as the API of an older one would.
 func TestATenantHearsWhatTheHostDidNotTakeOfItsPod(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "dropped")
-	meta := metav1.ObjectMeta{Name: "drops-" + b.space.Name}
-	policies := b.host.AdmissionregistrationV1()
+	env := synced(t, "dropped")
+	meta := metav1.ObjectMeta{Name: "drops-" + env.space.Name}
+	policies := env.host.AdmissionregistrationV1()
 	must(t, policies.MutatingAdmissionPolicies().Create, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicySpec{
 		ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		FailurePolicy:      ptr.To(admissionv1.Fail),
 		MatchConstraints: &admissionv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: b.space.HostNamespace()}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: env.space.HostNamespace()}},
 			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Create},
 				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
@@ -41,7 +41,7 @@ func TestATenantHearsWhatTheHostDidNotTakeOfItsPod(t *testing.T) {
 		ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name},
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testhost.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
 		defer cancel()
 		err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{})
 		if err := errors.Join(err, policies.MutatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{})); err != nil {
@@ -54,16 +54,16 @@ func TestATenantHearsWhatTheHostDidNotTakeOfItsPod(t *testing.T) {
 		}}
 	}
 	testhost.Eventually(t, "have the policy in force", func(ctx context.Context) error {
-		tried, err := b.host.CoreV1().Pods(b.space.HostNamespace()).Create(ctx, pod("tried"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		tried, err := env.host.CoreV1().Pods(env.space.HostNamespace()).Create(ctx, pod("tried"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && tried.Spec.HostnameOverride != nil {
 			return errors.New("it is not yet")
 		}
 		return err
 	})
 
-	must(t, b.virtual.CoreV1().Pods("default").Create, pod("named"))
-	b.told(t, "Pod", "named", "the host does not take spec.hostnameOverride")
-	awaited(t, "have the pod run without", b.virtual.CoreV1().Pods("default").Get, "named", func(v *corev1.Pod) error {
+	must(t, env.virtual.CoreV1().Pods("default").Create, pod("named"))
+	env.awaitWarning(t, "Pod", "named", "the host does not take spec.hostnameOverride")
+	awaited(t, "have the pod run without", env.virtual.CoreV1().Pods("default").Get, "named", func(v *corev1.Pod) error {
 		if v.Status.Phase != corev1.PodRunning {
 			return errors.New("it does not run")
 		}

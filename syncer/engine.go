@@ -26,77 +26,80 @@ import (
 // object (see [Host.ReserveService]) may wait for it.
 const reservation = time.Minute
 
-// kind declares what is special about one kind that is synced down. T is a
-// pointer to its Go type, the same on both sides.
-type kind[T client.Object] struct {
+// syncedResource declares what is special about one resource that is synced to the
+// host. T is a pointer to its Go type, the same on both sides. A nil hook does nothing.
+type syncedResource[T client.Object] struct {
 	*Syncer
-	name    string // plural, as in URLs
-	limit   int    // of names on the host, in bytes
-	cluster bool   // it is in no namespace, on either side
-	strict  bool   // what the space's rules forbid (by now) must not go on
-	fresh   func() T
-	virtual cache.SharedIndexInformer // nil: read from the API
-	bound   bound                     // of host objects; the zero value is none
+	name            string // the resource's, plural, as in URLs
+	nameLimit       int    // of names on the host, in bytes
+	clusterScoped   bool   // it is in no namespace, on either side
+	deleteForbidden bool   // the host object of what the space's rules forbid (by now) is deleted
+	newObject       func() T
+	virtual         cache.SharedIndexInformer // nil: read from the API
+	bound           bound                     // of host objects; the zero value is none
 
-	// used, if set, reports whether what key names should be on the host, before
-	// it is read.
-	used func(key types.NamespacedName) (bool, error)
-	// down returns v's wanted host object, or false if it should have none.
-	down func(ctx context.Context, v T) (T, bool, error)
-	// asks says that down makes requests.
-	asks bool
-	// push copies onto have what the tenant owns, and reports a difference.
-	push func(want, have T) bool
-	// anew, if set, reports a difference that only another host object mends.
-	anew func(want, have T) bool
-	// mayUpdate, if set, is asked before a host object is updated. If it must not be
-	// yet, an event of what keeps it from that brings its key back.
+	// isUsed reports whether what key names should be on the host, before it is read.
+	isUsed func(key types.NamespacedName) (bool, error)
+	// concernsNoOthers reports that a change of a virtual object concerns no other objects.
+	concernsNoOthers func(was, is T) bool
+
+	// toHost returns v's wanted host object, or false if it should have none.
+	toHost func(ctx context.Context, v T) (T, bool, error)
+	// makesRequests says that toHost makes requests.
+	makesRequests bool
+
+	// handleMissing is called before a missing host object is created, and reports
+	// whether it dealt with v: then none is created.
+	handleMissing func(ctx context.Context, v T) (bool, error)
+	// beforeCreate completes a wanted host object that is about to be created by what
+	// it needs there, or returns why it can't have it.
+	beforeCreate func(ctx context.Context, v, want T) error
+	// forCreate returns the part of a wanted host object that a host takes in a create.
+	forCreate func(want T) T
+	// afterCreate gets what was sent to the host, and what the host made of it.
+	afterCreate func(v, sent, host T)
+
+	// updateHost copies onto have what the tenant owns, and reports a difference.
+	updateHost func(want, have T) bool
+	// needsRecreate reports a difference that only another host object can have.
+	needsRecreate func(want, have T) bool
+	// mayUpdate is asked before a host object is updated. If it must not be updated
+	// yet, an event of what prevents it brings its key back.
 	mayUpdate func(ctx context.Context, want T) (bool, error)
-	// pull, if set, writes back to the space what the host owns, and says when
-	// it wants to be called again at the latest (0: on the next change).
-	pull func(ctx context.Context, v, host T) (time.Duration, error)
-	// born, if set, is what of a wanted host object a host takes when it is made.
-	born func(want T) T
-	// made, if set, is told what a host made of what it was sent.
-	made func(v, sent, host T)
-	// amend, if set, changes on a host object that is there what takes requests
-	// of its own. It returns what it made of it, with an error, too.
-	amend func(ctx context.Context, v, want, host T) (T, error)
-	// relabel, if set, keeps the labels or the selector of a host object up to date
-	// of which the space's rules forbid another one: by them objects find each other.
+	// updateSubresources changes on an existing host object what takes requests of its
+	// own. It returns the result, with an error, too.
+	updateSubresources func(ctx context.Context, v, want, host T) (T, error)
+	// relabel keeps the labels or the selector of a host object up to date of which the
+	// space's rules forbid another one: by them objects find each other.
 	relabel func(ctx context.Context, v, host T) error
-	// lost, if set, is called before a missing host object is made, and reports
-	// whether it dealt with v: then none is made.
-	lost func(ctx context.Context, v T) (bool, error)
-	// named, if set, completes a wanted host object that is about to be made by
-	// what it needs there, or says why it can't have it.
-	named func(ctx context.Context, v, want T) error
-	// end, if set, takes over while v is being deleted; exists tells whether
-	// host is there.
-	end func(ctx context.Context, v, host T, exists bool) error
-	// belongs, if set, says whose work a host object is that has no identity.
-	belongs func(host T) (Key, bool)
-	// seen, if set, is told each host object that came, changed or went.
-	seen func(host T, enqueue func(Key))
-	// aside, if set, reports that a change of a virtual object concerns no others.
-	aside func(was, is T) bool
-	// denied, if set, writes to v itself why the host does not take it.
-	denied func(ctx context.Context, v T, r refusal) error
+	// handleDeletion takes over while v is being deleted; exists tells whether host is there.
+	handleDeletion func(ctx context.Context, v, host T, exists bool) error
+
+	// syncStatus writes back to the space what the host owns, and returns when it must
+	// be called again at the latest (0: on the next change).
+	syncStatus func(ctx context.Context, v, host T) (time.Duration, error)
+	// reportRefusal writes to v itself why the host does not take it.
+	reportRefusal func(ctx context.Context, v T, r refusal) error
+
+	// ownerOf returns the key that a host object without an identity leads to.
+	ownerOf func(host T) (Key, bool)
+	// onHostEvent gets each host object that was added, changed or deleted.
+	onHostEvent func(host T, enqueue func(Key))
 }
 
-func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+func (k *syncedResource[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	at := k.space.HostNamespace()
-	if k.cluster {
+	if k.clusterScoped {
 		at = ""
 	}
-	host, hosted := cached[T](k.host, k.name, at, k.space.HostName(key.Namespace, key.Name, k.limit))
+	host, hosted := cached[T](k.host, k.name, at, k.space.HostName(key.Namespace, key.Name, k.nameLimit))
 	id := translate.Identity{}
 	if hosted {
 		id, hosted = translate.IdentityOf(host)
 		hosted = hosted && id.Space == k.space.Name
 	}
-	if k.used != nil {
-		used, err := k.used(key)
+	if k.isUsed != nil {
+		used, err := k.isUsed(key)
 		if err == nil && !used && hosted {
 			err = k.deleteHost(ctx, host)
 		}
@@ -114,8 +117,8 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	if !exists {
 		return 0, nil
 	}
-	if k.end != nil && v.GetDeletionTimestamp() != nil {
-		return 0, k.end(ctx, v, host, hosted)
+	if k.handleDeletion != nil && v.GetDeletionTimestamp() != nil {
+		return 0, k.handleDeletion(ctx, v, host, hosted)
 	}
 	want, wanted, err := k.wanted(ctx, v)
 	if err != nil {
@@ -123,12 +126,12 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 		if hosted && k.relabel != nil && errors.As(err, &forbidden{}) && !k.held(v, host) {
 			err = errors.Join(err, k.relabel(ctx, v, host))
 		}
-		if hosted && k.pull != nil { // what runs already is reported all the same, and its tokens are refreshed
-			var pullErr error
-			again, pullErr = k.pull(ctx, v, host)
-			err = errors.Join(err, pullErr)
+		if hosted && k.syncStatus != nil { // what runs already is reported all the same, and its tokens are refreshed
+			var statusErr error
+			again, statusErr = k.syncStatus(ctx, v, host)
+			err = errors.Join(err, statusErr)
 		}
-		if hosted && k.strict && errors.As(err, &forbidden{}) {
+		if hosted && k.deleteForbidden && errors.As(err, &forbidden{}) {
 			if err := k.deleteHost(ctx, host); err != nil {
 				return 0, err
 			}
@@ -145,7 +148,7 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	if hosted && k.held(v, host) {
 		return holdLag, nil
 	}
-	if hosted && k.anew != nil && k.anew(want, host) {
+	if hosted && k.needsRecreate != nil && k.needsRecreate(want, host) {
 		return 0, k.deleteHost(ctx, host) // its event brings us back
 	}
 	if !hosted {
@@ -157,26 +160,26 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 		}
 	}
 	if err != nil {
-		if paced := (*pacedError)(nil); hosted && k.pull != nil && errors.As(err, &paced) { // its write waits, what the host tells does not
-			_, pullErr := k.pull(ctx, v, host)
-			err = errors.Join(err, pullErr)
+		if paced := (*pacedError)(nil); hosted && k.syncStatus != nil && errors.As(err, &paced) { // its write waits, what the host tells does not
+			_, statusErr := k.syncStatus(ctx, v, host)
+			err = errors.Join(err, statusErr)
 		}
 		return k.settle(ctx, key, v, hosted, err)
 	}
 	if any(host) == any(*new(T)) {
 		return 0, nil
 	}
-	if k.amend != nil {
-		host, err = k.amend(ctx, v, want, host)
+	if k.updateSubresources != nil {
+		host, err = k.updateSubresources(ctx, v, want, host)
 	}
 	var again time.Duration
-	if k.pull != nil {
-		var pullErr error
-		again, pullErr = k.pull(ctx, v, host)
-		if err == nil && !QuotaExceeded(pullErr) && !errors.Is(pullErr, bounds.ErrExceeded) {
-			return again, pullErr
+	if k.syncStatus != nil {
+		var statusErr error
+		again, statusErr = k.syncStatus(ctx, v, host)
+		if err == nil && !QuotaExceeded(statusErr) && !errors.Is(statusErr, bounds.ErrExceeded) {
+			return again, statusErr
 		}
-		err = errors.Join(err, pullErr)
+		err = errors.Join(err, statusErr)
 	}
 	if err != nil {
 		_, err = k.settle(ctx, key, v, true, err)
@@ -184,44 +187,44 @@ func (k *kind[T]) reconcile(ctx context.Context, key types.NamespacedName) (time
 	return again, err
 }
 
-// wanted is down, as fast as the syncer may compute.
-func (k *kind[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err error) {
-	if k.asks {
-		return k.down(ctx, v)
+// wanted is toHost, as fast as the syncer may compute.
+func (k *syncedResource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err error) {
+	if k.makesRequests {
+		return k.toHost(ctx, v)
 	}
-	k.compute(ctx, func() { want, wanted, err = k.down(ctx, v) })
+	k.compute(ctx, func() { want, wanted, err = k.toHost(ctx, v) })
 	return want, wanted, err
 }
 
 // held reports whether v is not yet, or not again, what the host object is of.
-func (k *kind[T]) held(v, host T) bool {
+func (k *syncedResource[T]) held(v, host T) bool {
 	return k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, version(v.GetResourceVersion()))
 }
 
 // create makes v's host object, unless it turns out that it is there already
 // (the watch may lag) or that v must not have one any more: then host is nil.
-func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
-	if k.lost != nil {
-		if done, err := k.lost(ctx, v); err != nil || done {
+func (k *syncedResource[T]) create(ctx context.Context, v, want T) (host T, err error) {
+	if k.handleMissing != nil {
+		if done, err := k.handleMissing(ctx, v); err != nil || done {
 			return host, err
 		}
 	}
-	if k.named != nil {
-		if err := k.named(ctx, v, want); err != nil {
+	if k.beforeCreate != nil {
+		if err := k.beforeCreate(ctx, v, want); err != nil {
 			return host, err
 		}
 	}
-	born := want
-	if k.born != nil {
-		born = k.born(want)
+	created := want
+	if k.forCreate != nil {
+		created = k.forCreate(want)
 	}
-	sent := born
-	if k.made != nil {
-		sent = born.DeepCopyObject().(T)
+	sent := created
+	if k.afterCreate != nil {
+		sent = created.DeepCopyObject().(T)
 	}
-	err = k.createHost(ctx, v, born)
-	if err == nil && k.made != nil {
-		k.made(v, sent, born)
+	err = k.createHost(ctx, v, created)
+	if err == nil && k.afterCreate != nil {
+		k.afterCreate(v, sent, created)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -231,12 +234,12 @@ func (k *kind[T]) create(ctx context.Context, v, want T) (host T, err error) {
 			return host, there
 		}
 	}
-	return born, err
+	return created, err
 }
 
 // there looks at what keeps a wanted host object from being made, past the watch:
 // it must be the space's.
-func (k *kind[T]) there(ctx context.Context, v, want T) error {
+func (k *syncedResource[T]) there(ctx context.Context, v, want T) error {
 	host, err := k.live(ctx, want)
 	if err != nil {
 		return err
@@ -245,7 +248,7 @@ func (k *kind[T]) there(ctx context.Context, v, want T) error {
 }
 
 // ours says that a host object under v's name is another's, if it is.
-func (k *kind[T]) ours(v, host T) error {
+func (k *syncedResource[T]) ours(v, host T) error {
 	if id, ours := translate.IdentityOf(host); !ours || id.Space != k.space.Name {
 		return fmt.Errorf("%w: the host already has another object under the name that %s would get; ask the platform's admins to remove it", errForeign, v.GetName())
 	}
@@ -255,18 +258,18 @@ func (k *kind[T]) ours(v, host T) error {
 // update makes v's host object as wanted, if it is not. A reserved one becomes
 // v's: only while v is there, as the name may be in other hands by now. Who
 // reserves it again changes it, so that this comes late and fails.
-func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
+func (k *syncedResource[T]) update(ctx context.Context, v, want, host T) (T, error) {
 	var have T
 	changed := false
 	k.compute(ctx, func() {
 		have = host.DeepCopyObject().(T)
-		changed = k.push(want, have)
+		changed = k.updateHost(want, have)
 	})
 	if !changed {
 		return host, nil
 	}
 	if id, _ := translate.IdentityOf(host); id.UID == "" {
-		current := k.fresh()
+		current := k.newObject()
 		if err := k.virtualAPI.Get(ctx, client.ObjectKeyFromObject(v), current); err != nil {
 			return host, err
 		}
@@ -285,29 +288,29 @@ func (k *kind[T]) update(ctx context.Context, v, want, host T) (T, error) {
 // settle ends a reconcile that the host, or a rule of the space, did not let
 // pass: refusals are told to the tenant and tried again ever more rarely, until
 // a change of v; other errors are retried as they come.
-func (k *kind[T]) settle(ctx context.Context, key types.NamespacedName, v T, hosted bool, err error) (time.Duration, error) {
+func (k *syncedResource[T]) settle(ctx context.Context, key types.NamespacedName, v T, hosted bool, err error) (time.Duration, error) {
 	r, told := k.explain(v, err)
 	if !told {
 		return 0, fmt.Errorf("sync %s %s: %w", k.name, key, err)
 	}
 	r.message = brief(r.message)
-	k.teller.tell(v, corev1.EventTypeWarning, r.reason, r.message)
-	if k.denied != nil && !hosted { // pull would write otherwise
-		if err := k.denied(ctx, v, r); err != nil {
+	k.recorder.record(v, corev1.EventTypeWarning, r.reason, r.message)
+	if k.reportRefusal != nil && !hosted { // syncStatus would write otherwise
+		if err := k.reportRefusal(ctx, v, r); err != nil {
 			return 0, err
 		}
 	}
 	if errors.Is(err, bounds.ErrExceeded) {
-		k.bytes.keep(Key{Kind: k.name, NamespacedName: key})
+		k.bytes.keep(Key{Resource: k.name, NamespacedName: key})
 	}
-	if QuotaExceeded(err) && k.shortages.waits(Key{Kind: k.name, NamespacedName: key}) {
+	if QuotaExceeded(err) && k.shortages.waits(Key{Resource: k.name, NamespacedName: key}) {
 		return 0, errWaits
 	}
 	return 0, errRefused
 }
 
 // collect deletes a host object whose virtual object is gone or is another one.
-func (k *kind[T]) collect(ctx context.Context, key types.NamespacedName, host T) (time.Duration, error) {
+func (k *syncedResource[T]) collect(ctx context.Context, key types.NamespacedName, host T) (time.Duration, error) {
 	id, _ := translate.IdentityOf(host)
 	if id.UID == "" {
 		if wait := reservation - k.clock.Since(host.GetCreationTimestamp().Time); wait > 0 {
@@ -317,7 +320,7 @@ func (k *kind[T]) collect(ctx context.Context, key types.NamespacedName, host T)
 			return holdLag, nil // its request takes long
 		}
 	}
-	current := k.fresh()
+	current := k.newObject()
 	err := k.virtualAPI.Get(ctx, key, current)
 	if err == nil && (id.UID == "" || current.GetUID() == id.UID) {
 		return time.Second, nil // the space's watch lags
@@ -329,7 +332,7 @@ func (k *kind[T]) collect(ctx context.Context, key types.NamespacedName, host T)
 }
 
 // deleteHost deletes precisely the object that was looked at.
-func (k *kind[T]) deleteHost(ctx context.Context, host T) error {
+func (k *syncedResource[T]) deleteHost(ctx context.Context, host T) error {
 	if host.GetDeletionTimestamp() != nil {
 		return nil
 	}
@@ -338,15 +341,15 @@ func (k *kind[T]) deleteHost(ctx context.Context, host T) error {
 }
 
 // live reads a host object past the watch.
-func (k *kind[T]) live(ctx context.Context, like T) (T, error) {
-	host := k.fresh()
+func (k *syncedResource[T]) live(ctx context.Context, like T) (T, error) {
+	host := k.newObject()
 	err := k.writer.Get(ctx, client.ObjectKeyFromObject(like), host)
 	return host, err
 }
 
-func (k *kind[T]) virtualObject(ctx context.Context, key types.NamespacedName) (v T, exists bool, err error) {
+func (k *syncedResource[T]) virtualObject(ctx context.Context, key types.NamespacedName) (v T, exists bool, err error) {
 	if k.virtual == nil {
-		v = k.fresh()
+		v = k.newObject()
 		err = k.virtualAPI.Get(ctx, key, v)
 		return v, err == nil, client.IgnoreNotFound(err)
 	}
@@ -368,7 +371,7 @@ func inStore[T client.Object](informer cache.SharedIndexInformer, key types.Name
 // that is not synced.
 func keyOf(name string, host client.Object) (key Key, ok bool) {
 	id, ok := translate.IdentityOf(host)
-	return Key{Kind: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
+	return Key{Resource: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
 }
 
 // createOnHost tries again soon when the host has a conflict: it is not over the

@@ -19,8 +19,8 @@ import (
 // An event may come before the object that it is about: the host's watches don't
 // keep step. For so long after it was made, it is looked at again.
 const (
-	eventPatience = 30 * time.Second
-	eventRetry    = time.Second
+	eventTimeout = 30 * time.Second
+	eventRetry   = time.Second
 )
 
 // syncEvents brings up what the host's kubelets and scheduler say of the
@@ -33,7 +33,7 @@ func (s *Syncer) syncEvents() error {
 			return 0, nil
 		}
 		want, known := s.eventUp(e)
-		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventPatience {
+		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventTimeout {
 			return eventRetry, nil
 		}
 		if want == nil {
@@ -54,7 +54,7 @@ func (s *Syncer) syncEvents() error {
 		return 0, s.virtualAPI.Update(ctx, have)
 	}
 	s.fromHost(events, func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: events, NamespacedName: client.ObjectKeyFromObject(obj)})
+		enqueue(Key{Resource: events, NamespacedName: client.ObjectKeyFromObject(obj)})
 	})
 	return nil
 }

@@ -14,11 +14,11 @@ import (
 // pod may come before the pod.
 func TestAnEventThatComesBeforeItsPodIsTold(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "early")
+	env := synced(t, "early")
 	said := func(pod, message string) {
-		must(t, b.host.CoreV1().Events(b.space.HostNamespace()).Create, &corev1.Event{
+		must(t, env.host.CoreV1().Events(env.space.HostNamespace()).Create, &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Name: pod},
-			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: b.space.HostNamespace(), Name: b.hostName(pod)},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: env.space.HostNamespace(), Name: env.hostName(pod)},
 			Type:           corev1.EventTypeWarning, Reason: "FailedScheduling", Message: message,
 			Source: corev1.EventSource{Component: corev1.DefaultSchedulerName},
 		})
@@ -26,12 +26,12 @@ func TestAnEventThatComesBeforeItsPodIsTold(t *testing.T) {
 	plain := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	}
-	pods := b.virtual.CoreV1().Pods("default")
+	pods := env.virtual.CoreV1().Pods("default")
 	must(t, pods.Create, plain("before"))
-	awaited(t, "have a pod on the host", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("before"), func(*corev1.Pod) error { return nil })
+	awaited(t, "have a pod on the host", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("before"), func(*corev1.Pod) error { return nil })
 	said("after", "0/3 nodes are available: 3 Insufficient cpu.")
 	said("before", "0/3 nodes are available: 3 Insufficient memory.")
-	b.told(t, "Pod", "before", "insufficient memory") // so that the one before it was looked at
+	env.awaitWarning(t, "Pod", "before", "insufficient memory") // so that the one before it was looked at
 	must(t, pods.Create, plain("after"))
-	b.told(t, "Pod", "after", "insufficient cpu")
+	env.awaitWarning(t, "Pod", "after", "insufficient cpu")
 }

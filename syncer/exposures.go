@@ -17,19 +17,20 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// exposures are the kinds by which what all spaces share on the host leads from
+// exposures are the resources by which what all spaces share on the host leads from
 // outside to their services, under host names that each may claim.
 func exposures() []string { return []string{ingresses, gateways, httpRoutes} }
 
-// exposure is a kind of them.
+// exposure is one of them.
 type exposure[T client.Object] struct {
-	kind *kind[T]
+	synced *syncedResource[T]
 	// allowed reports whether the host is to serve v at all, and what stands
 	// against it.
 	allowed func(v T) (wanted bool, errs field.ErrorList)
 	// ready, if set, reports whether that can be told yet.
 	ready func() bool
-	down  func(v T) T
+	// toHost returns v's host object.
+	toHost func(v T) T
 	// backends is where it names the services that it leads to, hosts where its host names.
 	backends, hosts *field.Path
 }
@@ -63,9 +64,9 @@ func secretsOf(object any) []types.NamespacedName {
 	}
 }
 
-// addExposure declares a kind of exposures.
+// addExposure declares a resource of exposures.
 func addExposure[T client.Object](e *exposure[T]) error {
-	k := e.kind
+	k := e.synced
 	err := k.virtual.AddIndexers(cache.Indexers{
 		indexSecrets: func(obj any) (names []string, _ error) {
 			for _, ref := range secretsOf(obj) {
@@ -85,8 +86,8 @@ func addExposure[T client.Object](e *exposure[T]) error {
 	if err != nil {
 		return err
 	}
-	k.strict = true
-	k.down = func(_ context.Context, v T) (want T, wanted bool, err error) {
+	k.deleteForbidden = true
+	k.toHost = func(_ context.Context, v T) (want T, wanted bool, err error) {
 		if e.ready != nil && !e.ready() {
 			return want, false, errUnsettled
 		}
@@ -102,26 +103,26 @@ func addExposure[T client.Object](e *exposure[T]) error {
 				return want, false, err
 			}
 		}
-		return e.down(v), wanted, nil
+		return e.toHost(v), wanted, nil
 	}
-	pull := k.pull
-	k.pull = func(ctx context.Context, v, host T) (time.Duration, error) {
+	syncStatus := k.syncStatus
+	k.syncStatus = func(ctx context.Context, v, host T) (time.Duration, error) {
 		out := false
 		k.compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
 		if out { // since it was allowed
 			return 0, k.withdraw(ctx, host) // its event brings us back, and says why
 		}
-		return pull(ctx, v, host)
+		return syncStatus(ctx, v, host)
 	}
 	add(k, func(v T, enqueue func(Key)) { k.refer(secrets, secretsOf(v), enqueue) })
 	// Whether an exposure may be depends on its services.
-	leadsFrom(k, k.informers.Core().V1().Services().Informer(), indexServices)
+	enqueueByIndex(k, k.informers.Core().V1().Services().Informer(), indexServices)
 	return nil
 }
 
-// leadsFrom looks again at those of a kind that an index finds by an object of
-// another kind in the space that came, changed or went.
-func leadsFrom[T client.Object](k *kind[T], informer cache.SharedIndexInformer, index string) {
+// enqueueByIndex enqueues the objects of a resource that an index finds by an object of
+// another resource in the space that was added, changed or deleted.
+func enqueueByIndex[T client.Object](k *syncedResource[T], informer cache.SharedIndexInformer, index string) {
 	k.fromSpace(informer, func(v client.Object, enqueue func(Key)) {
 		keys, err := k.virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
 		if err != nil {
@@ -129,7 +130,7 @@ func leadsFrom[T client.Object](k *kind[T], informer cache.SharedIndexInformer, 
 		}
 		for _, key := range keys {
 			if name, err := cache.ParseObjectName(key); err == nil {
-				enqueue(Key{Kind: k.name, NamespacedName: types.NamespacedName(name)})
+				enqueue(Key{Resource: k.name, NamespacedName: types.NamespacedName(name)})
 			}
 		}
 	})
@@ -139,7 +140,7 @@ func leadsFrom[T client.Object](k *kind[T], informer cache.SharedIndexInformer, 
 // space.
 func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range servicesOf(v) {
-		if e.kind.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+		if e.synced.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
 			errs = append(errs, field.Forbidden(e.backends.Key(name),
 				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
 		}

@@ -35,8 +35,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// An extension is a kind that is no part of Kubernetes itself: a host has it by
-// a CustomResourceDefinition. Where it is switched on, spaces get the host's, so
+// An extension is a resource that is no part of Kubernetes itself: a host has it by
+// a CustomResourceDefinition. Where it is enabled, spaces get the host's, so
 // that both sides mean the same.
 type extension struct {
 	gv schema.GroupVersion
@@ -53,8 +53,8 @@ func extensions() map[string]extension {
 	}
 }
 
-// crd is the name of a kind's definition.
-func (e extension) crd(kind string) string { return kind + "." + e.gv.Group }
+// crd is the name of a resource's definition.
+func (e extension) crd(resource string) string { return resource + "." + e.gv.Group }
 
 // known are all types that are synced.
 var known = sync.OnceValue(func() *runtime.Scheme {
@@ -76,21 +76,21 @@ func (e extension) api(config *rest.Config) (rest.Interface, error) {
 	return rest.RESTClientFor(config)
 }
 
-// extend finds the definitions on the host of those kinds that are switched on.
+// extend finds the definitions on the host of those that are enabled.
 func (h *Host) extend(ctx context.Context) error {
-	for kind, e := range extensions() {
-		if !h.sync.On(kind) {
+	for resource, e := range extensions() {
+		if !h.sync.On(resource) {
 			continue
 		}
 		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if err := h.reader.Get(ctx, client.ObjectKey{Name: e.crd(kind)}, definition); err != nil {
+		if err := h.reader.Get(ctx, client.ObjectKey{Name: e.crd(resource)}, definition); err != nil {
 			if apierrors.IsNotFound(err) {
-				return fmt.Errorf("sync of %s: the host has no CustomResourceDefinition %s; install it, or switch the kind off", kind, e.crd(kind))
+				return fmt.Errorf("sync of %s: the host has no CustomResourceDefinition %s; install it, or disable the resource", resource, e.crd(resource))
 			}
-			return fmt.Errorf("read the host's definition of %s: %w", kind, err)
+			return fmt.Errorf("read the host's definition of %s: %w", resource, err)
 		}
-		if h.definitions[kind] = spaceDefinition(definition, e.gv.Version); len(h.definitions[kind].Spec.Versions) == 0 {
-			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or switch the kind off", kind, e.crd(kind), e.gv.Version)
+		if h.definitions[resource] = spaceDefinition(definition, e.gv.Version); len(h.definitions[resource].Spec.Versions) == 0 {
+			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or disable the resource", resource, e.crd(resource), e.gv.Version)
 		}
 	}
 	return nil
@@ -117,29 +117,29 @@ func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition, version str
 	return out
 }
 
-// fromExtension is an informer of the space's objects of a kind, which it holds
-// as [extension.typed] has them. It runs once [Syncer.install] has seen to the kind.
-func (s *Syncer) fromExtension(kind string) (cache.SharedIndexInformer, error) {
-	if a := s.added[kind]; a != nil {
+// fromExtension is an informer of the space's objects of a resource, which it holds
+// as [extension.typed] has them. It runs once [Syncer.install] has seen to the resource.
+func (s *Syncer) fromExtension(resource string) (cache.SharedIndexInformer, error) {
+	if a := s.added[resource]; a != nil {
 		return a.informer, nil
 	}
-	e := extensions()[kind]
+	e := extensions()[resource]
 	api, err := dynamic.NewForConfig(s.toSpace)
 	if err != nil {
-		return nil, fmt.Errorf("make client of %s: %w", kind, err)
+		return nil, fmt.Errorf("make client of %s: %w", resource, err)
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.gv.WithResource(kind), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.gv.WithResource(resource), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	if err := informer.SetTransform(e.typed); err != nil {
-		return nil, fmt.Errorf("watch %s: %w", kind, err)
+		return nil, fmt.Errorf("watch %s: %w", resource, err)
 	}
-	a := &added{kind: kind, informer: informer}
-	s.extended[informer], s.added[kind] = a, a
+	a := &added{resource: resource, informer: informer}
+	s.extended[informer], s.added[resource] = a, a
 	return informer, nil
 }
 
 // added is an extension in one space.
 type added struct {
-	kind     string
+	resource string
 	informer cache.SharedIndexInformer
 	state    atomic.Int32
 }
@@ -152,10 +152,10 @@ const (
 	ours
 )
 
-// fed reports whether an extension's informer, which says so by synced, has fed
-// all there was at first. One that does not run has nothing to feed: a tenant
-// must not be able to keep its space awake by its definitions.
-func (a *added) fed(synced func() bool) bool {
+// hasSynced reports whether an extension's informer, which says so by synced, has
+// enqueued all there was at first. One that does not run has nothing to enqueue: a
+// tenant must not be able to keep its space awake by its definitions.
+func (a *added) hasSynced(synced func() bool) bool {
 	switch a.state.Load() {
 	case asked:
 		return false
@@ -176,10 +176,10 @@ func (s *Syncer) runExtension(ctx context.Context, informer cache.SharedIndexInf
 	informer.RunWithContext(ctx)
 }
 
-// defined reports whether there is anything to do for a kind in the space, and
+// defined reports whether there is anything to do for a resource in the space, and
 // if not, whether there may be later.
-func (s *Syncer) defined(kind string) (now, later bool) {
-	a := s.added[kind]
+func (s *Syncer) defined(resource string) (now, later bool) {
+	a := s.added[resource]
 	if a == nil {
 		return true, true // Kubernetes has it
 	}
@@ -187,13 +187,13 @@ func (s *Syncer) defined(kind string) (now, later bool) {
 	return state == ours, state != foreign
 }
 
-// errUnsettled says that it is not known yet what the space has of a kind.
+// errUnsettled says that it is not known yet what the space has of a resource.
 var errUnsettled = errors.New("the space's objects are not known yet")
 
-// settled reports whether it is known what the space has of a kind: before, none
+// settled reports whether it is known what the space has of a resource: before, none
 // of it must be taken for gone.
-func (s *Syncer) settled(kind string) bool {
-	a := s.added[kind]
+func (s *Syncer) settled(resource string) bool {
+	a := s.added[resource]
 	if a == nil {
 		return true
 	}
@@ -208,12 +208,12 @@ const (
 
 // install gives the space the definitions of the extensions that are synced, and
 // runs their informers until ctx ends. What a tenant makes of a definition
-// stops nothing but that kind.
+// stops nothing but that resource.
 func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 	for informer, a := range maps.All(s.extended) {
 		safego.Go(running, "sync an extension", func() {
 			for ctx.Err() == nil {
-				is, err := s.define(ctx, s.host.definitions[a.kind])
+				is, err := s.define(ctx, s.host.definitions[a.resource])
 				switch {
 				case err == nil && is:
 					a.state.Store(ours)
@@ -224,7 +224,7 @@ func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 					return
 				}
 				a.state.Store(failed)
-				s.logger.Error(err, "Could not define an extension in the space", "kind", a.kind)
+				s.logger.Error(err, "Could not define an extension in the space", "resource", a.resource)
 				select {
 				case <-time.After(installRetry):
 				case <-ctx.Done():

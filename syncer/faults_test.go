@@ -68,10 +68,10 @@ func TestSyncerOutlivesAHostThatIsOutOfOrder(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, "ill-"+name)
+			env := newEnv(t, "ill-"+name)
 			var ill atomic.Bool
 			var tries atomic.Int64
-			b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+			env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 				if !ill.Load() || c.watches() {
 					return send()
 				}
@@ -81,24 +81,24 @@ func TestSyncerOutlivesAHostThatIsOutOfOrder(t *testing.T) {
 				}
 				return test.answer(c)
 			})
-			s := newScenario(b.virtual, "")
-			rest := step{"come to rest", b.alike}
-			b.play(append(s.build(), rest))
+			s := newScenario(env.virtual, "")
+			rest := step{"come to rest", env.alike}
+			env.play(append(s.build(), rest))
 			ill.Store(true)
 			over := time.After(outage)
 			// Creates, updates and deletes on the host are due.
-			b.play([]step{
-				{"scale", b.scale(s.app, "web", 5)},
+			env.play([]step{
+				{"scale", env.scale(s.app, "web", 5)},
 				{"change config map", func(ctx context.Context) error {
 					patch := []byte(`{"data":{"key":"changed"}}`)
-					_, err := b.virtual.CoreV1().ConfigMaps(s.app).Patch(ctx, "config", types.MergePatchType, patch, metav1.PatchOptions{})
+					_, err := env.virtual.CoreV1().ConfigMaps(s.app).Patch(ctx, "config", types.MergePatchType, patch, metav1.PatchOptions{})
 					return err
 				}},
 				{"delete service", func(ctx context.Context) error {
-					return b.virtual.CoreV1().Services(s.app).Delete(ctx, "db", metav1.DeleteOptions{})
+					return env.virtual.CoreV1().Services(s.app).Delete(ctx, "db", metav1.DeleteOptions{})
 				}},
 				{"delete pod", func(ctx context.Context) error {
-					return b.virtual.CoreV1().Pods(s.doomed).Delete(ctx, "bare", metav1.DeleteOptions{})
+					return env.virtual.CoreV1().Pods(s.other).Delete(ctx, "bare", metav1.DeleteOptions{})
 				}},
 			})
 			<-over
@@ -107,15 +107,15 @@ func TestSyncerOutlivesAHostThatIsOutOfOrder(t *testing.T) {
 				t.Errorf("%s: %d requests in %s: that is a busy loop", test.reason, n, outage)
 			}
 			ill.Store(false)
-			b.play([]step{rest})
+			env.play([]step{rest})
 		})
 	}
 }
 
-func (b *bed) scale(namespace, name string, replicas int) func(context.Context) error {
+func (env *testEnv) scale(namespace, name string, replicas int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-		_, err := b.virtual.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := env.virtual.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
 }
@@ -124,11 +124,11 @@ func (b *bed) scale(namespace, name string, replicas int) func(context.Context) 
 // up for.
 func TestSyncerCatchesUpWithAHostThatWasGone(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "gone")
+	env := newEnv(t, "gone")
 	var gone atomic.Bool
 	var tries atomic.Int64
 	var watches streams
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to != toHost {
 			return send()
 		}
@@ -142,24 +142,24 @@ func TestSyncerCatchesUpWithAHostThatWasGone(t *testing.T) {
 		}
 		return resp, err
 	})
-	s := newScenario(b.virtual, "")
-	rest := step{"come to rest", b.alike}
-	b.play(append(s.build(), rest))
+	s := newScenario(env.virtual, "")
+	rest := step{"come to rest", env.alike}
+	env.play(append(s.build(), rest))
 
 	gone.Store(true)
 	watches.breakAll()
 	over := time.After(outage)
 	var lost *corev1.Pod
-	b.play([]step{
-		{"scale", b.scale(s.app, "web", 5)},
+	env.play([]step{
+		{"scale", env.scale(s.app, "web", 5)},
 		{"delete pod", func(ctx context.Context) error {
-			return b.virtual.CoreV1().Pods(s.doomed).Delete(ctx, "bare", metav1.DeleteOptions{})
+			return env.virtual.CoreV1().Pods(s.other).Delete(ctx, "bare", metav1.DeleteOptions{})
 		}},
 		{"delete another on the host", func(ctx context.Context) (err error) {
-			if lost, err = b.virtual.CoreV1().Pods(s.app).Get(ctx, "db-0", metav1.GetOptions{}); err != nil {
+			if lost, err = env.virtual.CoreV1().Pods(s.app).Get(ctx, "db-0", metav1.GetOptions{}); err != nil {
 				return err
 			}
-			return b.host.CoreV1().Pods(b.space.HostNamespace()).Delete(ctx, b.space.HostName(s.app, "db-0", 253), *noGrace())
+			return env.host.CoreV1().Pods(env.space.HostNamespace()).Delete(ctx, env.space.HostName(s.app, "db-0", 253), *noGrace())
 		}},
 	})
 	<-over
@@ -167,10 +167,10 @@ func TestSyncerCatchesUpWithAHostThatWasGone(t *testing.T) {
 		t.Errorf("%d requests in %s: that is a busy loop", n, outage)
 	}
 	gone.Store(false)
-	b.play([]step{
+	env.play([]step{
 		// As on a cluster whose node lost it: it is gone, and its set makes another.
 		{"see the lost pod replaced", func(ctx context.Context) error {
-			pod, err := b.virtual.CoreV1().Pods(s.app).Get(ctx, "db-0", metav1.GetOptions{})
+			pod, err := env.virtual.CoreV1().Pods(s.app).Get(ctx, "db-0", metav1.GetOptions{})
 			if err == nil && pod.UID == lost.UID {
 				err = errors.New("the pod is still there")
 			}
@@ -187,16 +187,16 @@ func TestALaggingWatchDoublesAndDeletesNothing(t *testing.T) {
 	for _, to := range []string{toHost, toSpace} {
 		t.Run(to, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, "lags-"+to)
+			env := newEnv(t, "lags-"+to)
 			var watches streams
-			b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+			env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 				resp, err := send()
 				if err == nil && c.to == to && c.watches() {
 					resp = watches.through(resp, lag(700*time.Millisecond))
 				}
 				return resp, err
 			})
-			b.playScenario("", false)
+			env.playScenario("", false)
 		})
 	}
 }
@@ -205,11 +205,11 @@ func TestALaggingWatchDoublesAndDeletesNothing(t *testing.T) {
 // space is not gone from it before the host was told to stop it.
 func TestAPodIsNotGoneBeforeTheHostKnows(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "blind")
+	env := newEnv(t, "blind")
 	var blind atomic.Bool
 	released := make(chan struct{})
 	var watches streams
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := send()
 		if err == nil && c.to == toHost && c.watches() && strings.HasSuffix(c.URL.Path, "/pods") {
 			resp = watches.through(resp, func(arrived time.Time, ended <-chan struct{}) {
@@ -220,38 +220,38 @@ func TestAPodIsNotGoneBeforeTheHostKnows(t *testing.T) {
 		}
 		return resp, err
 	})
-	s := newScenario(b.virtual, "")
-	b.play(append(s.build()[:7], step{"come to rest", b.alike}))
+	s := newScenario(env.virtual, "")
+	env.play(append(s.build()[:7], step{"come to rest", env.alike}))
 	blind.Store(true)
 	hostPod := func(ctx context.Context) (*corev1.Pod, error) {
-		return b.host.CoreV1().Pods(b.space.HostNamespace()).Get(ctx, b.space.HostName(s.app, "unseen", 253), metav1.GetOptions{})
+		return env.host.CoreV1().Pods(env.space.HostNamespace()).Get(ctx, env.space.HostName(s.app, "unseen", 253), metav1.GetOptions{})
 	}
 	// A finalizer on the host keeps the stopped pod there to be seen.
-	b.play([]step{
-		{"make pod", made(b.virtual.CoreV1().Pods(s.app).Create, newPod("unseen"))},
+	env.play([]step{
+		{"make pod", made(env.virtual.CoreV1().Pods(s.app).Create, newPod("unseen"))},
 		{"see it on the host", func(ctx context.Context) error {
 			pod, err := hostPod(ctx)
 			if err != nil {
 				return err
 			}
 			pod.Finalizers = append(pod.Finalizers, "example.com/keep")
-			_, err = b.host.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{})
+			_, err = env.host.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{})
 			return err
 		}},
 		{"give it a node, so that it takes its time to end", func(ctx context.Context) error {
-			return ignoreConflict(b.virtual.CoreV1().Pods(s.app).Bind(ctx, &corev1.Binding{
+			return ignoreConflict(env.virtual.CoreV1().Pods(s.app).Bind(ctx, &corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Name: "unseen"}, Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"},
 			}, metav1.CreateOptions{}))
 		}},
 		{"delete it", func(ctx context.Context) error {
-			return b.virtual.CoreV1().Pods(s.app).Delete(ctx, "unseen", metav1.DeleteOptions{})
+			return env.virtual.CoreV1().Pods(s.app).Delete(ctx, "unseen", metav1.DeleteOptions{})
 		}},
 		{"see the host told", func(ctx context.Context) error {
 			pod, err := hostPod(ctx)
 			if err == nil && pod.DeletionTimestamp == nil {
-				_, err = b.virtual.CoreV1().Pods(s.app).Get(ctx, "unseen", metav1.GetOptions{})
+				_, err = env.virtual.CoreV1().Pods(s.app).Get(ctx, "unseen", metav1.GetOptions{})
 				if err != nil {
-					b.t.Errorf("the pod is gone from the space, and runs on the host: %v", err)
+					env.t.Errorf("the pod is gone from the space, and runs on the host: %v", err)
 					return nil
 				}
 				return errors.New("the host pod is not being deleted")
@@ -260,12 +260,12 @@ func TestAPodIsNotGoneBeforeTheHostKnows(t *testing.T) {
 		}},
 	})
 	close(released)
-	b.play([]step{
+	env.play([]step{
 		{"let it go", func(ctx context.Context) error {
 			patch := []byte(`{"metadata":{"finalizers":null}}`)
-			_, err := b.host.CoreV1().Pods(b.space.HostNamespace()).Patch(ctx, b.space.HostName(s.app, "unseen", 253), types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err := env.host.CoreV1().Pods(env.space.HostNamespace()).Patch(ctx, env.space.HostName(s.app, "unseen", 253), types.MergePatchType, patch, metav1.PatchOptions{})
 			return ignoreNotFound(err)
 		}},
-		{"come to rest", b.alike},
+		{"come to rest", env.alike},
 	})
 }

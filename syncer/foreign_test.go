@@ -21,16 +21,16 @@ import (
 
 // foreigners are host objects in a space's namespace that the syncer did not
 // make, under the names that virtual objects of the scenario would get.
-func (b *bed) foreigners(namespace string) []metav1.Object {
+func (env *testEnv) foreigners(namespace string) []metav1.Object {
 	name := func(virtual string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: b.space.HostName(namespace, virtual, translate.LimitSubdomain), Namespace: b.space.HostNamespace()}
+		return metav1.ObjectMeta{Name: env.space.HostName(namespace, virtual, translate.LimitSubdomain), Namespace: env.space.HostNamespace()}
 	}
 	pod := newPod("")
 	pod.ObjectMeta = name("taken")
 	pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "theirs"}}}
-	labelled := newConfigMap("config") // as the walls are: the space's, but no virtual object's
+	labelled := newConfigMap("config") // as isolation objects are: the space's, but no virtual object's
 	labelled.ObjectMeta = name("config")
-	labelled.Labels = map[string]string{translate.LabelSpace: b.space.Name}
+	labelled.Labels = map[string]string{translate.LabelSpace: env.space.Name}
 	cousin := newSecret("credentials") // says that it is another space's
 	cousin.ObjectMeta = name("credentials")
 	cousin.Labels = map[string]string{translate.LabelSpace: "cousin"}
@@ -40,14 +40,14 @@ func (b *bed) foreigners(namespace string) []metav1.Object {
 	claim := newClaim("")
 	claim.ObjectMeta = name("data")
 	service := newService("web", "")
-	service.ObjectMeta = metav1.ObjectMeta{Name: b.space.HostName(namespace, "late", translate.LimitLabel), Namespace: b.space.HostNamespace()}
+	service.ObjectMeta = metav1.ObjectMeta{Name: env.space.HostName(namespace, "late", translate.LimitLabel), Namespace: env.space.HostNamespace()}
 	return []metav1.Object{pod, labelled, cousin, claim, service}
 }
 
 // seen reads each of the foreigners anew, less what the host itself changes.
-func (b *bed) seen(ctx context.Context, objects []metav1.Object) ([]metav1.Object, error) {
+func (env *testEnv) seen(ctx context.Context, objects []metav1.Object) ([]metav1.Object, error) {
 	var out []metav1.Object
-	core := b.host.CoreV1()
+	core := env.host.CoreV1()
 	for _, o := range objects {
 		var now metav1.Object
 		var err error
@@ -83,8 +83,8 @@ func (b *bed) seen(ctx context.Context, objects []metav1.Object) ([]metav1.Objec
 	return out, nil
 }
 
-func (b *bed) createOnHost(ctx context.Context, objects []metav1.Object) error {
-	core, ns := b.host.CoreV1(), b.space.HostNamespace()
+func (env *testEnv) createOnHost(ctx context.Context, objects []metav1.Object) error {
+	core, ns := env.host.CoreV1(), env.space.HostNamespace()
 	for _, o := range objects {
 		var err error
 		switch o := o.(type) {
@@ -110,19 +110,19 @@ func (b *bed) createOnHost(ctx context.Context, objects []metav1.Object) error {
 // name and labels say; whose name is taken is told so, and has it once it is free.
 func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "foreign")
-	b.begin(nil)
-	s := newScenario(b.virtual, "")
-	foreigners := b.foreigners(s.app)
-	if err := b.createOnHost(t.Context(), foreigners); err != nil {
+	env := newEnv(t, "foreign")
+	env.begin(nil)
+	s := newScenario(env.virtual, "")
+	foreigners := env.foreigners(s.app)
+	if err := env.createOnHost(t.Context(), foreigners); err != nil {
 		t.Fatal(err)
 	}
-	before, err := b.seen(t.Context(), foreigners)
+	before, err := env.seen(t.Context(), foreigners)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unchanged := func(ctx context.Context) error {
-		after, err := b.seen(ctx, foreigners)
+		after, err := env.seen(ctx, foreigners)
 		for i := range after {
 			if !equality.Semantic.DeepEqual(before[i], after[i]) {
 				t.Errorf("%T %s was changed:\n%v\n%v", after[i], after[i].GetName(), before[i], after[i])
@@ -132,13 +132,13 @@ func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 	}
 	taken := func(kind, name string) step {
 		return step{"see that the name of " + kind + " " + name + " is taken", func(ctx context.Context) error {
-			events, err := b.virtual.CoreV1().Events(s.app).List(ctx, metav1.ListOptions{})
+			events, err := env.virtual.CoreV1().Events(s.app).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
 			}
 			for _, e := range events.Items {
 				if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == syncer.ReasonTaken {
-					if strings.Contains(e.Message, b.space.HostNamespace()) {
+					if strings.Contains(e.Message, env.space.HostNamespace()) {
 						t.Errorf("the event names the host namespace: %s", e.Message)
 					}
 					return nil
@@ -147,13 +147,13 @@ func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 			return fmt.Errorf("no such event among %d", len(events.Items))
 		}}
 	}
-	services := b.virtual.CoreV1().Services(s.app)
-	b.play([]step{
+	services := env.virtual.CoreV1().Services(s.app)
+	env.play([]step{
 		{"make namespace", s.namespace(s.app)},
-		{"make config map", made(b.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
-		{"make secret", made(b.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
-		{"make claim", made(b.virtual.CoreV1().PersistentVolumeClaims(s.app).Create, newClaim("data"))},
-		{"make pod", made(b.virtual.CoreV1().Pods(s.app).Create, newPod("taken", "data"))},
+		{"make config map", made(env.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
+		{"make secret", made(env.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
+		{"make claim", made(env.virtual.CoreV1().PersistentVolumeClaims(s.app).Create, newClaim("data"))},
+		{"make pod", made(env.virtual.CoreV1().Pods(s.app).Create, newPod("taken", "data"))},
 		{"be refused a service", func(ctx context.Context) error {
 			if _, err := services.Create(ctx, newService("late", ""), metav1.CreateOptions{}); err == nil {
 				t.Error("the service got an address under a foreign name")
@@ -163,15 +163,15 @@ func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 		taken("Pod", "taken"), taken("ConfigMap", "config"), taken("Secret", "credentials"), taken("PersistentVolumeClaim", "data"),
 		{"see the foreign objects unchanged", unchanged},
 		{"delete the pod", func(ctx context.Context) error {
-			return b.virtual.CoreV1().Pods(s.app).Delete(ctx, "taken", metav1.DeleteOptions{})
+			return env.virtual.CoreV1().Pods(s.app).Delete(ctx, "taken", metav1.DeleteOptions{})
 		}},
 		{"see it gone", func(ctx context.Context) error {
-			return gone(b.virtual.CoreV1().Pods(s.app).Get(ctx, "taken", metav1.GetOptions{}))
+			return gone(env.virtual.CoreV1().Pods(s.app).Get(ctx, "taken", metav1.GetOptions{}))
 		}},
 		{"see the foreign objects unchanged", unchanged},
-		{"make the pod again", made(b.virtual.CoreV1().Pods(s.app).Create, newPod("taken", "data"))},
+		{"make the pod again", made(env.virtual.CoreV1().Pods(s.app).Create, newPod("taken", "data"))},
 		{"free the names", func(ctx context.Context) error {
-			core, ns := b.host.CoreV1(), b.space.HostNamespace()
+			core, ns := env.host.CoreV1(), env.space.HostNamespace()
 			return errors.Join(
 				core.Pods(ns).Delete(ctx, foreigners[0].GetName(), *noGrace()), core.ConfigMaps(ns).Delete(ctx, foreigners[1].GetName(), *noGrace()),
 				core.Secrets(ns).Delete(ctx, foreigners[2].GetName(), *noGrace()),
@@ -179,7 +179,7 @@ func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 			)
 		}},
 		{"make the service", made(services.Create, newService("late", ""))},
-		{"come to rest", b.alike},
+		{"come to rest", env.alike},
 	})
 }
 
@@ -187,12 +187,12 @@ func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 // deleted by hand is there again; a change of the host's own stays.
 func TestChangesByHandOnTheHostAreUndone(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "by-hand")
-	b.begin(nil)
-	s := newScenario(b.virtual, "")
-	rest := step{"come to rest", b.alike}
-	b.play(append(s.build(), rest))
-	core, ns := b.host.CoreV1(), b.space.HostNamespace()
+	env := newEnv(t, "by-hand")
+	env.begin(nil)
+	s := newScenario(env.virtual, "")
+	rest := step{"come to rest", env.alike}
+	env.play(append(s.build(), rest))
+	core, ns := env.host.CoreV1(), env.space.HostNamespace()
 	patch := func(what string, do func(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) error, name, data string) step {
 		return step{what, func(ctx context.Context) error {
 			return do(ctx, name, types.MergePatchType, []byte(data), metav1.PatchOptions{})
@@ -206,21 +206,21 @@ func TestChangesByHandOnTheHostAreUndone(t *testing.T) {
 		_, err := core.Services(ns).Patch(ctx, name, pt, data, o, sub...)
 		return err
 	}
-	config, web := b.space.HostName(s.app, "config", 253), b.space.HostName(s.app, "web", 63)
+	config, web := env.space.HostName(s.app, "config", 253), env.space.HostName(s.app, "web", 63)
 	var tokens string
-	b.play([]step{
+	env.play([]step{
 		patch("change a config map", patchMap, config, `{"data":{"key":"changed by hand"}}`),
-		patch("take another's identity away", patchMap, b.space.HostName(s.doomed, "config", 253), `{"metadata":{"annotations":{"berth.dev/uid":null,"example.com/note":"mine"}}}`),
+		patch("take another's identity away", patchMap, env.space.HostName(s.other, "config", 253), `{"metadata":{"annotations":{"berth.dev/uid":null,"example.com/note":"mine"}}}`),
 		patch("change a service's selector and note something", patchService, web, `{"metadata":{"annotations":{"example.com/note":"mine"}},"spec":{"selector":{"berth.dev/space":null,"app":"other"}}}`),
 		{"delete a secret", func(ctx context.Context) error {
-			return core.Secrets(ns).Delete(ctx, b.space.HostName(s.app, "credentials", 253), metav1.DeleteOptions{})
+			return core.Secrets(ns).Delete(ctx, env.space.HostName(s.app, "credentials", 253), metav1.DeleteOptions{})
 		}},
 		{"delete a token secret", func(ctx context.Context) error {
-			tokens = b.space.TokenSecretName(s.app, "db-0")
+			tokens = env.space.TokenSecretName(s.app, "db-0")
 			return core.Secrets(ns).Delete(ctx, tokens, metav1.DeleteOptions{})
 		}},
 		{"delete a service", func(ctx context.Context) error {
-			return core.Services(ns).Delete(ctx, b.space.HostName(s.doomed, "web", 63), metav1.DeleteOptions{})
+			return core.Services(ns).Delete(ctx, env.space.HostName(s.other, "web", 63), metav1.DeleteOptions{})
 		}},
 		rest,
 		{"see that the selector is back, and the note still there", func(ctx context.Context) error {
@@ -228,7 +228,7 @@ func TestChangesByHandOnTheHostAreUndone(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if service.Spec.Selector["app"] != "web" || service.Spec.Selector[translate.LabelSpace] != b.space.Name || service.Annotations["example.com/note"] != "mine" {
+			if service.Spec.Selector["app"] != "web" || service.Spec.Selector[translate.LabelSpace] != env.space.Name || service.Annotations["example.com/note"] != "mine" {
 				return fmt.Errorf("selector is %v, annotations are %v", service.Spec.Selector, service.Annotations)
 			}
 			return nil

@@ -18,20 +18,20 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncGateways takes gateways down that are of a class of the host's. Those of
+// syncGateways syncs gateways to the host that are of a class of the host's. Those of
 // another class, and their routes, are for a controller that the tenant runs.
 func (s *Syncer) syncGateways() error {
 	informer, err := s.fromExtension(gateways)
 	if err != nil {
 		return err
 	}
-	k := &kind[*gatewayv1.Gateway]{
-		Syncer: s, name: gateways, limit: translate.LimitLabel, // controllers make a label of it
-		fresh:   func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
-		virtual: informer,
-		push:    translate.PushGateway,
-		bound:   s.bound(bounds.Gateways, "gateways"),
-		pull: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
+	k := &syncedResource[*gatewayv1.Gateway]{
+		Syncer: s, name: gateways, nameLimit: translate.LimitLabel, // controllers make a label of it
+		newObject:  func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
+		virtual:    informer,
+		updateHost: translate.PushGateway,
+		bound:      s.bound(bounds.Gateways, "gateways"),
+		syncStatus: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
 			status := s.space.PullGatewayStatus(v, host, s.host.isNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
@@ -42,7 +42,7 @@ func (s *Syncer) syncGateways() error {
 		},
 	}
 	return addExposure(&exposure[*gatewayv1.Gateway]{
-		kind: k, down: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
+		synced: k, toHost: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
 		allowed: func(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 			if wanted, errs := s.gatewayClass(v); !wanted {
 				return false, errs
@@ -67,7 +67,7 @@ func (s *Syncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 // indexGateways finds a space's routes by the gateways that they attach to.
 const indexGateways = "berth.dev/gateways"
 
-// syncHTTPRoutes takes routes down that attach to gateways which the host serves.
+// syncHTTPRoutes syncs routes to the host that attach to gateways which the host serves.
 func (s *Syncer) syncHTTPRoutes() error {
 	parents, err := s.fromExtension(gateways)
 	if err != nil {
@@ -98,13 +98,13 @@ func (s *Syncer) syncHTTPRoutes() error {
 		served, _ := s.gatewayClass(v)
 		return served
 	}
-	k := &kind[*gatewayv1.HTTPRoute]{
-		Syncer: s, name: httpRoutes, limit: translate.LimitSubdomain,
-		fresh:   func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
-		virtual: informer,
-		push:    translate.PushHTTPRoute,
-		bound:   s.bound(bounds.Routes, "routes"),
-		pull: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
+	k := &syncedResource[*gatewayv1.HTTPRoute]{
+		Syncer: s, name: httpRoutes, nameLimit: translate.LimitSubdomain,
+		newObject:  func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
+		virtual:    informer,
+		updateHost: translate.PushHTTPRoute,
+		bound:      s.bound(bounds.Routes, "routes"),
+		syncStatus: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
 			status := s.space.PullHTTPRouteStatus(v, host)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
@@ -115,10 +115,10 @@ func (s *Syncer) syncHTTPRoutes() error {
 		},
 	}
 	err = addExposure(&exposure[*gatewayv1.HTTPRoute]{
-		kind:     k,
+		synced:   k,
 		hosts:    field.NewPath("spec", "hostnames"),
 		ready:    func() bool { return s.settled(gateways) },
-		down:     func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },
+		toHost:   func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },
 		backends: field.NewPath("spec", "rules").Child("backendRefs"),
 		allowed: func(v *gatewayv1.HTTPRoute) (wanted bool, errs field.ErrorList) {
 			for i := range v.Spec.ParentRefs {
@@ -144,7 +144,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 	if err != nil {
 		return err
 	}
-	leadsFrom(k, parents, indexGateways)
+	enqueueByIndex(k, parents, indexGateways)
 	return nil
 }
 
@@ -153,8 +153,8 @@ func (s *Syncer) syncGatewayClasses() error {
 	if err != nil {
 		return err
 	}
-	return show(&class[*gatewayv1.GatewayClass]{
+	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
 		Syncer: s, name: gatewayClasses, virtual: informer,
-		up: translate.GatewayClass, pull: translate.PullGatewayClass, status: translate.PullGatewayClassStatus,
+		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
 	})
 }

@@ -42,17 +42,17 @@ func with(t *testing.T, o client.Object, kind, name string, value any) *unstruct
 func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	b, host, space := gatewayBed(t, "gwnew")
-	served(t, space, newGateway("good", "gwnew-shown", "good.gwnew.example"))
+	env, host, space := gatewayEnv(t, "gwnew")
+	served(t, space, newGateway("good", "gwnew-imported", "good.gwnew.example"))
 	newer := map[string]any{"mode": "Mutual"}
-	gateway := with(t, newGateway("mutual", "gwnew-shown", "mutual.gwnew.example"), "Gateway", "tls", newer)
+	gateway := with(t, newGateway("mutual", "gwnew-imported", "mutual.gwnew.example"), "Gateway", "tls", newer)
 	route := with(t, newRoute("mutual", "good", "mutual.gwnew.example", "web"), "HTTPRoute", "tls", newer)
-	atGateway := client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.space.HostName("default", "mutual", translate.LimitLabel)}
-	atRoute := client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("mutual")}
+	atGateway := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", "mutual", translate.LimitLabel)}
+	atRoute := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("mutual")}
 	for _, u := range []*unstructured.Unstructured{gateway, route} {
 		u.SetAnnotations(map[string]string{"berth.dev/unknown-fields": ""}) // as the tenant may say what it likes
 		served(t, space, u)
-		b.told(t, u.GetKind(), "mutual", "spec.tls", "remove it")
+		env.awaitWarning(t, u.GetKind(), "mutual", "spec.tls", "remove it")
 	}
 	if err := host.Get(ctx, atGateway, &gatewayv1.Gateway{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the gateway is on the host (%v)", err)
@@ -89,7 +89,7 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	testhost.Eventually(t, "see the gateway gone", func(ctx context.Context) error { return gone(g, host.Get(ctx, atGateway, g)) })
 	testhost.Eventually(t, "see the route gone", func(ctx context.Context) error { return gone(r, host.Get(ctx, atRoute, r)) })
 
-	unknown := with(t, newGateway("unknown", "gwnew-shown", "unknown.gwnew.example"), "Gateway", "invented", true)
+	unknown := with(t, newGateway("unknown", "gwnew-imported", "unknown.gwnew.example"), "Gateway", "invented", true)
 	if err := space.Create(ctx, unknown, client.FieldValidation(metav1.FieldValidationStrict)); !apierrors.IsBadRequest(err) {
 		t.Errorf("a field that no definition has is not refused: %v", err)
 	}
@@ -102,16 +102,16 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 }
 
 // M4: a space has no more gateways and routes on the host than it may, though all
-// come at once; what was too many is told so, and comes when there is room.
+// come at once; those beyond the bound get an event, and come when others are gone.
 func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	b, host, space := gatewayBed(t, "gwmany")
-	if err := b.kill(); err != nil {
+	env, host, space := gatewayEnv(t, "gwmany")
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range bounds.Gateways.Max() + 1 {
-		if err := space.Create(ctx, newGateway(fmt.Sprintf("g-%d", i), "gwmany-shown", fmt.Sprintf("g-%d.gwmany.example", i))); err != nil {
+		if err := space.Create(ctx, newGateway(fmt.Sprintf("g-%d", i), "gwmany-imported", fmt.Sprintf("g-%d.gwmany.example", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,8 +122,8 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.begin(nil) // which finds all of them at once
-	theirs := client.InNamespace(b.space.HostNamespace())
+	env.begin(nil) // which finds all of them at once
+	theirs := client.InNamespace(env.space.HostNamespace())
 	countGateways := func(ctx context.Context) (int, error) {
 		all := &gatewayv1.GatewayList{}
 		err := host.List(ctx, all, theirs)
@@ -134,8 +134,8 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 		err := host.List(ctx, all, theirs)
 		return len(all.Items), err
 	}
-	b.bounded(t, bounds.Gateways.Max(), countGateways)
-	b.bounded(t, bounds.Routes.Max(), countRoutes)
+	env.bounded(t, bounds.Gateways.Max(), countGateways)
+	env.bounded(t, bounds.Routes.Max(), countRoutes)
 
 	for kind, of := range map[string]struct {
 		names string
@@ -147,7 +147,7 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 		"HTTPRoute": {"r", bounds.Routes.Max(), translate.LimitSubdomain, func() client.Object { return &gatewayv1.HTTPRoute{} }},
 	} {
 		onHost := func(ctx context.Context, name string) error {
-			return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.space.HostName("default", name, of.limit)}, of.fresh())
+			return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", name, of.limit)}, of.fresh())
 		}
 		var late, early string
 		for i := range of.most + 1 {
@@ -161,7 +161,7 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 				early = name
 			}
 		}
-		b.told(t, kind, late, fmt.Sprintf("a space may have %d ", of.most))
+		env.awaitWarning(t, kind, late, fmt.Sprintf("a space may have %d ", of.most))
 		leaves := of.fresh()
 		leaves.SetNamespace("default")
 		leaves.SetName(early)
@@ -176,19 +176,19 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 // knows it when it is awake again.
 func TestASpaceWakesForItsGatewaysAndRoutes(t *testing.T) {
 	t.Parallel()
-	b, host, space := gatewayBed(t, "gwwakes")
-	v, r := newGateway("shop", "gwwakes-shown", "shop.gwwakes.example"), newRoute("shop", "shop", "shop.gwwakes.example", "web")
+	env, host, space := gatewayEnv(t, "gwwakes")
+	v, r := newGateway("shop", "gwwakes-imported", "shop.gwwakes.example"), newRoute("shop", "shop", "shop.gwwakes.example", "web")
 	for _, o := range []client.Object{v, r} {
 		served(t, space, o)
 	}
 	h, hr := &gatewayv1.Gateway{}, &gatewayv1.HTTPRoute{}
 	testhost.Eventually(t, "see the gateway", func(ctx context.Context) error {
-		return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.space.HostName("default", "shop", translate.LimitLabel)}, h)
+		return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", "shop", translate.LimitLabel)}, h)
 	})
 	testhost.Eventually(t, "see the route", func(ctx context.Context) error {
-		return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("shop")}, hr)
+		return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("shop")}, hr)
 	})
-	asleep := b.sleep()
+	asleep := env.sleep()
 	asleep.stop()
 	status := func(o client.Object, change func()) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -213,14 +213,14 @@ func TestASpaceWakesForItsGatewaysAndRoutes(t *testing.T) {
 	} {
 		asleep.wakes.Store(0)
 		asleep.register()
-		b.play([]step{change, {"wake for the " + change.name, func(context.Context) error {
+		env.play([]step{change, {"wake for the " + change.name, func(context.Context) error {
 			if n := asleep.wakes.Load(); n != 1 {
 				return fmt.Errorf("woken %d times", n)
 			}
 			return nil
 		}}})
 	}
-	b.begin(nil)
+	env.begin(nil)
 	testhost.Eventually(t, "know the address, and make the route again", func(ctx context.Context) error {
 		if err := space.Get(ctx, client.ObjectKeyFromObject(v), v); err != nil {
 			return err

@@ -21,36 +21,36 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
-// gatewayBed is a space on a host that has upstream's definitions of gateways, a
+// gatewayEnv is a space on a host that has upstream's definitions of gateways, a
 // class for spaces and one that is not.
-func gatewayBed(t *testing.T, name string) (b *bed, host, space client.Client) {
+func gatewayEnv(t *testing.T, name string) (env *testEnv, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())
 	defineGateways(t, host)
-	for class, labels := range map[string]map[string]string{name + "-shown": shownToSpaces(), name + "-hidden": nil} {
+	for class, labels := range map[string]map[string]string{name + "-imported": importLabel(), name + "-hidden": nil} {
 		c := newGatewayClass()
 		c.Name, c.Labels = class, labels
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, c) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), c) })
 	}
-	b = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+kinds.Shown)
-	if err := tenancy.Build(t.Context(), host, b.space, nil, tenancy.Syncing(b.options.Sync)); err != nil {
+	env = synced(t, name, "gateways=on", "httproutes=on", "gatewayclasses="+resources.ImportSelector)
+	if err := isolation.Apply(t.Context(), host, env.space, nil, isolation.Syncing(env.options.Sync)); err != nil {
 		t.Fatal(err)
 	}
-	space = extended(t, b.toPlane())
+	space = extended(t, env.toPlane())
 	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
-		return space.Get(ctx, client.ObjectKey{Name: name + "-shown"}, &gatewayv1.GatewayClass{})
+		return space.Get(ctx, client.ObjectKey{Name: name + "-imported"}, &gatewayv1.GatewayClass{})
 	})
 	// Each kind is defined by itself: a syncer that is killed now may leave the others undefined.
 	for _, all := range []client.ObjectList{&gatewayv1.GatewayList{}, &gatewayv1.HTTPRouteList{}} {
 		testhost.Eventually(t, "see the space serve the kinds", func(ctx context.Context) error { return space.List(ctx, all) })
 	}
-	return b, host, space
+	return env, host, space
 }
 
 func newGatewayClass() *gatewayv1.GatewayClass {
@@ -97,52 +97,52 @@ func served(t *testing.T, c client.Client, o client.Object) {
 	testhost.Eventually(t, "make "+o.GetName(), func(ctx context.Context) error { return c.Create(ctx, o) })
 }
 
-func (b *bed) idle(t *testing.T) {
+func (env *testEnv) idle(t *testing.T) {
 	t.Helper()
 	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
-		if !b.life.syncer.Idle() {
+		if !env.run.syncer.Idle() {
 			return errors.New("the syncer is busy")
 		}
 		return nil
 	})
 }
 
-// S1, S2, S7, M4, N1: a gateway of a class that is shown, its certificate and its
+// S1, S2, S7, M4, N1: a gateway of an imported class, its certificate and its
 // route go down; what became of them comes back, without words of the host's; a
 // sleep takes nothing from the host; what is deleted goes.
 func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	b, host, space := gatewayBed(t, "gw")
+	env, host, space := gatewayEnv(t, "gw")
 	class := &gatewayv1.GatewayClass{}
-	if err := space.Get(ctx, client.ObjectKey{Name: "gw-shown"}, class); err != nil {
+	if err := space.Get(ctx, client.ObjectKey{Name: "gw-imported"}, class); err != nil {
 		t.Fatal(err)
 	}
 	if class.Spec.ControllerName != translate.GatewayController || class.Spec.ParametersRef != nil || class.Spec.Description != nil {
 		t.Errorf("the class tells of the host's: %v", class.Spec)
 	}
-	cert := must(t, b.virtual.CoreV1().Secrets("default").Create, &corev1.Secret{
+	cert := must(t, env.virtual.CoreV1().Secrets("default").Create, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop-cert"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")},
 	})
-	must(t, b.virtual.CoreV1().Services("default").Create, &corev1.Service{
+	must(t, env.virtual.CoreV1().Services("default").Create, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
 	})
-	v, r := newGateway("shop", "gw-shown", "shop.gw.example"), newRoute("shop", "shop", "shop.gw.example", "web")
+	v, r := newGateway("shop", "gw-imported", "shop.gw.example"), newRoute("shop", "shop", "shop.gw.example", "web")
 	for _, o := range []client.Object{v, r} {
 		served(t, space, o)
 	}
-	label := b.space.HostName("default", "shop", translate.LimitLabel)
+	label := env.space.HostName("default", "shop", translate.LimitLabel)
 	h, hr := &gatewayv1.Gateway{}, &gatewayv1.HTTPRoute{}
 	testhost.Eventually(t, "see both on the host", func(ctx context.Context) error {
-		return errors.Join(host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: label}, h),
-			host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("shop")}, hr))
+		return errors.Join(host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: label}, h),
+			host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("shop")}, hr))
 	})
-	awaited(t, "see the certificate on the host", b.host.CoreV1().Secrets(b.space.HostNamespace()).Get, b.hostName(cert.Name), nil)
-	if got := string(h.Spec.Listeners[0].TLS.CertificateRefs[0].Name); got != b.hostName("shop-cert") || h.Annotations["host.example/command"] != "" {
+	awaited(t, "see the certificate on the host", env.host.CoreV1().Secrets(env.space.HostNamespace()).Get, env.hostName(cert.Name), nil)
+	if got := string(h.Spec.Listeners[0].TLS.CertificateRefs[0].Name); got != env.hostName("shop-cert") || h.Annotations["host.example/command"] != "" {
 		t.Errorf("the gateway names %q, annotations %v", got, h.Annotations)
 	}
 	if parent, backend := hr.Spec.ParentRefs[0], hr.Spec.Rules[0].BackendRefs[0]; string(parent.Name) != label || parent.Namespace != nil ||
-		string(backend.Name) != b.space.HostName("default", "web", translate.LimitLabel) || backend.Namespace != nil {
+		string(backend.Name) != env.space.HostName("default", "web", translate.LimitLabel) || backend.Namespace != nil {
 		t.Errorf("the route leads from %v to %v", parent, backend)
 	}
 
@@ -181,40 +181,40 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 		t.Errorf("the space is told %s", said)
 	}
 
-	b.idle(t)
-	if err := b.kill(); err != nil {
+	env.idle(t)
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	b.begin(nil)
-	b.idle(t)
+	env.begin(nil)
+	env.idle(t)
 	for _, before := range []client.Object{h, hr} {
 		now := before.DeepCopyObject().(client.Object)
 		if err := host.Get(ctx, client.ObjectKeyFromObject(before), now); err != nil || now.GetUID() != before.GetUID() || now.GetGeneration() != before.GetGeneration() {
 			t.Errorf("a sleep changed %s on the host: %v", before.GetName(), err)
 		}
 	}
-	if _, err := b.host.CoreV1().Secrets(b.space.HostNamespace()).Get(ctx, b.hostName(cert.Name), metav1.GetOptions{}); err != nil {
+	if _, err := env.host.CoreV1().Secrets(env.space.HostNamespace()).Get(ctx, env.hostName(cert.Name), metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 
 	// What leads out of the space takes the route away.
 	testhost.Eventually(t, "change the service", func(ctx context.Context) error {
-		web, err := b.virtual.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
+		web, err := env.virtual.CoreV1().Services("default").Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		web.Spec.Type, web.Spec.ExternalName, web.Spec.ClusterIP, web.Spec.ClusterIPs = corev1.ServiceTypeExternalName, "metrics-server.kube-system.svc", "", nil
-		_, err = b.virtual.CoreV1().Services("default").Update(ctx, web, metav1.UpdateOptions{})
+		_, err = env.virtual.CoreV1().Services("default").Update(ctx, web, metav1.UpdateOptions{})
 		return err
 	})
 	testhost.Eventually(t, "see the route gone", func(ctx context.Context) error { return gone(hr, host.Get(ctx, client.ObjectKeyFromObject(hr), hr)) })
-	b.told(t, "HTTPRoute", "shop", "backendRefs[web]", "name a service that selects pods")
+	env.awaitWarning(t, "HTTPRoute", "shop", "backendRefs[web]", "name a service that selects pods")
 
 	if err := space.Delete(ctx, v); err != nil {
 		t.Fatal(err)
 	}
 	testhost.Eventually(t, "see the gateway gone", func(ctx context.Context) error { return gone(h, host.Get(ctx, client.ObjectKeyFromObject(h), h)) })
-	awaitedGone(t, "see its certificate gone", b.host.CoreV1().Secrets(b.space.HostNamespace()).Get, b.hostName(cert.Name))
+	awaitedGone(t, "see its certificate gone", env.host.CoreV1().Secrets(env.space.HostNamespace()).Get, env.hostName(cert.Name))
 }
 
 // M4: what a tenant writes into gateways and routes to get at the host, or at
@@ -222,17 +222,17 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	b, host, space := gatewayBed(t, "gwbad")
-	must(t, b.host.NetworkingV1().Ingresses("default").Create, &networkingv1.Ingress{
+	env, host, space := gatewayEnv(t, "gwbad")
+	must(t, env.host.NetworkingV1().Ingresses("default").Create, &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Name: "gwbad"}, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "taken.gwbad.example"}}},
 	})
 	t.Cleanup(func() {
-		_ = b.host.NetworkingV1().Ingresses("default").Delete(context.Background(), "gwbad", metav1.DeleteOptions{})
+		_ = env.host.NetworkingV1().Ingresses("default").Delete(context.Background(), "gwbad", metav1.DeleteOptions{})
 	})
 	platform := newRoute("gwbad", "edge", "api.gwbad.example", "api")
 	served(t, host, platform)
 	t.Cleanup(func() { _ = host.Delete(context.Background(), platform) })
-	must(t, b.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	must(t, env.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 
 	gateways := map[string]struct {
 		change func(*gatewayv1.Gateway)
@@ -269,19 +269,19 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		}, "certificateRefs[0]"},
 	}
 	for name, attack := range gateways {
-		v := newGateway(name, "gwbad-shown", name+".gwbad.example")
+		v := newGateway(name, "gwbad-imported", name+".gwbad.example")
 		attack.change(v)
 		served(t, space, v)
-		b.told(t, "Gateway", name, attack.says)
-		at := client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.space.HostName("default", name, translate.LimitLabel)}
+		env.awaitWarning(t, "Gateway", name, attack.says)
+		at := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", name, translate.LimitLabel)}
 		if err := host.Get(ctx, at, &gatewayv1.Gateway{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s is on the host (%v)", name, err)
 		}
 	}
 
-	elsewhere := newGateway("elsewhere", "gwbad-shown", "elsewhere.gwbad.example")
+	elsewhere := newGateway("elsewhere", "gwbad-imported", "elsewhere.gwbad.example")
 	elsewhere.Namespace = "other"
-	for _, v := range []*gatewayv1.Gateway{newGateway("good", "gwbad-shown", "good.gwbad.example"), elsewhere} {
+	for _, v := range []*gatewayv1.Gateway{newGateway("good", "gwbad-imported", "good.gwbad.example"), elsewhere} {
 		served(t, space, v)
 	}
 	mirror := func(ref gatewayv1.BackendObjectReference) []gatewayv1.HTTPRouteFilter {
@@ -325,18 +325,18 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		r := newRoute(name, "good", name+".gwbad.example", "web")
 		attack.change(r)
 		served(t, space, r)
-		b.told(t, "HTTPRoute", name, attack.says)
-		if err := host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName(name)}, &gatewayv1.HTTPRoute{}); !apierrors.IsNotFound(err) {
+		env.awaitWarning(t, "HTTPRoute", name, attack.says)
+		if err := host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, &gatewayv1.HTTPRoute{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s is on the host (%v)", name, err)
 		}
 	}
 
 	// Whoever holds the space's account is held to the same by the host itself.
-	posing := rest.CopyConfig(b.cluster.Config())
-	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + b.space.HostNamespace() + ":berth-syncer"}
+	posing := rest.CopyConfig(env.cluster.Config())
+	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + env.space.HostNamespace() + ":berth-syncer"}
 	account := extended(t, posing)
-	at := metav1.ObjectMeta{Namespace: b.space.HostNamespace(), Name: "gwbad--default--posing", Labels: map[string]string{translate.LabelSpace: b.space.Name}}
-	g := newGateway("posing", "gwbad-shown", "posing.gwbad.example")
+	at := metav1.ObjectMeta{Namespace: env.space.HostNamespace(), Name: "gwbad--default--posing", Labels: map[string]string{translate.LabelSpace: env.space.Name}}
+	g := newGateway("posing", "gwbad-imported", "posing.gwbad.example")
 	g.ObjectMeta, g.Spec.Listeners[0].Hostname = at, nil
 	if err := refusedBy("berth-space-accounts", account.Create(ctx, g)); err != nil {
 		t.Errorf("the space's account makes a gateway for every name: %v", err)
@@ -348,12 +348,12 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	}
 }
 
-// S1: with the switches off, nothing of gateways is in the space or on the host.
+// S1: where they are disabled, nothing of gateways is in the space or on the host.
 func TestGatewaysAreOffByDefault(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "gwoff")
-	b.idle(t)
-	if err := extended(t, b.toPlane()).List(t.Context(), &gatewayv1.GatewayList{}); err == nil {
+	env := synced(t, "gwoff")
+	env.idle(t)
+	if err := extended(t, env.toPlane()).List(t.Context(), &gatewayv1.GatewayList{}); err == nil {
 		t.Error("the space has gateways")
 	}
 }

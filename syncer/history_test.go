@@ -35,12 +35,12 @@ type change struct {
 }
 
 // recorded records the space's services and slices on the host until the test ends.
-func (b *bed) recorded(t *testing.T) *history {
+func (env *testEnv) recorded(t *testing.T) *history {
 	t.Helper()
 	h := &history{}
-	namespace := b.space.HostNamespace()
+	namespace := env.space.HostNamespace()
 	for kind, watched := range map[string]func(context.Context, metav1.ListOptions) (watch.Interface, error){
-		"service": b.host.CoreV1().Services(namespace).Watch, "slice": b.host.DiscoveryV1().EndpointSlices(namespace).Watch,
+		"service": env.host.CoreV1().Services(namespace).Watch, "slice": env.host.DiscoveryV1().EndpointSlices(namespace).Watch,
 	} {
 		w, err := watched(t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -109,13 +109,13 @@ func (h *history) exposures() []string {
 }
 
 // complete reports whether the history has come to what is on the host now.
-func (b *bed) complete(h *history) func(context.Context) error {
+func (env *testEnv) complete(h *history) func(context.Context) error {
 	return func(ctx context.Context) error {
-		services, err := b.host.CoreV1().Services(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+		services, err := env.host.CoreV1().Services(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		endpoints, err := b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+		endpoints, err := env.host.DiscoveryV1().EndpointSlices(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -138,9 +138,9 @@ func (b *bed) complete(h *history) func(context.Context) error {
 }
 
 // never fails the test if an exposed service of the space ever had addresses that the tenant wrote.
-func (b *bed) never(t *testing.T, h *history) {
+func (env *testEnv) never(t *testing.T, h *history) {
 	t.Helper()
-	b.play([]step{{"have the whole history", b.complete(h)}})
+	env.play([]step{{"have the whole history", env.complete(h)}})
 	for _, e := range h.exposures() {
 		t.Error("a port of the host led to what the tenant wrote:", e)
 	}

@@ -32,7 +32,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -44,32 +44,32 @@ const ServiceAccount = "berth-syncer"
 // all its spaces. It is safe for concurrent use once started.
 type Host struct {
 	config *rest.Config
-	sync   kinds.Switches
+	sync   resources.SyncOptions
 	// annotations of ingresses that go along to the host.
 	annotations []string
 	mapper      meta.RESTMapper
 	reader      client.Client
 	cancel      context.CancelFunc // ends the watches
 	running     sync.WaitGroup
-	watches     map[string]hostWatch // of each kind that is watched
-	// definitions of the extensions that are synced, by kind; set by Start.
+	watches     map[string]hostWatch // of each resource that is watched
+	// definitions of the extensions that are synced, by resource; set by Start.
 	definitions map[string]*apiextensionsv1.CustomResourceDefinition
-	fanouts     map[string]*fanout
+	routers     map[string]*eventRouter
 	sleepers    sleepers
 	followers   followers
 	requests    *fairSlots
 	short       sync.Map // of the spaces, by name, of which a quota refused something
 	writers     sync.Map // of the spaces that are synced, by name: each a *writer
-	// leftovers are what spaces have of kinds that are switched off, by object:
+	// stale are the host objects that spaces have of disabled resources, by object:
 	// each a *metav1.PartialObjectMetadata; set by Start.
-	leftovers sync.Map
-	reach     *reach
+	stale sync.Map
+	reach *reach
 }
 
 // Options say what spaces share of a host, and how. The zero value has every
-// kind at its default.
+// resource at its default.
 type Options struct {
-	Sync kinds.Switches
+	Sync resources.SyncOptions
 	// IngressAnnotations are the keys of the annotations that go along with an
 	// ingress. They are commands to a controller that all spaces share: some let
 	// their author run code in it.
@@ -80,7 +80,7 @@ type Options struct {
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
-// of config may impersonate the spaces' accounts, and reads, of the kinds that
+// of config may impersonate the spaces' accounts, and reads, of the resources that
 // are synced, objects that bear the space label in all namespaces, and all
 // events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
 // reads for gateways, too: both claim host names.
@@ -104,7 +104,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	h := &Host{
 		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
-		watches: map[string]hostWatch{}, fanouts: map[string]*fanout{},
+		watches: map[string]hostWatch{}, routers: map[string]*eventRouter{},
 		requests: newFairSlots(hostRequests, workers),
 	}
 	watches, err := hostWatches(clientset, config)
@@ -115,28 +115,28 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		if !o.Sync.On(name) && !watchedAlways(name) && (name != ingresses || !o.Sync.On(gateways)) {
 			continue
 		}
-		if name == nodes && o.Sync.Value(nodes) != kinds.All {
-			continue // stand-ins are of what pods say
+		if name == nodes && o.Sync.Value(nodes) != resources.All {
+			continue // virtual nodes are of what pods say
 		}
 		changed := h.sleepers.changed
 		if name == events || name == budgets || name == nodes || isClass(name) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
-		h.fanouts[name] = newFanout(spaceOf, changed, indexes(name))
+		h.routers[name] = newEventRouter(spaceOf, changed, indexes(name))
 		if name == nodes {
-			h.watchNodes(h.fanouts[name], o.NodeLabels)
+			h.watchNodes(h.routers[name], o.NodeLabels)
 		}
 	}
 	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
-	h.fanouts[quotas] = newFanout(spaceOf, nil, nil)
-	h.watchQuotas(h.fanouts[quotas])
+	h.routers[quotas] = newEventRouter(spaceOf, nil, nil)
+	h.watchQuotas(h.routers[quotas])
 	return h, nil
 }
 
-// indexes are those of a kind, besides its objects' namespaces and spaces.
-func indexes(kind string) cache.Indexers {
-	switch kind {
+// indexes are those of a resource, besides its objects' namespaces and spaces.
+func indexes(resource string) cache.Indexers {
+	switch resource {
 	case pods:
 		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
 	case nodes:
@@ -154,7 +154,7 @@ func indexes(kind string) cache.Indexers {
 	}
 }
 
-// watchedAlways reports whether other kinds' work reads this one's watch.
+// watchedAlways reports whether other resources' work reads this one's watch.
 func watchedAlways(name string) bool {
 	return name == pods || name == services || name == endpointSlices || name == secrets || name == claims
 }
@@ -166,16 +166,16 @@ func isClass(name string) bool {
 // Start begins the watches and returns when they have caught up, or with an
 // error when ctx ends before or the host refuses one. They go on until Stop.
 func (h *Host) Start(ctx context.Context) error {
-	if err := errors.Join(h.extend(ctx), h.findLeftovers(ctx)); err != nil {
+	if err := errors.Join(h.extend(ctx), h.findStale(ctx)); err != nil {
 		return err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
-	for name, f := range h.fanouts {
+	for name, f := range h.routers {
 		from := h.watches[name]
 		safego.Go(&h.running, "watch the host", func() { f.watch(run, name, from.lister(), from.of) }, nil)
 	}
-	for name, f := range h.fanouts {
+	for name, f := range h.routers {
 		if err := f.awaitFilled(ctx, name); err != nil {
 			h.Stop()
 			return err
@@ -197,10 +197,10 @@ func (h *Host) Stop() {
 // Pack makes what is held of spaces that sleep take less memory. The caller
 // collects garbage before and afterwards.
 func (h *Host) Pack(spaces []string) error {
-	for kind, f := range h.fanouts {
+	for resource, f := range h.routers {
 		for _, space := range spaces {
-			if err := f.packAnew(space); err != nil {
-				return fmt.Errorf("pack %s of space %s: %w", kind, space, err)
+			if err := f.repack(space); err != nil {
+				return fmt.Errorf("pack %s of space %s: %w", resource, space, err)
 			}
 		}
 	}
@@ -229,23 +229,23 @@ func (h *Host) newAccount(space translate.Space, limits *bounds.Account) (client
 }
 
 // cached reads a host object from the shared watches; ok is false if it is not there.
-func cached[T client.Object](h *Host, kind, namespace, name string) (obj T, ok bool) {
+func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
 	key := name
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	f := h.fanouts[kind]
+	f := h.routers[resource]
 	if f == nil {
-		return obj, false // it is switched off
+		return obj, false // it is disabled
 	}
 	obj, ok = f.get(key).(T)
 	return obj, ok
 }
 
-// hosted are the space's host objects of a kind, of the shared watches.
-func hosted[T client.Object](s *Syncer, kind string) iter.Seq[T] {
+// hosted are the space's host objects of a resource, of the shared watches.
+func hosted[T client.Object](s *Syncer, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.fanouts[kind]
+		f := s.host.routers[resource]
 		if f == nil {
 			return
 		}

@@ -39,10 +39,10 @@ func mounting(name string, configMaps ...string) *corev1.Pod {
 }
 
 // sizedOnHost waits until so many of the space's config maps of some size are on the host, and fails if there ever are more.
-func (b *bed) sizedOnHost(t *testing.T, size, want int) {
+func (env *testEnv) sizedOnHost(t *testing.T, size, want int) {
 	t.Helper()
 	testhost.Eventually(t, fmt.Sprintf("see %d config maps on the host", want), func(ctx context.Context) error {
-		all, err := b.host.CoreV1().ConfigMaps(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+		all, err := env.host.CoreV1().ConfigMaps(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -55,30 +55,30 @@ func (b *bed) sizedOnHost(t *testing.T, size, want int) {
 		if n > want {
 			t.Fatalf("%d are on the host, more than %d", n, want)
 		}
-		if n < want || !b.life.syncer.Idle() {
-			return fmt.Errorf("there are %d, the syncer is idle: %t", n, b.life.syncer.Idle())
+		if n < want || !env.run.syncer.Idle() {
+			return fmt.Errorf("there are %d, the syncer is idle: %t", n, env.run.syncer.Idle())
 		}
 		return nil
 	})
 }
 
-// L3, S5: a space has no more bytes on the host than it may; what is too much is told so, and comes when there is room:
+// L3, S5: a space has no more bytes on the host than it may; what is too much gets an event, and comes when other objects are gone:
 // also when the syncer was started anew, and knows of data by the shared watches only.
 func TestHostileBytesOfASpaceOnTheHostAreBounded(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 10
-	b := newBed(t, "bytes")
-	b.limits = bounds.NewAccount(bounds.Limits{bounds.SyncedBytes: 2*size + 40<<10})
-	b.begin(nil)
-	maps := b.virtual.CoreV1().ConfigMaps("default")
+	env := newEnv(t, "bytes")
+	env.limits = bounds.NewAccount(bounds.Limits{bounds.SyncedBytes: 2*size + 40<<10})
+	env.begin(nil)
+	maps := env.virtual.CoreV1().ConfigMaps("default")
 	for i := range 4 {
 		must(t, maps.Create, sizedConfigMap(fmt.Sprintf("c-%d", i), 'a', size))
 	}
-	must(t, b.virtual.CoreV1().Pods("default").Create, mounting("web", "c-0", "c-1", "c-2", "c-3"))
-	b.sizedOnHost(t, size, 2)
+	must(t, env.virtual.CoreV1().Pods("default").Create, mounting("web", "c-0", "c-1", "c-2", "c-3"))
+	env.sizedOnHost(t, size, 2)
 	var refused []string
 	testhost.Eventually(t, "hear of those that are too many", func(ctx context.Context) error {
-		events, err := b.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		events, err := env.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -101,12 +101,12 @@ func TestHostileBytesOfASpaceOnTheHostAreBounded(t *testing.T) {
 			break
 		}
 	}
-	b.sizedOnHost(t, size, 2)
-	if err := b.kill(); err != nil {
+	env.sizedOnHost(t, size, 2)
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	b.begin(nil)
-	b.sizedOnHost(t, size, 2)
+	env.begin(nil)
+	env.sizedOnHost(t, size, 2)
 }
 
 // L3, S5: however often a tenant changes a large object that a pod mounts, it is written to the host now and then only,
@@ -114,18 +114,18 @@ func TestHostileBytesOfASpaceOnTheHostAreBounded(t *testing.T) {
 func TestHostileLargeObjectIsRewrittenSeldom(t *testing.T) {
 	t.Parallel()
 	const size, changes = 64 << 10, 60
-	b := newBed(t, "rewritten")
+	env := newEnv(t, "rewritten")
 	var writes atomic.Int64
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to == toHost && c.Method == http.MethodPut && strings.Contains(c.URL.Path, "/configmaps/") {
 			writes.Add(1)
 		}
 		return send()
 	})
-	maps, began := b.virtual.CoreV1().ConfigMaps("default"), time.Now()
+	maps, began := env.virtual.CoreV1().ConfigMaps("default"), time.Now()
 	must(t, maps.Create, sizedConfigMap("big", 'a', size))
-	must(t, b.virtual.CoreV1().Pods("default").Create, mounting("web", "big"))
-	b.sizedOnHost(t, size, 1)
+	must(t, env.virtual.CoreV1().Pods("default").Create, mounting("web", "big"))
+	env.sizedOnHost(t, size, 1)
 	for i := range changes {
 		if _, err := maps.Update(t.Context(), sizedConfigMap("big", byte('b'+i%20), size), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestHostileLargeObjectIsRewrittenSeldom(t *testing.T) {
 	if _, err := maps.Update(t.Context(), last, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaited(t, "see what it was last", b.host.CoreV1().ConfigMaps(b.space.HostNamespace()).Get, b.hostName("big"), func(host *corev1.ConfigMap) error {
+	awaited(t, "see what it was last", env.host.CoreV1().ConfigMaps(env.space.HostNamespace()).Get, env.hostName("big"), func(host *corev1.ConfigMap) error {
 		if host.Data["data"] != last.Data["data"] {
 			return errors.New("it is not the last")
 		}
@@ -149,15 +149,15 @@ func TestHostileLargeObjectIsRewrittenSeldom(t *testing.T) {
 // M4, S15: a space claims no more host names than it may, and none outside of its domains.
 func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "many-hosts")
-	b.limits, b.domains = bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 2}), []string{"many-hosts.example"}
-	b.ingressClass(t, "many-hosts", shownToSpaces())
-	b.begin(nil)
-	ours, theirs := b.virtual.NetworkingV1().Ingresses("default"), b.host.NetworkingV1().Ingresses(b.space.HostNamespace())
+	env := newEnv(t, "many-hosts")
+	env.limits, env.domains = bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 2}), []string{"many-hosts.example"}
+	env.ingressClass(t, "many-hosts", importLabel())
+	env.begin(nil)
+	ours, theirs := env.virtual.NetworkingV1().Ingresses("default"), env.host.NetworkingV1().Ingresses(env.space.HostNamespace())
 	for _, name := range []string{"foreign.example", "many-hosts.example.com", "amany-hosts.example"} {
 		id := strings.ReplaceAll(name, ".", "-")
 		must(t, ours.Create, newIngress(id, "many-hosts", name))
-		b.told(t, "Ingress", id, name, "many-hosts.example")
+		env.awaitWarning(t, "Ingress", id, name, "many-hosts.example")
 	}
 	for i := range 4 {
 		must(t, ours.Create, newIngress(fmt.Sprintf("i-%d", i), "many-hosts", fmt.Sprintf("h-%d.many-hosts.example", i)))
@@ -166,7 +166,7 @@ func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 		all, err := theirs.List(ctx, metav1.ListOptions{})
 		return len(all.Items), err
 	}
-	b.bounded(t, 2, served)
+	env.bounded(t, 2, served)
 	all, err := theirs.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -174,27 +174,27 @@ func TestHostileHostNamesAreBoundedAndInTheSpacesDomains(t *testing.T) {
 	for i := range 4 {
 		name, there := fmt.Sprintf("i-%d", i), false
 		for _, host := range all.Items {
-			there = there || host.Name == b.hostName(name)
+			there = there || host.Name == env.hostName(name)
 		}
 		if !there {
-			b.told(t, "Ingress", name, "ingress-hostnames")
+			env.awaitWarning(t, "Ingress", name, "ingress-hostnames")
 			continue
 		}
 		if err := ours.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.bounded(t, 2, served)
+	env.bounded(t, 2, served)
 }
 
 // S5: however much a tenant changes a large pod, the pod's binding and status come to the space.
 func TestHostilePodWhoseUpdateWaitsIsReported(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 10
-	b := newBed(t, "paced-pod")
-	b.limits = bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: size + size/2})
-	b.begin(nil)
-	ours, theirs := b.virtual.CoreV1().Pods("default"), b.host.CoreV1().Pods(b.space.HostNamespace())
+	env := newEnv(t, "paced-pod")
+	env.limits = bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: size + size/2})
+	env.begin(nil)
+	ours, theirs := env.virtual.CoreV1().Pods("default"), env.host.CoreV1().Pods(env.space.HostNamespace())
 	pod := mounting("web")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: strings.Repeat("a", size)}}
 	must(t, ours.Create, pod)
@@ -207,7 +207,7 @@ func TestHostilePodWhoseUpdateWaitsIsReported(t *testing.T) {
 	if _, err := ours.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"labels":{"changed":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := theirs.Patch(t.Context(), b.hostName("web"), types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := theirs.Patch(t.Context(), env.hostName("web"), types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	awaited(t, "see its status", ours.Get, "web", func(v *corev1.Pod) error {
@@ -216,7 +216,7 @@ func TestHostilePodWhoseUpdateWaitsIsReported(t *testing.T) {
 		}
 		return nil
 	})
-	host, err := theirs.Get(t.Context(), b.hostName("web"), metav1.GetOptions{})
+	host, err := theirs.Get(t.Context(), env.hostName("web"), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,20 +17,20 @@ import (
 // has come meanwhile.
 func TestHostileHostNameTooManyLeavesWhatIsServed(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "live-hosts")
-	b.limits = bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 2})
-	b.ingressClass(t, "live-hosts", shownToSpaces())
-	b.begin(nil)
-	ours, theirs := b.virtual.NetworkingV1().Ingresses("default"), b.host.NetworkingV1().Ingresses(b.space.HostNamespace())
+	env := newEnv(t, "live-hosts")
+	env.limits = bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 2})
+	env.ingressClass(t, "live-hosts", importLabel())
+	env.begin(nil)
+	ours, theirs := env.virtual.NetworkingV1().Ingresses("default"), env.host.NetworkingV1().Ingresses(env.space.HostNamespace())
 	served := map[string]types.UID{}
 	for _, name := range []string{"x", "y"} {
 		must(t, ours.Create, newIngress(name, "live-hosts", name+".live-hosts.example"))
-		served[name] = awaited(t, "see it on the host", theirs.Get, b.hostName(name), nil).UID
+		served[name] = awaited(t, "see it on the host", theirs.Get, env.hostName(name), nil).UID
 	}
 	serves := func() {
 		t.Helper()
 		for name, uid := range served {
-			host, err := theirs.Get(t.Context(), b.hostName(name), metav1.GetOptions{})
+			host, err := theirs.Get(t.Context(), env.hostName(name), metav1.GetOptions{})
 			if err != nil || host.UID != uid || host.DeletionTimestamp != nil || len(host.Spec.Rules) != 1 {
 				t.Errorf("%s is not what it was: %v, %v", name, host, err)
 			}
@@ -40,18 +40,18 @@ func TestHostileHostNameTooManyLeavesWhatIsServed(t *testing.T) {
 	if _, err := ours.Patch(t.Context(), "x", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.told(t, "Ingress", "x", "ingress-hostnames", "spec.rules")
-	b.idle(t)
+	env.awaitWarning(t, "Ingress", "x", "ingress-hostnames", "spec.rules")
+	env.idle(t)
 	serves()
-	asleep := b.sleep()
+	asleep := env.sleep()
 	asleep.stop()
 	for i := range 20 {
 		must(t, ours.Create, newIngress(fmt.Sprintf("a-%d", i), "live-hosts", fmt.Sprintf("a-%d.live-hosts.example", i)))
 	}
-	b.begin(nil)
+	env.begin(nil)
 	for i := range 20 {
-		b.told(t, "Ingress", fmt.Sprintf("a-%d", i), "ingress-hostnames")
+		env.awaitWarning(t, "Ingress", fmt.Sprintf("a-%d", i), "ingress-hostnames")
 	}
-	b.idle(t)
+	env.idle(t)
 	serves()
 }

@@ -54,10 +54,10 @@ func (l *readLists) check(t *testing.T) {
 // megabytes of these, and its syncer looks at 64 slices at once.
 func TestHostileIngressesAreNotReadForEachEndpointSlice(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "exposures-listed")
+	env := newEnv(t, "exposures-listed")
 	l := &readLists{resource: "ingresses"}
-	b.ingressClass(t, "exposures-listed", shownToSpaces())
-	b.begin(l.rule)
+	env.ingressClass(t, "exposures-listed", importLabel())
+	env.begin(l.rule)
 	v := newIngress("large", "exposures-listed", "large.exposures-listed.example")
 	paths := &v.Spec.Rules[0].HTTP.Paths
 	for i := range 500 {
@@ -65,21 +65,21 @@ func TestHostileIngressesAreNotReadForEachEndpointSlice(t *testing.T) {
 		path.Path = fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 200))
 		*paths = append(*paths, path)
 	}
-	must(t, b.virtual.NetworkingV1().Ingresses("default").Create, v)
-	awaited(t, "see it on the host", b.host.NetworkingV1().Ingresses(b.space.HostNamespace()).Get, b.hostName("large"), nil)
-	b.writeEndpoints(t)
-	b.filled(t)
+	must(t, env.virtual.NetworkingV1().Ingresses("default").Create, v)
+	awaited(t, "see it on the host", env.host.NetworkingV1().Ingresses(env.space.HostNamespace()).Get, env.hostName("large"), nil)
+	env.writeEndpoints(t)
+	env.filled(t)
 	l.check(t)
 }
 
 // L3: the same for the slices of a service that is about to be exposed, which many requests may do at once.
 func TestHostileEndpointSlicesAreNotReadToBeDeleted(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "slices-listed")
+	env := newEnv(t, "slices-listed")
 	l := &readLists{resource: "endpointslices"}
-	b.begin(l.rule)
-	b.writeEndpoints(t)
-	slices := b.virtual.DiscoveryV1().EndpointSlices("default")
+	env.begin(l.rule)
+	env.writeEndpoints(t)
+	slices := env.virtual.DiscoveryV1().EndpointSlices("default")
 	testhost.Eventually(t, "write many addresses", func(ctx context.Context) error {
 		slice, err := slices.Get(ctx, "hand", metav1.GetOptions{})
 		if err != nil {
@@ -92,13 +92,13 @@ func TestHostileEndpointSlicesAreNotReadToBeDeleted(t *testing.T) {
 		_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
 		return err
 	})
-	awaited(t, "the endpoints on the host", b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).Get, b.hostName("hand"), func(s *discoveryv1.EndpointSlice) error {
+	awaited(t, "the endpoints on the host", env.host.DiscoveryV1().EndpointSlices(env.space.HostNamespace()).Get, env.hostName("hand"), func(s *discoveryv1.EndpointSlice) error {
 		if len(s.Endpoints) < 1000 {
 			return fmt.Errorf("it has %d", len(s.Endpoints))
 		}
 		return nil
 	})
-	b.exposed(t, func(ctx context.Context, b *bed) error { return b.retype(ctx, corev1.ServiceTypeNodePort, nil) })
-	awaitedGone(t, "see no slice", b.host.DiscoveryV1().EndpointSlices(b.space.HostNamespace()).Get, b.hostName("hand"))
+	env.exposed(t, func(ctx context.Context, env *testEnv) error { return env.retype(ctx, corev1.ServiceTypeNodePort, nil) })
+	awaitedGone(t, "see no slice", env.host.DiscoveryV1().EndpointSlices(env.space.HostNamespace()).Get, env.hostName("hand"))
 	l.check(t)
 }

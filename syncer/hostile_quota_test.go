@@ -29,10 +29,10 @@ func countCreates(resource string, n *atomic.Int64) rule {
 }
 
 // hostPods waits until the space has so many pods on the host.
-func (b *bed) hostPods(t *testing.T, want int) {
+func (env *testEnv) hostPods(t *testing.T, want int) {
 	t.Helper()
 	testhost.Eventually(t, fmt.Sprintf("see %d pods on the host", want), func(ctx context.Context) error {
-		all, err := b.host.CoreV1().Pods(b.space.HostNamespace()).List(ctx, metav1.ListOptions{})
+		all, err := env.host.CoreV1().Pods(env.space.HostNamespace()).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -44,10 +44,10 @@ func (b *bed) hostPods(t *testing.T, want int) {
 }
 
 // refusedPods waits until so many pods of the space say that the host's quota refuses them.
-func (b *bed) refusedPods(t *testing.T, want int) {
+func (env *testEnv) refusedPods(t *testing.T, want int) {
 	t.Helper()
 	testhost.Eventually(t, fmt.Sprintf("see %d pods that the quota refuses", want), func(ctx context.Context) error {
-		all, err := b.virtual.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		all, err := env.virtual.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -77,26 +77,26 @@ func plainPods(name string, replicas int32) *corev1.PodTemplateSpec {
 func TestHostilePodsOverQuotaAskTheHostRarely(t *testing.T) {
 	t.Parallel()
 	const replicas, quota = 2000, 5
-	b := newBed(t, "over-quota")
-	b.quota(t, corev1.ResourcePods, fmt.Sprint(quota))
+	env := newEnv(t, "over-quota")
+	env.quota(t, corev1.ResourcePods, fmt.Sprint(quota))
 	var asked atomic.Int64
-	b.begin(countCreates("pods", &asked))
+	env.begin(countCreates("pods", &asked))
 	d := newDeployment("flood", replicas)
 	d.Spec.Template = *plainPods("flood", replicas)
-	must(t, b.virtual.AppsV1().Deployments("default").Create, d)
-	b.hostPods(t, quota)
-	for _, n := range []int{replicas / 4, replicas / 2, replicas - quota} { // each within the patience of tests: a busy machine takes its time
-		b.refusedPods(t, n)
+	must(t, env.virtual.AppsV1().Deployments("default").Create, d)
+	env.hostPods(t, quota)
+	for _, n := range []int{replicas / 4, replicas / 2, replicas - quota} { // each within the timeout of tests: a busy machine takes its time
+		env.refusedPods(t, n)
 	}
 	if n := asked.Load(); n > 200 {
 		t.Errorf("the host was asked %d times to create %d pods of which it takes %d", n, replicas, quota)
 	}
 	t.Logf("asked %d times for %d pods", asked.Load(), replicas)
 	before := asked.Load()
-	b.quota(t, corev1.ResourcePods, fmt.Sprint(quota+1))
-	b.hostPods(t, quota+1)
-	b.quota(t, corev1.ResourcePods, fmt.Sprint(quota+21))
-	b.hostPods(t, quota+21)
+	env.quota(t, corev1.ResourcePods, fmt.Sprint(quota+1))
+	env.hostPods(t, quota+1)
+	env.quota(t, corev1.ResourcePods, fmt.Sprint(quota+21))
+	env.hostPods(t, quota+21)
 	t.Logf("asked %d times more for 21 pods", asked.Load()-before)
 	if n := asked.Load() - before; n > 150 {
 		t.Errorf("the host was asked %d times to create 21 pods", n)
@@ -106,25 +106,25 @@ func TestHostilePodsOverQuotaAskTheHostRarely(t *testing.T) {
 // T8, B5: a space that sleeps with a pod that the host's quota refused wakes when there is more, and the pod runs.
 func TestASpaceThatLacksQuotaWakesWhenThereIsMore(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "quota-wakes")
-	b.quota(t, corev1.ResourcePods, "0")
-	b.begin(nil)
+	env := newEnv(t, "quota-wakes")
+	env.quota(t, corev1.ResourcePods, "0")
+	env.begin(nil)
 	pod := newPod("web")
 	pod.Spec = plainPods("web", 1).Spec
-	must(t, b.virtual.CoreV1().Pods("default").Create, pod)
-	b.refusedPods(t, 1)
-	asleep := b.sleep()
+	must(t, env.virtual.CoreV1().Pods("default").Create, pod)
+	env.refusedPods(t, 1)
+	asleep := env.sleep()
 	defer asleep.stop()
 	if n := asleep.wakes.Load(); n != 0 {
 		t.Fatalf("woken %d times before anything changed", n)
 	}
-	b.quota(t, corev1.ResourcePods, "1")
+	env.quota(t, corev1.ResourcePods, "1")
 	testhost.Eventually(t, "wake", func(context.Context) error {
 		if n := asleep.wakes.Load(); n != 1 {
 			return fmt.Errorf("woken %d times", n)
 		}
 		return nil
 	})
-	b.begin(nil)
-	b.hostPods(t, 1)
+	env.begin(nil)
+	env.hostPods(t, 1)
 }

@@ -19,10 +19,10 @@ import (
 )
 
 // quota sets what the space may have of a resource on the host.
-func (b *bed) quota(t *testing.T, resource corev1.ResourceName, quantity string) {
+func (env *testEnv) quota(t *testing.T, resource corev1.ResourceName, quantity string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"hard":{%q:%q}}}`, resource, quantity)
-	_, err := b.host.CoreV1().ResourceQuotas(b.space.HostNamespace()).Patch(t.Context(), "berth", types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := env.host.CoreV1().ResourceQuotas(env.space.HostNamespace()).Patch(t.Context(), "berth", types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +71,9 @@ func (a *addresses) several() (names []string) {
 }
 
 // undisturbed fails the test for events that say that a service's addresses differ on both sides.
-func (b *bed) undisturbed(t *testing.T) {
+func (env *testEnv) undisturbed(t *testing.T) {
 	t.Helper()
-	events, err := b.virtual.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	events, err := env.virtual.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,19 +89,19 @@ func (b *bed) undisturbed(t *testing.T) {
 func TestHostileServicesCreatedByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const names, clients = 40, 4
-	b := newBed(t, "services-raced")
-	b.quota(t, corev1.ResourceServices, "1000")
-	b.begin(nil)
+	env := newEnv(t, "services-raced")
+	env.quota(t, corev1.ResourceServices, "1000")
+	env.begin(nil)
 	had := &addresses{had: map[string][]string{}}
-	had.watched(t, b.virtual, "default")
-	had.watched(t, b.host, b.space.HostNamespace())
+	had.watched(t, env.virtual, "default")
+	had.watched(t, env.host, env.space.HostNamespace())
 	var all sync.WaitGroup
 	won := make([][]*corev1.Service, names)
 	var mu sync.Mutex
 	for i := range names {
 		for range clients {
 			all.Go(func() {
-				v, err := b.virtual.CoreV1().Services("default").Create(t.Context(), newService(fmt.Sprintf("web-%d", i), ""), metav1.CreateOptions{})
+				v, err := env.virtual.CoreV1().Services("default").Create(t.Context(), newService(fmt.Sprintf("web-%d", i), ""), metav1.CreateOptions{})
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -113,13 +113,13 @@ func TestHostileServicesCreatedByManyAtOnce(t *testing.T) {
 		}
 	}
 	all.Wait()
-	b.play([]step{{"come to rest", b.alike}})
+	env.play([]step{{"come to rest", env.alike}})
 	for i, made := range won {
 		if len(made) != 1 {
 			t.Errorf("web-%d was created %d times, want once", i, len(made))
 			continue
 		}
-		host, err := b.hostService(t.Context(), made[0].Name)
+		host, err := env.hostService(t.Context(), made[0].Name)
 		if err != nil || host.Spec.ClusterIP != made[0].Spec.ClusterIP {
 			t.Errorf("web-%d has the address %s, on the host %s (%v)", i, made[0].Spec.ClusterIP, host.Spec.ClusterIP, err)
 		}
@@ -127,26 +127,26 @@ func TestHostileServicesCreatedByManyAtOnce(t *testing.T) {
 	for _, s := range had.several() {
 		t.Error(s)
 	}
-	b.undisturbed(t)
+	env.undisturbed(t)
 }
 
 // S7, B1: services that clients create and delete under the same names, all at once, have one address as long as they are there.
 func TestHostileServicesCreatedAndDeletedByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const names, clients, rounds = 4, 4, 10
-	b := newBed(t, "services-churned")
-	b.quota(t, corev1.ResourceServices, "1000") // what is deleted counts until the host has counted anew
-	b.begin(nil)
+	env := newEnv(t, "services-churned")
+	env.quota(t, corev1.ResourceServices, "1000") // what is deleted counts until the host has counted anew
+	env.begin(nil)
 	had := &addresses{had: map[string][]string{}}
-	had.watched(t, b.virtual, "default")
-	services := b.virtual.CoreV1().Services("default")
+	had.watched(t, env.virtual, "default")
+	services := env.virtual.CoreV1().Services("default")
 	var all sync.WaitGroup
 	for i := range names {
 		name := fmt.Sprintf("web-%d", i)
 		for c := range clients {
 			all.Go(func() {
 				for round := range rounds {
-					b.churn(t, name, (c+round)%clients == 0)
+					env.churn(t, name, (c+round)%clients == 0)
 				}
 			})
 		}
@@ -158,13 +158,13 @@ func TestHostileServicesCreatedAndDeletedByManyAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.play([]step{{"come to rest", b.alike}, {"have the host's addresses", func(ctx context.Context) error {
+	env.play([]step{{"come to rest", env.alike}, {"have the host's addresses", func(ctx context.Context) error {
 		for i := range names {
 			v, err := services.Get(ctx, fmt.Sprintf("web-%d", i), metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if host, err := b.hostService(ctx, v.Name); err != nil || host.Spec.ClusterIP != v.Spec.ClusterIP {
+			if host, err := env.hostService(ctx, v.Name); err != nil || host.Spec.ClusterIP != v.Spec.ClusterIP {
 				return fmt.Errorf("%s has %s, on the host %s (%w)", v.Name, v.Spec.ClusterIP, host.Spec.ClusterIP, err)
 			}
 		}
@@ -176,9 +176,9 @@ func TestHostileServicesCreatedAndDeletedByManyAtOnce(t *testing.T) {
 }
 
 // churn creates, changes or deletes a service, whatever others do to it.
-func (b *bed) churn(t *testing.T, name string, remove bool) {
+func (env *testEnv) churn(t *testing.T, name string, remove bool) {
 	t.Helper()
-	services := b.virtual.CoreV1().Services("default")
+	services := env.virtual.CoreV1().Services("default")
 	if remove {
 		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete %s: %v", name, err)

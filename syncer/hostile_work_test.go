@@ -27,9 +27,9 @@ import (
 func TestHostilePolicyChangesDoNotLookAtAllPods(t *testing.T) {
 	t.Parallel()
 	const many = 30
-	b := synced(t, "policy-churn")
+	env := synced(t, "policy-churn")
 	for i := range many {
-		must(t, b.virtual.CoreV1().Pods("default").Create, &corev1.Pod{
+		must(t, env.virtual.CoreV1().Pods("default").Create, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: map[string]string{"app": "web"}},
 			Spec: corev1.PodSpec{
 				AutomountServiceAccountToken: ptr.To(false), SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/wait"}},
@@ -37,27 +37,27 @@ func TestHostilePolicyChangesDoNotLookAtAllPods(t *testing.T) {
 			},
 		})
 	}
-	policies := b.virtual.NetworkingV1().NetworkPolicies("default")
+	policies := env.virtual.NetworkingV1().NetworkPolicies("default")
 	must(t, policies.Create, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all"}})
-	b.idle(t)
+	env.idle(t)
 	// What is made later in another namespace is on the host: then all before it has been told.
 	told := func(patch, next string) {
 		t.Helper()
 		if _, err := policies.Patch(t.Context(), "all", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		must(t, b.virtual.NetworkingV1().NetworkPolicies("kube-public").Create, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: next}})
-		awaited(t, "see the next one on the host", b.host.NetworkingV1().NetworkPolicies(b.space.HostNamespace()).Get, b.space.HostName("kube-public", next, translate.LimitSubdomain), nil)
-		b.idle(t)
+		must(t, env.virtual.NetworkingV1().NetworkPolicies("kube-public").Create, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: next}})
+		awaited(t, "see the next one on the host", env.host.NetworkingV1().NetworkPolicies(env.space.HostNamespace()).Get, env.space.HostName("kube-public", next, translate.LimitSubdomain), nil)
+		env.idle(t)
 	}
-	before := b.life.syncer.Stats().Done
+	before := env.run.syncer.Stats().Done
 	told(`{"metadata":{"annotations":{"a":"b"}}}`, "first")
-	if n := b.life.syncer.Stats().Done - before; n >= many {
+	if n := env.run.syncer.Stats().Done - before; n >= many {
 		t.Errorf("%d objects were looked at as an annotation changed", n)
 	}
-	before = b.life.syncer.Stats().Done
+	before = env.run.syncer.Stats().Done
 	told(`{"spec":{"podSelector":{"matchLabels":{"app":"web"}}}}`, "second")
-	if n := b.life.syncer.Stats().Done - before; n < many {
+	if n := env.run.syncer.Stats().Done - before; n < many {
 		t.Errorf("%d objects were looked at as the selector changed, want all %d pods", n, many)
 	}
 }
@@ -66,8 +66,8 @@ func TestHostilePolicyChangesDoNotLookAtAllPods(t *testing.T) {
 func TestHostilePodChangesDoNotReadWhatThePodRefersTo(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	b := newBed(t, "refs-churn")
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env := newEnv(t, "refs-churn")
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to == toSpace && c.Method == http.MethodGet && strings.Contains(c.URL.Path, "/configmaps/") {
 			reads.Add(1)
 		}
@@ -82,7 +82,7 @@ func TestHostilePodChangesDoNotReadWhatThePodRefersTo(t *testing.T) {
 			LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("none-", i)}, Optional: ptr.To(true),
 		}})
 	}
-	pods := b.virtual.CoreV1().Pods("default")
+	pods := env.virtual.CoreV1().Pods("default")
 	must(t, pods.Create, v)
 	testhost.Eventually(t, "have them read", func(context.Context) error {
 		if reads.Load() < 50 {
@@ -90,13 +90,13 @@ func TestHostilePodChangesDoNotReadWhatThePodRefersTo(t *testing.T) {
 		}
 		return nil
 	})
-	b.idle(t)
-	before, done := reads.Load(), b.life.syncer.Stats().Done
+	env.idle(t)
+	before, done := reads.Load(), env.run.syncer.Stats().Done
 	if _, err := pods.Patch(t.Context(), "refers", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	testhost.Eventually(t, "have the pod looked at", func(context.Context) error {
-		if b.life.syncer.Stats().Done == done || !b.life.syncer.Idle() {
+		if env.run.syncer.Stats().Done == done || !env.run.syncer.Idle() {
 			return errors.New("it was not")
 		}
 		return nil
@@ -109,15 +109,15 @@ func TestHostilePodChangesDoNotReadWhatThePodRefersTo(t *testing.T) {
 // L3: recorders keep messages of thousands of events in memory, and a refusal names each field at fault.
 func TestHostileRefusalsAreBrief(t *testing.T) {
 	t.Parallel()
-	b := synced(t, "wordy")
+	env := synced(t, "wordy")
 	v := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "wordy"}}
 	v.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
 	for i := range 900 {
 		v.Spec.Ingress[0].From = append(v.Spec.Ingress[0].From, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("10.%d.%d.0/24", i/250, i%250)}})
 	}
-	must(t, b.virtual.NetworkingV1().NetworkPolicies("default").Create, v)
-	b.told(t, "NetworkPolicy", "wordy", "is closed to spaces", "spec.ingress[0].from[0]")
-	events, err := b.virtual.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	must(t, env.virtual.NetworkingV1().NetworkPolicies("default").Create, v)
+	env.awaitWarning(t, "NetworkPolicy", "wordy", "is closed to spaces", "spec.ingress[0].from[0]")
+	events, err := env.virtual.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,26 +11,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
-// watchNodes has a fanout hold the host's nodes: what placements look at of each,
+// watchNodes has a router hold the host's nodes: what placements look at of each,
 // which most of a node's changes, its kubelet's reports, are not about.
-func (h *Host) watchNodes(f *fanout, labels []string) {
-	f.trim = func(o client.Object) client.Object {
+func (h *Host) watchNodes(r *eventRouter, labels []string) {
+	r.trim = func(o client.Object) client.Object {
 		if node, ok := o.(*corev1.Node); ok {
 			o = translate.TrimNode(node, labels)
 			pack(o)
 		}
 		return o
 	}
-	f.matters = func(was, is client.Object) bool {
+	r.matters = func(was, is client.Object) bool {
 		before, after := nodeOf(was), nodeOf(is)
 		return before == nil || after == nil || !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints) ||
 			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 	}
-	f.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
+	r.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
 }
 
 // nodeOf is nil for what is no node.
@@ -42,15 +42,15 @@ func nodeOf(o client.Object) *corev1.Node {
 // ownNodes are the host's nodes that the space's node selector leaves: of the
 // thousands that a host may have, a space holds no others.
 type ownNodes struct {
-	mu         sync.RWMutex
-	names      map[string]string // by pseudonym
-	pseudonyms map[string]string // by name
+	mu      sync.RWMutex
+	names   map[string]string // by alias
+	aliases map[string]string // by name
 }
 
-// hostNode finds the host's node of a pseudonym of the space's.
-func (s *Syncer) hostNode(pseudonym string) (node *corev1.Node, ok bool) {
+// hostNode finds the host's node of an alias of the space's.
+func (s *Syncer) hostNode(alias string) (node *corev1.Node, ok bool) {
 	s.ownNodes.mu.RLock()
-	name, ok := s.ownNodes.names[pseudonym]
+	name, ok := s.ownNodes.names[alias]
 	s.ownNodes.mu.RUnlock()
 	if !ok {
 		return nil, false
@@ -58,8 +58,8 @@ func (s *Syncer) hostNode(pseudonym string) (node *corev1.Node, ok bool) {
 	return cached[*corev1.Node](s.host, nodes, "", name)
 }
 
-func (s *Syncer) hostNodeName(pseudonym string) (name string, ok bool) {
-	node, ok := s.hostNode(pseudonym)
+func (s *Syncer) hostNodeName(alias string) (name string, ok bool) {
+	node, ok := s.hostNode(alias)
 	if !ok {
 		return "", false
 	}
@@ -67,68 +67,68 @@ func (s *Syncer) hostNodeName(pseudonym string) (name string, ok bool) {
 }
 
 // namedNodes are the host's names of the nodes that v asks for, if it is a pod,
-// each with its pseudonym: the host's admission may speak of what it was shown.
+// each with its alias: the host's admission may speak of what it was shown.
 func (s *Syncer) namedNodes(v client.Object) (names [][2]string) {
 	pod, ok := v.(*corev1.Pod)
 	if !ok {
 		return nil
 	}
-	for _, pseudonym := range translate.NamedNodes(pod) {
-		if name, ok := s.hostNodeName(pseudonym); ok {
-			names = append(names, [2]string{name, pseudonym})
+	for _, alias := range translate.NamedNodes(pod) {
+		if name, ok := s.hostNodeName(alias); ok {
+			names = append(names, [2]string{name, alias})
 		}
 	}
 	return names
 }
 
-// noteNode keeps the pseudonym of a node of the host's that came, changed or went.
+// noteNode keeps the alias of a node of the host's that came, changed or went.
 // concerns is false if it neither is nor was among the space's own: then nothing
-// that a stand-in tells has changed. It looks and notes at once, as the watch and
+// that a virtual node tells has changed. It looks and notes at once, as the watch and
 // who subscribes to it call at the same time.
-func (s *Syncer) noteNode(name string) (pseudonym string, concerns bool) {
+func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 	own := &s.ownNodes
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	node, there := cached[*corev1.Node](s.host, nodes, "", name)
-	pseudonym, had := own.pseudonyms[name]
+	alias, had := own.aliases[name]
 	has := there && s.where.Selects(node)
 	switch {
 	case has && !had:
 		if own.names == nil {
-			own.names, own.pseudonyms = map[string]string{}, map[string]string{}
+			own.names, own.aliases = map[string]string{}, map[string]string{}
 		}
-		pseudonym = s.space.PseudoNode(name)
-		own.names[pseudonym], own.pseudonyms[name] = name, pseudonym
+		alias = s.space.NodeAlias(name)
+		own.names[alias], own.aliases[name] = name, alias
 	case had && !has:
-		delete(own.names, pseudonym)
-		delete(own.pseudonyms, name)
+		delete(own.names, alias)
+		delete(own.aliases, name)
 	}
-	return pseudonym, has || had
+	return alias, has || had
 }
 
-// followHost leads what happens to the host's nodes to stand-ins. What is there is
+// followHost leads what happens to the host's nodes to virtual nodes. What is there is
 // known before the first pod asks for it.
-func (s *Syncer) followHost(enqueueNode func(pseudonym string, enqueue func(Key))) {
-	if s.host.sync.Value(nodes) != kinds.All {
+func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
+	if s.host.sync.Value(nodes) != resources.All {
 		return
 	}
-	for _, name := range s.host.fanouts[nodes].keys() {
+	for _, name := range s.host.routers[nodes].keys() {
 		s.noteNode(name)
 	}
 	s.fromHost(nodes, func(obj client.Object, enqueue func(Key)) {
-		if pseudonym, concerns := s.noteNode(obj.GetName()); concerns {
-			enqueueNode(pseudonym, enqueue)
+		if alias, concerns := s.noteNode(obj.GetName()); concerns {
+			enqueueNode(alias, enqueue)
 		}
 	})
 }
 
-// viewOf is what the stand-in of a pseudonym says of its node, and whether there is
+// viewOf is what the virtual node of an alias says of its node, and whether there is
 // to be one. used tells that the space's pods run on it.
-func (s *Syncer) viewOf(pseudonym string, used bool) (view translate.NodeView, wanted bool) {
-	if s.host.sync.Value(nodes) != kinds.All {
+func (s *Syncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
+	if s.host.sync.Value(nodes) != resources.All {
 		return translate.NodeView{}, used
 	}
-	node, ok := s.hostNode(pseudonym)
+	node, ok := s.hostNode(alias)
 	if !ok {
 		return translate.NodeView{Closed: corev1.TaintEffectNoExecute}, used
 	}

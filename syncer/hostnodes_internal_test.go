@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -41,25 +41,25 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason       string
 		before       *corev1.Node
-		event        func(*fanout) error
+		event        func(*eventRouter) error
 		tells, wakes bool
 	}{
-		"it comes":          {"there is one more", nil, func(f *fanout) error { return f.Add(node("1", nil)) }, true, true},
-		"it goes":           {"there is one less", node("1", nil), func(f *fanout) error { return f.Delete(node("1", nil)) }, true, true},
-		"its kubelet calls": {"it does so all the time", node("1", nil), func(f *fanout) error { return f.Update(node("2", nil)) }, false, false},
-		"it is listed anew": {"nothing is new", node("1", nil), func(f *fanout) error { return f.Replace([]any{node("2", nil)}, "2") }, false, false},
-		"unchanged":         {"a watch has begun anew, with thousands of them", node("1", nil), func(f *fanout) error { return f.Replace([]any{node("1", nil)}, "1") }, false, false},
-		"missing then":      {"it went unseen", node("1", nil), func(f *fanout) error { return f.Replace(nil, "2") }, true, true},
-		"another label":     {"no placement is about it", node("1", nil), func(f *fanout) error { return f.Update(node("2", label("rack", "7"))) }, false, false},
-		"another space's":   {"who is awake looks again; who sleeps does not", node("1", nil), func(f *fanout) error { return f.Update(node("2", label("disk", "ssd"))) }, true, false},
-		"its label":         {"it is the space's no more", node("1", nil), func(f *fanout) error { return f.Update(node("2", label("pool", "system"))) }, true, true},
-		"cordoned":          {"it takes no pod", node("1", nil), func(f *fanout) error { return f.Update(node("2", taint(corev1.TaintNodeUnschedulable))) }, true, true},
-		"set apart":         {"it is the space's no more", node("1", nil), func(f *fanout) error { return f.Update(node("2", taint("gpu"))) }, true, true},
-		"apart all along":   {"it never was the space's", node("1", taint("gpu")), func(f *fanout) error { return f.Delete(node("1", taint("gpu"))) }, true, false},
+		"it comes":          {"there is one more", nil, func(f *eventRouter) error { return f.Add(node("1", nil)) }, true, true},
+		"it goes":           {"there is one less", node("1", nil), func(f *eventRouter) error { return f.Delete(node("1", nil)) }, true, true},
+		"its kubelet calls": {"it does so all the time", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", nil)) }, false, false},
+		"it is listed anew": {"nothing is new", node("1", nil), func(f *eventRouter) error { return f.Replace([]any{node("2", nil)}, "2") }, false, false},
+		"unchanged":         {"a watch has begun anew, with thousands of them", node("1", nil), func(f *eventRouter) error { return f.Replace([]any{node("1", nil)}, "1") }, false, false},
+		"missing then":      {"it went unseen", node("1", nil), func(f *eventRouter) error { return f.Replace(nil, "2") }, true, true},
+		"another label":     {"no placement is about it", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", label("rack", "7"))) }, false, false},
+		"another space's":   {"who is awake looks again; who sleeps does not", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", label("disk", "ssd"))) }, true, false},
+		"its label":         {"it is the space's no more", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", label("pool", "system"))) }, true, true},
+		"cordoned":          {"it takes no pod", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", taint(corev1.TaintNodeUnschedulable))) }, true, true},
+		"set apart":         {"it is the space's no more", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", taint("gpu"))) }, true, true},
+		"apart all along":   {"it never was the space's", node("1", taint("gpu")), func(f *eventRouter) error { return f.Delete(node("1", taint("gpu"))) }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Host{}
-			f := newFanout(spaceOf, nil, nil)
+			f := newEventRouter(spaceOf, nil, nil)
 			h.watchNodes(f, []string{"pool", "disk"})
 			var first []any
 			if tc.before != nil {
@@ -109,24 +109,24 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	pool := func(name, pool, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": pool}}}
 	}
-	switches, err := kinds.Parse([]string{"nodes=all"})
+	syncOptions, err := resources.Parse([]string{"nodes=all"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFanout(spaceOf, nil, nil)
-	h := &Host{sync: switches, fanouts: map[string]*fanout{nodes: f}}
+	f := newEventRouter(spaceOf, nil, nil)
+	h := &Host{sync: syncOptions, routers: map[string]*eventRouter{nodes: f}}
 	h.watchNodes(f, []string{"pool"})
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}
 	s := &Syncer{host: h, space: translate.Space{Name: "demo", NodeKey: []byte("key")}, where: translate.Placement{Selector: map[string]string{"pool": "a"}}}
 	work := map[string]int{}
-	s.followHost(func(pseudonym string, _ func(Key)) { work[pseudonym]++ })
-	if err := s.feeds.open(&queue{}); err != nil {
+	s.followHost(func(alias string, _ func(Key)) { work[alias]++ })
+	if err := s.sources.open(&queue{}); err != nil {
 		t.Fatal(err)
 	}
-	defer s.feeds.close()
-	a, b := s.space.PseudoNode("host-a"), s.space.PseudoNode("host-b")
+	defer s.sources.close()
+	a, b := s.space.NodeAlias("host-a"), s.space.NodeAlias("host-b")
 	asks := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	asks.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{a}}}}},
@@ -152,12 +152,12 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 		if err := step.event(); err != nil {
 			t.Fatal(err)
 		}
-		for _, pseudonym := range []string{a, b} {
-			if _, has := s.hostNode(pseudonym); has != slices.Contains(step.has, pseudonym) {
-				t.Errorf("%s: has %s: %t", step.reason, pseudonym, has)
+		for _, alias := range []string{a, b} {
+			if _, has := s.hostNode(alias); has != slices.Contains(step.has, alias) {
+				t.Errorf("%s: has %s: %t", step.reason, alias, has)
 			}
 		}
-		if len(s.ownNodes.names) != len(step.has) || len(s.ownNodes.pseudonyms) != len(step.has) || !maps.Equal(work, step.work) {
+		if len(s.ownNodes.names) != len(step.has) || len(s.ownNodes.aliases) != len(step.has) || !maps.Equal(work, step.work) {
 			t.Errorf("%s: keeps %v, and has the work %v, want %v of %v", step.reason, s.ownNodes.names, work, step.work, step.has)
 		}
 		clear(work)

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// hostWatch is where the host's objects of a kind are listed and watched.
+// hostWatch is where the host's objects of a resource are listed and watched.
 type hostWatch struct {
 	api      cache.Getter
 	resource string
@@ -38,11 +38,11 @@ func (w hostWatch) lister() *cache.ListWatch {
 const (
 	// ofSpaces have the label of a space.
 	ofSpaces = translate.LabelSpace
-	// ofTenants have also that of a namespace in it, which a space's walls have not.
+	// ofTenants have also that of a namespace in it, which isolation objects have not.
 	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
 )
 
-// hostWatches are those of each kind, one for all spaces.
+// hostWatches are those of each resource, one for all spaces.
 func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWatch, error) {
 	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
 	watches := map[string]hostWatch{
@@ -64,19 +64,19 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 		runtimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
 		priorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
 
-		ownPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
-		ownStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
+		exportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
+		exportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
-	for kind, e := range extensions() {
+	for resource, e := range extensions() {
 		api, err := e.api(config)
 		if err != nil {
-			return nil, fmt.Errorf("watch %s: %w", kind, err)
+			return nil, fmt.Errorf("watch %s: %w", resource, err)
 		}
 		selector := ofSpaces
-		if isClass(kind) || slices.Contains(exposures(), kind) { // others' claims count as well
+		if isClass(resource) || slices.Contains(exposures(), resource) { // others' claims count as well
 			selector = ""
 		}
-		watches[kind] = hostWatch{api, kind, e.of, selector}
+		watches[resource] = hostWatch{api, resource, e.of, selector}
 	}
 	return watches, nil
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncIngresses takes ingresses down that name a class of the host's. Those of
+// syncIngresses syncs ingresses to the host that name a class of the host's. Those of
 // another class are for a controller that the tenant runs itself.
 func (s *Syncer) syncIngresses() error {
-	k := &kind[*networkingv1.Ingress]{
-		Syncer: s, name: ingresses, limit: translate.LimitSubdomain,
-		fresh:   func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
-		virtual: s.informers.Networking().V1().Ingresses().Informer(),
-		push: func(want, have *networkingv1.Ingress) bool {
+	k := &syncedResource[*networkingv1.Ingress]{
+		Syncer: s, name: ingresses, nameLimit: translate.LimitSubdomain,
+		newObject: func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
+		virtual:   s.informers.Networking().V1().Ingresses().Informer(),
+		updateHost: func(want, have *networkingv1.Ingress) bool {
 			return translate.PushIngress(want, have, s.host.annotations)
 		},
-		pull: func(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
+		syncStatus: func(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
 			status := s.space.PullIngressStatus(host, s.host.isNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
@@ -35,9 +35,9 @@ func (s *Syncer) syncIngresses() error {
 		},
 	}
 	return addExposure(&exposure[*networkingv1.Ingress]{
-		kind:     k,
+		synced:   k,
 		hosts:    field.NewPath("spec", "rules"),
-		down:     func(v *networkingv1.Ingress) *networkingv1.Ingress { return s.space.Ingress(v, s.host.annotations) },
+		toHost:   func(v *networkingv1.Ingress) *networkingv1.Ingress { return s.space.Ingress(v, s.host.annotations) },
 		backends: field.NewPath("spec", "rules").Child("http", "paths", "backend", "service"),
 		allowed: func(v *networkingv1.Ingress) (wanted bool, errs field.ErrorList) {
 			if wanted, errs = s.ingressClass(v.Spec.IngressClassName); !wanted {

@@ -59,7 +59,7 @@ func (l *lastError) noted(from *cache.ListWatch) cache.ListerWatcher {
 }
 
 // awaitFilled waits until a shared watch has caught up. It fails when the host refuses it for long, or ctx ends.
-func (f *fanout) awaitFilled(ctx context.Context, name string) error {
+func (f *eventRouter) awaitFilled(ctx context.Context, name string) error {
 	denied := time.NewTimer(deniedTimeout)
 	defer denied.Stop()
 	for {

@@ -29,7 +29,7 @@ func TestAStartFailsWithoutTheRightToList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testhost.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
 	defer cancel()
 	err = host.Start(ctx)
 	if err == nil {

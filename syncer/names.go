@@ -19,12 +19,12 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// nameWatch feeds the queue with the names of objects of one kind that change in
+// nameWatch fills the queue with the names of objects of one resource that change in
 // a space, of those that pods refer to. It holds none of them: it is the store
 // of a reflector, and keeps nothing. It watches once something refers to
 // one, or from the first if everything is to be on the host.
 type nameWatch struct {
-	kind     string
+	resource string
 	metadata metadata.Getter
 	used     usage
 
@@ -35,11 +35,11 @@ type nameWatch struct {
 	running sync.WaitGroup
 }
 
-// fromNames feeds the queue with changes in the space of what used tells.
-func (s *Syncer) fromNames(kind string, used usage) {
-	w := &nameWatch{kind: kind, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(kind)), used: used, wanted: used.hosted != nil}
-	s.names[kind] = w
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
+// fromNames fills the queue with changes in the space of what used tells.
+func (s *Syncer) fromNames(resource string, used usage) {
+	w := &nameWatch{resource: resource, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(resource)), used: used, wanted: used.hosted != nil}
+	s.names[resource] = w
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		w.open(q.add)
 		return w.close, nil, nil
 	})
@@ -126,7 +126,7 @@ func (w *changedNames) Replace(list []any, _ string) error {
 		if err != nil {
 			return err
 		}
-		w.feed(types.NamespacedName{Namespace: namespace, Name: name})
+		w.enqueueChanged(types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	return nil
 }
@@ -139,16 +139,16 @@ func (w *changedNames) changed(obj any) error {
 	key := client.ObjectKeyFromObject(o)
 	used, err := w.used.contains(key)
 	if used {
-		w.feed(key)
+		w.enqueueChanged(key)
 	}
 	return err
 }
 
-func (w *changedNames) feed(key types.NamespacedName) {
+func (w *changedNames) enqueueChanged(key types.NamespacedName) {
 	w.mu.Lock()
 	enqueue := w.enqueue
 	w.mu.Unlock()
 	if enqueue != nil {
-		enqueue(Key{Kind: w.kind, NamespacedName: key})
+		enqueue(Key{Resource: w.resource, NamespacedName: key})
 	}
 }

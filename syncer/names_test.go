@@ -28,16 +28,16 @@ func TestOnlyWhatPodsReferToIsLookedAt(t *testing.T) {
 	if err := informer.GetIndexer().Add(pod); err != nil {
 		t.Fatal(err)
 	}
-	var fed []string
-	w := &nameWatch{kind: configMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { fed = append(fed, key.String()) }}
+	var enqueued []string
+	w := &nameWatch{resource: configMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
 	store := (*changedNames)(w)
 	expect := func(what string, err error, want ...string) {
 		t.Helper()
-		slices.Sort(fed)
-		if err != nil || !slices.Equal(fed, want) {
-			t.Errorf("%s: looked at %v, want %v (%v)", what, fed, want, err)
+		slices.Sort(enqueued)
+		if err != nil || !slices.Equal(enqueued, want) {
+			t.Errorf("%s: looked at %v, want %v (%v)", what, enqueued, want, err)
 		}
-		fed = nil
+		enqueued = nil
 	}
 	object := func(namespace, name string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

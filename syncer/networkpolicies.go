@@ -17,28 +17,28 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncNetworkPolicies takes policies down. That they take anything away is the
+// syncNetworkPolicies syncs policies to the host. That they take anything away is the
 // doing of labels on the host pods, see translate.LabelPolicedIngress.
 func (s *Syncer) syncNetworkPolicies() error {
 	policies := s.informers.Networking().V1().NetworkPolicies()
 	namespaces := s.informers.Core().V1().Namespaces()
-	add(&kind[*networkingv1.NetworkPolicy]{
-		Syncer: s, name: networkPolicies, limit: translate.LimitSubdomain,
-		fresh:   func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
-		virtual: policies.Informer(),
-		down: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {
+	add(&syncedResource[*networkingv1.NetworkPolicy]{
+		Syncer: s, name: networkPolicies, nameLimit: translate.LimitSubdomain,
+		newObject: func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+		virtual:   policies.Informer(),
+		toHost: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {
 			all, err := namespaces.Lister().List(labels.Everything())
 			if err != nil {
 				return nil, false, err
 			}
 			host, without := s.space.NetworkPolicy(v, all)
 			if len(without) > 0 { // the rest of it holds
-				s.teller.tell(v, corev1.EventTypeWarning, ReasonForbids, without.ToAggregate().Error())
+				s.recorder.record(v, corev1.EventTypeWarning, ReasonForbids, without.ToAggregate().Error())
 			}
 			return host, true, nil
 		},
-		push:  translate.PushNetworkPolicy,
-		aside: func(was, is *networkingv1.NetworkPolicy) bool { return was.Generation == is.Generation },
+		updateHost:       translate.PushNetworkPolicy,
+		concernsNoOthers: func(was, is *networkingv1.NetworkPolicy) bool { return was.Generation == is.Generation },
 	}, func(v *networkingv1.NetworkPolicy, enqueue func(Key)) { s.enqueuePods(v.Namespace, enqueue) })
 	// What a namespace selector selects depends on the namespaces' labels.
 	s.fromChanges(namespaces.Informer(), func(was, is client.Object, enqueue func(Key)) {
@@ -51,32 +51,32 @@ func (s *Syncer) syncNetworkPolicies() error {
 		}
 		for _, policy := range all {
 			if translate.SelectsNamespaces(policy) {
-				enqueue(Key{Kind: networkPolicies, NamespacedName: client.ObjectKeyFromObject(policy)})
+				enqueue(Key{Resource: networkPolicies, NamespacedName: client.ObjectKeyFromObject(policy)})
 			}
 		}
 	})
 	return nil
 }
 
-// podsIn is the kind of keys that stand for all pods of a namespace. Whoever is told of a change enqueues one key, however
+// podsIn is the resource of keys that stand for all pods of a namespace. Whoever is told of a change enqueues one key, however
 // many pods there are, and however often it changes until the key's turn.
 const podsIn = "pods of a namespace"
 
 // enqueuePods looks again at all pods of a namespace.
 func (s *Syncer) enqueuePods(namespace string, enqueue func(Key)) {
 	if s.host.sync.On(pods) {
-		enqueue(Key{Kind: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
+		enqueue(Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
 }
 
-// lookAtPods is the work of podsIn.
-func (s *Syncer) lookAtPods(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
+// enqueuePodsIn is the work of podsIn.
+func (s *Syncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
 	var err error
 	s.compute(ctx, func() {
 		var all []*corev1.Pod
 		all, err = s.informers.Core().V1().Pods().Lister().Pods(in.Namespace).List(labels.Everything())
 		for _, pod := range all {
-			s.queue.add(Key{Kind: pods, NamespacedName: client.ObjectKeyFromObject(pod)})
+			s.queue.add(Key{Resource: pods, NamespacedName: client.ObjectKeyFromObject(pod)})
 		}
 	})
 	return 0, err

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// indexNodes finds the pods of a space that run on a node, by its pseudonym.
+// indexNodes finds the pods of a space that run on a node, by its alias.
 const indexNodes = "berth.dev/nodes"
 
-// syncNodes shows stand-ins for the nodes that the space's own pods run on (N1):
-// all that they tell, the pods tell as well, and the host is not asked. If the
-// admin shows all, those that are for the space are added. Where they are switched
-// off, none is left.
+// syncNodes keeps a virtual node in the space for each node that its own pods run on
+// (N1): all that they tell, the pods tell as well, and the host is not asked. If the
+// admin shows all, those that are for the space are added. Where they are
+// disabled, none is left.
 func (s *Syncer) syncNodes() error {
 	if !s.host.sync.On(nodes) {
 		s.clearNodes()
@@ -50,7 +50,7 @@ func (s *Syncer) syncNodes() error {
 		return 0, s.showNode(ctx, shown, key.Name, view, wanted)
 	}
 	enqueueNode := func(name string, enqueue func(Key)) {
-		enqueue(Key{Kind: nodes, NamespacedName: types.NamespacedName{Name: name}})
+		enqueue(Key{Resource: nodes, NamespacedName: types.NamespacedName{Name: name}})
 	}
 	s.fromSpace(running, func(obj client.Object, enqueue func(Key)) {
 		if v, ok := obj.(*corev1.Pod); ok && v.Spec.NodeName != "" {
@@ -70,12 +70,12 @@ func runsOnNode(v *corev1.Pod) bool {
 func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, view translate.NodeView, wanted bool) error {
 	have, exists := inStore[*corev1.Node](shown, types.NamespacedName{Name: name})
 	if exists && wanted {
-		if translate.IsStandIn(have, s.release, view) {
+		if translate.IsVirtualNode(have, s.release, view) {
 			return nil
 		}
 		anew := have.DeepCopy()
 		view.Restate(anew)
-		if translate.IsStandIn(anew, s.release, view) {
+		if translate.IsVirtualNode(anew, s.release, view) {
 			return s.virtualAPI.Update(ctx, anew)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 		// What differs is of another release of Berth's: its event brings us back.
 		return client.IgnoreNotFound(s.virtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
 	case wanted:
-		err := s.virtualAPI.Create(ctx, translate.StandIn(name, s.release, metav1.NewTime(s.clock.Now()), view))
+		err := s.virtualAPI.Create(ctx, translate.VirtualNode(name, s.release, metav1.NewTime(s.clock.Now()), view))
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the watch brings it
 		}
@@ -94,17 +94,17 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 	}
 }
 
-// clearNodes deletes, as the space wakes, what it was shown before the admin
-// switched that off.
+// clearNodes deletes, as the space wakes, the virtual nodes that it has from before
+// the admin disabled them.
 func (s *Syncer) clearNodes() {
 	s.work[nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 		if err := s.virtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
-			return 0, fmt.Errorf("delete stand-ins for nodes: %w", err)
+			return 0, fmt.Errorf("delete virtual nodes: %w", err)
 		}
 		return 0, nil
 	}
-	s.feeds.sources = append(s.feeds.sources, func(q *queue) (func(), func() bool, error) {
-		q.add(Key{Kind: nodes})
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
+		q.add(Key{Resource: nodes})
 		return func() {}, nil, nil
 	})
 }

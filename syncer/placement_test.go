@@ -19,30 +19,30 @@ import (
 // for its host pod, in an event. One that runs stays where it is, and is synced on.
 func TestALabelThatIsTakenBackIsRefusedToPodsThatWait(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "takenback")
+	env := newEnv(t, "takenback")
 	const label = "takenback.example/disk"
 	patch := func(value string) []byte { return fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, value) }
-	nodes, err := b.host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1})
+	nodes, err := env.host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil || len(nodes.Items) == 0 {
 		t.Fatalf("the host's nodes are %v (%v)", nodes, err)
 	}
-	if _, err := b.host.CoreV1().Nodes().Patch(t.Context(), nodes.Items[0].Name, types.MergePatchType, patch(`"ssd"`), metav1.PatchOptions{}); err != nil {
+	if _, err := env.host.CoreV1().Nodes().Patch(t.Context(), nodes.Items[0].Name, types.MergePatchType, patch(`"ssd"`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	allow := func(labels ...string) {
 		t.Helper()
-		if err := errors.Join(b.kill(), b.stopPlane(t.Context())); err != nil {
+		if err := errors.Join(env.kill(), env.stopPlane(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		b.where = translate.Placement{Labels: labels}
-		b.build(t)
-		if err := b.startPlane(t.Context()); err != nil {
+		env.where = translate.Placement{Labels: labels}
+		env.build(t)
+		if err := env.startPlane(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	allow(label)
-	b.begin(nil)
-	ours, theirs := b.virtual.CoreV1().Pods("default"), b.host.CoreV1().Pods(b.space.HostNamespace())
+	env.begin(nil)
+	ours, theirs := env.virtual.CoreV1().Pods("default"), env.host.CoreV1().Pods(env.space.HostNamespace())
 	pod := func(name string) *corev1.Pod {
 		v := newPod(name)
 		v.Spec.NodeSelector = map[string]string{label: "ssd"}
@@ -56,22 +56,22 @@ func TestALabelThatIsTakenBackIsRefusedToPodsThatWait(t *testing.T) {
 		return nil
 	}
 	before := awaited(t, "see it run", ours.Get, "runs", running)
-	onHost := awaited(t, "see it on the host", theirs.Get, b.hostName("runs"), nil)
-	if err := b.kill(); err != nil {
+	onHost := awaited(t, "see it on the host", theirs.Get, env.hostName("runs"), nil)
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	must(t, ours.Create, pod("waits"))
 
 	allow()
-	b.begin(nil)
-	b.told(t, "Pod", "waits", "spec.nodeSelector["+label+"]", "remove the field")
-	if err := gone(theirs.Get(t.Context(), b.hostName("waits"), metav1.GetOptions{})); err != nil {
+	env.begin(nil)
+	env.awaitWarning(t, "Pod", "waits", "spec.nodeSelector["+label+"]", "remove the field")
+	if err := gone(theirs.Get(t.Context(), env.hostName("waits"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}
 	if _, err := ours.Patch(t.Context(), "runs", types.MergePatchType, []byte(`{"metadata":{"labels":{"late":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaited(t, "see its new label on the host", theirs.Get, b.hostName("runs"), func(h *corev1.Pod) error {
+	awaited(t, "see its new label on the host", theirs.Get, env.hostName("runs"), func(h *corev1.Pod) error {
 		if h.UID != onHost.UID || h.Spec.NodeSelector[label] != "ssd" {
 			t.Fatalf("it is another pod, or runs elsewhere: %v", h.Spec.NodeSelector)
 		}

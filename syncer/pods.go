@@ -25,44 +25,44 @@ import (
 )
 
 // syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
-// them to a (pseudonymous) node, reports their status, and removes them once
+// them to a node alias, reports their status, and removes them once
 // their containers have stopped.
 func (s *Syncer) syncPods() error {
 	informer := s.informers.Core().V1().Pods().Informer()
 	if err := indexReferences(informer); err != nil {
 		return err
 	}
-	k := &kind[*corev1.Pod]{
-		Syncer: s, name: pods, limit: translate.LimitSubdomain,
-		fresh:   func() *corev1.Pod { return &corev1.Pod{} },
-		virtual: informer,
-		down:    s.podDown,
-		push: func(want, have *corev1.Pod) bool {
+	k := &syncedResource[*corev1.Pod]{
+		Syncer: s, name: pods, nameLimit: translate.LimitSubdomain,
+		newObject: func() *corev1.Pod { return &corev1.Pod{} },
+		virtual:   informer,
+		toHost:    s.podToHost,
+		updateHost: func(want, have *corev1.Pod) bool {
 			s.space.TellNode(want, have)
 			return translate.PushPod(want, have)
 		},
-		named:   s.podNamed,
-		born:    translate.Birth,
-		made:    s.podMade,
-		amend:   s.podAmend,
-		relabel: s.podRelabel,
-		pull:    s.podPull,
-		seen:    s.enqueueBudgets,
+		beforeCreate:       s.completePod,
+		forCreate:          translate.PodForCreate,
+		afterCreate:        s.reportLeftOut,
+		updateSubresources: s.updatePodSubresources,
+		relabel:            s.relabelPod,
+		syncStatus:         s.syncPodStatus,
+		onHostEvent:        s.enqueueBudgets,
 		// What a pod refers to changes with its ephemeral containers only.
-		aside: func(was, is *corev1.Pod) bool {
+		concernsNoOthers: func(was, is *corev1.Pod) bool {
 			return len(was.Spec.EphemeralContainers) == len(is.Spec.EphemeralContainers)
 		},
-		denied: s.podDenied,
+		reportRefusal: s.reportPodRefusal,
 	}
-	k.lost = func(ctx context.Context, v *corev1.Pod) (bool, error) { return podLost(ctx, k, v) }
-	k.end = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
-		return podEnd(ctx, k, v, host, exists)
+	k.handleMissing = func(ctx context.Context, v *corev1.Pod) (bool, error) { return handleMissingPod(ctx, k, v) }
+	k.handleDeletion = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
+		return handlePodDeletion(ctx, k, v, host, exists)
 	}
 	add(k, s.enqueueReferences)
 	return nil
 }
 
-func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
 	if translate.Gated(v) {
 		return nil, false, nil
 	}
@@ -82,8 +82,8 @@ func (s *Syncer) podDown(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, e
 	return host, true, forbids(translate.CheckHostPod(host))
 }
 
-// podRelabel is for a host pod that would not be made today.
-func (s *Syncer) podRelabel(ctx context.Context, v, host *corev1.Pod) error {
+// relabelPod is for a host pod that would not be made today.
+func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	in, err := s.surroundings(v.Namespace)
 	if err != nil {
 		return err
@@ -95,26 +95,26 @@ func (s *Syncer) podRelabel(ctx context.Context, v, host *corev1.Pod) error {
 	return s.writer.Update(ctx, have)
 }
 
-// podMade tells a tenant what the host, or Berth, left out of a pod, which may mean much to
+// reportLeftOut records for the tenant what the host, or Berth, left out of a pod, which may mean much to
 // it: on a host that is too old, containers restart by other rules, or without the
 // pod's own limits.
-func (s *Syncer) podMade(v, sent, host *corev1.Pod) {
+func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	if fields := translate.Dropped(sent, host); len(fields) > 0 {
-		s.teller.tell(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+		s.recorder.record(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err == nil {
 		err = translate.CheckServiceLinks(v, in)
 	}
 	if errors.Is(err, bounds.ErrExceeded) {
-		s.teller.tell(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
+		s.recorder.record(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
 	}
 }
 
-// podNamed names on a host pod that is about to be made those of v's classes that
-// are the host's, and shown, or v's tenant's own there, v's account, and the
+// completePod names on a host pod that is about to be created those of v's classes that
+// are imported, or v's tenant's own on the host, v's account, and the
 // nodes to run on. A pod that is there keeps them, whatever becomes of them.
-func (s *Syncer) podNamed(ctx context.Context, v, host *corev1.Pod) (err error) {
+func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err error) {
 	if err := forbids(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	if name == nil || *name == s.space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
-	if _, ok := shown[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {
+	if _, ok := imported[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
@@ -168,9 +168,9 @@ func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) 
 	return in, client.IgnoreNotFound(err)
 }
 
-// podPull reports what the host pod does: first where it runs, which is a
+// syncPodStatus reports what the host pod does: first where it runs, which is a
 // binding, then its status.
-func (s *Syncer) podPull(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
 	if host.UID == "" { // just created and not yet read back
 		return 0, nil
 	}
@@ -185,7 +185,7 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
 		return s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
-			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.PseudoNode(host.Spec.NodeName)},
+			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.NodeAlias(host.Spec.NodeName)},
 		}) // its event brings us back
 	}
 	var status corev1.PodStatus
@@ -206,10 +206,10 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 	return nil
 }
 
-// podLost deals with a pod that has no host pod although it had been given a
+// handleMissingPod deals with a pod that has no host pod although it had been given a
 // node: as on a cluster whose node lost it, it is gone, and its controller makes
 // another. A finished pod stays, as it would on a cluster.
-func podLost(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (bool, error) {
+func handleMissingPod(ctx context.Context, k *syncedResource[*corev1.Pod], v *corev1.Pod) (bool, error) {
 	finished := v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed
 	if finished {
 		return true, nil
@@ -224,9 +224,9 @@ func podLost(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (bool, er
 }
 
 // hostPodOf reads v's host pod past the watch.
-func hostPodOf(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
+func hostPodOf(ctx context.Context, k *syncedResource[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
 	host, err = k.live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.limit),
+		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.nameLimit),
 	}})
 	if err != nil {
 		return nil, false, client.IgnoreNotFound(err)
@@ -235,9 +235,9 @@ func hostPodOf(ctx context.Context, k *kind[*corev1.Pod], v *corev1.Pod) (host *
 	return host, ours && id.Space == k.space.Name && id.UID == v.UID, nil
 }
 
-// podEnd takes a pod that is being deleted to its end: the host pod stops with
+// handlePodDeletion takes a pod that is being deleted to its end: the host pod stops with
 // the same grace, and only then the pod is gone from the space.
-func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
+func handlePodDeletion(ctx context.Context, k *syncedResource[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
 	if !exists {
 		// The watch may lag: gone is what the API says is gone.
 		var err error
@@ -262,8 +262,8 @@ func podEnd(ctx context.Context, k *kind[*corev1.Pod], v, host *corev1.Pod, exis
 	return k.virtualAPI.Status().Update(ctx, out)
 }
 
-// podDenied shows in the pod's conditions why it is not scheduled.
-func (s *Syncer) podDenied(ctx context.Context, v *corev1.Pod, r refusal) error {
+// reportPodRefusal shows in the pod's conditions why it is not scheduled.
+func (s *Syncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refusal) error {
 	if v.Spec.NodeName != "" {
 		return nil
 	}

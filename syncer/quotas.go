@@ -79,7 +79,7 @@ func eased(was, is client.Object) bool {
 
 // watchQuotas lets the shared watch of quotas tell of those that allow more: the syncers of spaces that are awake, and
 // those who wait for spaces that sleep and have objects that a quota refused.
-func (h *Host) watchQuotas(f *fanout) {
+func (h *Host) watchQuotas(f *eventRouter) {
 	f.matters = eased
 	f.changed = func(space string) {
 		if _, short := h.short.Load(space); short {

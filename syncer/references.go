@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -55,12 +55,12 @@ type usage struct {
 	settled func() bool
 }
 
-// usedBy is the usage of what the pods of the space refer to or, if the switch
-// says so, of everything.
-func (s *Syncer) usedBy(kind, index string, in ...cache.SharedIndexInformer) usage {
+// usedBy is the usage of what the pods of the space refer to or, if the sync
+// option says so, of everything.
+func (s *Syncer) usedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
 	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
-	if s.host.sync.Value(kind) == kinds.All {
-		u.hosted = func() []string { return s.hostedKeys(kind) }
+	if s.host.sync.Value(resource) == resources.All {
+		u.hosted = func() []string { return s.hostedKeys(resource) }
 	}
 	return u
 }
@@ -81,7 +81,7 @@ func (u usage) contains(key types.NamespacedName) (bool, error) {
 	return false, nil
 }
 
-// all names everything of the kind that is used, or is on the host.
+// all names everything of the resource that is used, or is on the host.
 func (u usage) all() (names []string) {
 	if u.hosted != nil {
 		return u.hosted()
@@ -92,10 +92,10 @@ func (u usage) all() (names []string) {
 	return names
 }
 
-// hostedKeys names the virtual objects that the host objects of a kind are of.
-func (s *Syncer) hostedKeys(kind string) (names []string) {
-	for host := range hosted[client.Object](s, kind) {
-		if key, ok := keyOf(kind, host); ok {
+// hostedKeys names the virtual objects that the host objects of a resource are of.
+func (s *Syncer) hostedKeys(resource string) (names []string) {
+	for host := range hosted[client.Object](s, resource) {
+		if key, ok := keyOf(resource, host); ok {
 			names = append(names, key.String())
 		}
 	}
@@ -110,14 +110,14 @@ func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 }
 
 // refer looks again at what has been, or is, referred to.
-func (s *Syncer) refer(kind string, names []types.NamespacedName, enqueue func(Key)) {
-	watch := s.names[kind]
+func (s *Syncer) refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
+	watch := s.names[resource]
 	if len(names) == 0 || watch == nil {
 		return
 	}
 	watch.begin()
 	for _, name := range names {
-		enqueue(Key{Kind: kind, NamespacedName: name})
+		enqueue(Key{Resource: resource, NamespacedName: name})
 	}
 }
 

@@ -33,7 +33,7 @@ var errRefused = errors.New("refused")
 var errForeign = errors.New("host name taken")
 
 // forbidden is what the space's own rules say against an object. Admission in
-// the space says it first; here it is the second wall.
+// the space says it first; here it is refused once more.
 type forbidden struct{ error }
 
 func forbids(errs field.ErrorList) error {

@@ -22,7 +22,7 @@ func TestTheReasonsOfEventsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	constant, told := regexp.MustCompile(`(?m)^\t(Reason\w+)\s+= "(\w+)"`), regexp.MustCompile(`teller\.tell\([^,]+, [^,]+, ([^,]+),`)
+	constant, told := regexp.MustCompile(`(?m)^\t(Reason\w+)\s+= "(\w+)"`), regexp.MustCompile(`recorder\.record\([^,]+, [^,]+, ([^,]+),`)
 	reasons, calls := map[string]string{}, 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -20,38 +20,38 @@ import (
 // S13, D1: after an upgrade that maps labels otherwise, a Service keeps the pods that run, also those that a newer rule forbids.
 func TestAPodThatANewRuleForbidsKeepsItsService(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "relabelled")
-	b.begin(nil)
+	env := newEnv(t, "relabelled")
+	env.begin(nil)
 	selector := map[string]string{"tiers.example.com/tier": "web"}
 	service := newService("web", "")
 	service.Spec.Selector = selector
-	must(t, b.virtual.CoreV1().Services("default").Create, service)
+	must(t, env.virtual.CoreV1().Services("default").Create, service)
 	v := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}}}
 	v.Name, v.Labels = "web", selector
-	must(t, b.virtual.CoreV1().Pods("default").Create, v)
-	pods, services := b.host.CoreV1().Pods(b.space.HostNamespace()), b.host.CoreV1().Services(b.space.HostNamespace())
-	serviceName := b.space.HostName("default", "web", translate.LimitLabel)
-	old := awaited(t, "the host pod", pods.Get, b.hostName("web"), nil)
+	must(t, env.virtual.CoreV1().Pods("default").Create, v)
+	pods, services := env.host.CoreV1().Pods(env.space.HostNamespace()), env.host.CoreV1().Services(env.space.HostNamespace())
+	serviceName := env.space.HostName("default", "web", translate.LimitLabel)
+	old := awaited(t, "the host pod", pods.Get, env.hostName("web"), nil)
 	awaited(t, "the host service", services.Get, serviceName, nil)
 	if _, ok := old.Labels["tiers.example.com/tier"]; !ok {
 		t.Fatalf("the pod has the labels %v", old.Labels)
 	}
 
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	b.space.Settings.ReservedLabels = []string{"tiers.example.com"}
-	b.space.Settings.PodSecurity.Level = api.LevelRestricted // the pod may run as root
-	b.build(t)
-	b.begin(nil)
-	b.told(t, "Pod", "web", "runAsNonRoot")
+	env.space.Settings.ReservedLabels = []string{"tiers.example.com"}
+	env.space.Settings.PodSecurity.Level = api.LevelRestricted // the pod may run as root
+	env.build(t)
+	env.begin(nil)
+	env.awaitWarning(t, "Pod", "web", "runAsNonRoot")
 	found := awaited(t, "the host service's new selector", services.Get, serviceName, func(s *corev1.Service) error {
 		if _, ok := s.Spec.Selector["tiers.example.com/tier"]; ok {
 			return fmt.Errorf("it selects %v", s.Spec.Selector)
 		}
 		return nil
 	})
-	now := awaited(t, "the host pod that the service selects", pods.Get, b.hostName("web"), func(p *corev1.Pod) error {
+	now := awaited(t, "the host pod that the service selects", pods.Get, env.hostName("web"), func(p *corev1.Pod) error {
 		if !labels.SelectorFromSet(found.Spec.Selector).Matches(labels.Set(p.Labels)) {
 			return fmt.Errorf("labels %v, selector %v", p.Labels, found.Spec.Selector)
 		}
@@ -68,10 +68,10 @@ func TestAPodThatANewRuleForbidsKeepsItsService(t *testing.T) {
 // S13, D1: after such an upgrade a Service that a newer rule forbids keeps its pods, too.
 func TestAServiceThatANewRuleForbidsKeepsItsPods(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "reselected")
-	b.begin(nil)
-	ours, theirs := b.virtual.CoreV1().Services("default"), b.host.CoreV1().Services(b.space.HostNamespace())
-	serviceName := b.space.HostName("default", "web", translate.LimitLabel)
+	env := newEnv(t, "reselected")
+	env.begin(nil)
+	ours, theirs := env.virtual.CoreV1().Services("default"), env.host.CoreV1().Services(env.space.HostNamespace())
+	serviceName := env.space.HostName("default", "web", translate.LimitLabel)
 	service := newService("web", "")
 	service.Spec.Selector = map[string]string{"tiers.example.com/tier": "web"}
 	must(t, ours.Create, service)
@@ -80,33 +80,33 @@ func TestAServiceThatANewRuleForbidsKeepsItsPods(t *testing.T) {
 		t.Fatalf("the service selects %v", old.Spec.Selector)
 	}
 
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 	// The space has no rule against it yet.
-	rules := b.config.Admission
-	b.config.Admission = nil
-	if err := errors.Join(b.stopPlane(t.Context()), b.startPlane(t.Context())); err != nil {
+	rules := env.config.Admission
+	env.config.Admission = nil
+	if err := errors.Join(env.stopPlane(t.Context()), env.startPlane(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	_, err := ours.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.config.Admission = rules
-	if err := errors.Join(b.stopPlane(t.Context()), b.startPlane(t.Context())); err != nil {
+	env.config.Admission = rules
+	if err := errors.Join(env.stopPlane(t.Context()), env.startPlane(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	b.space.Settings.ReservedLabels = []string{"tiers.example.com"}
-	b.begin(nil)
-	b.told(t, "Service", "web", "spec.externalIPs")
+	env.space.Settings.ReservedLabels = []string{"tiers.example.com"}
+	env.begin(nil)
+	env.awaitWarning(t, "Service", "web", "spec.externalIPs")
 	now := awaited(t, "the host service's new selector", theirs.Get, serviceName, func(s *corev1.Service) error {
 		if _, ok := s.Spec.Selector["tiers.example.com/tier"]; ok || len(s.Spec.Selector) != len(old.Spec.Selector) {
 			return fmt.Errorf("it selects %v", s.Spec.Selector)
 		}
 		return nil
 	})
-	if now.UID != old.UID || len(now.Spec.ExternalIPs) > 0 || now.Spec.Selector[translate.LabelSpace] != b.space.Name {
+	if now.UID != old.UID || len(now.Spec.ExternalIPs) > 0 || now.Spec.Selector[translate.LabelSpace] != env.space.Name {
 		t.Errorf("got %v, was %v", now.Spec, old.Spec)
 	}
 }

@@ -109,7 +109,7 @@ func reserveService(ctx context.Context, account *writer, space translate.Space,
 }
 
 // markReserved makes for a write at any rate: the syncer may be about to mark the
-// host object as that of an earlier one of the name, see kind.update.
+// host object as that of an earlier one of the name, see syncedResource.update.
 func markReserved(host *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&host.ObjectMeta, annotationReserved, rand.Text())
 }
@@ -168,17 +168,17 @@ func (w *writer) held(o object, version uint64) bool {
 // it is somebody's.
 const annotationReserved = translate.Domain + "/reserved"
 
-// wallsPatience is how long the host's authorizer may take to learn, from a
+// rightsTimeout is how long the host's authorizer may take to learn, from a
 // watch, that the space's account has its role.
-const wallsPatience = 15 * time.Second
+const rightsTimeout = 15 * time.Second
 
 // ReserveAPI makes sure of the host object of the space's own Service
 // default/kubernetes, before the space starts, and returns its cluster IP: the
 // address under which the space's pods will look for their API. It is the first
-// call with the space's account, and waits until walls that have just been
-// built let the account in.
+// call with the space's account, and waits until rights that have just been
+// granted let the account in.
 func (h *Host) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
-	end := time.Now().Add(wallsPatience)
+	end := time.Now().Add(rightsTimeout)
 	_ = wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (done bool, _ error) {
 		clusterIP, err = h.reserveAPI(ctx, space)
 		return !apierrors.IsForbidden(err) || time.Now().After(end), nil

@@ -20,23 +20,23 @@ import (
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
 )
 
-func (b *bed) hostService(ctx context.Context, name string) (*corev1.Service, error) {
-	return b.host.CoreV1().Services(b.space.HostNamespace()).Get(ctx, b.space.HostName("default", name, translate.LimitLabel), metav1.GetOptions{})
+func (env *testEnv) hostService(ctx context.Context, name string) (*corev1.Service, error) {
+	return env.host.CoreV1().Services(env.space.HostNamespace()).Get(ctx, env.space.HostName("default", name, translate.LimitLabel), metav1.GetOptions{})
 }
 
 // current reads the space's service of v's name.
-func (b *bed) current(v *corev1.Service) berthadmission.Current {
+func (env *testEnv) current(v *corev1.Service) berthadmission.Current {
 	return func(ctx context.Context) (*corev1.Service, error) {
-		return b.virtual.CoreV1().Services(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
+		return env.virtual.CoreV1().Services(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
 	}
 }
 
 // reserved reserves a service as admission does, and goes no further.
-func (b *bed) reserved(t *testing.T, name string) *corev1.Service {
+func (env *testEnv) reserved(t *testing.T, name string) *corev1.Service {
 	t.Helper()
 	v := newService(name, "")
 	v.Namespace = "default"
-	host, err := b.reserve(t.Context(), v, b.current(v))
+	host, err := env.reserve(t.Context(), v, env.current(v))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,28 +48,28 @@ func (b *bed) reserved(t *testing.T, name string) *corev1.Service {
 // service's.
 func TestAReservationWaitsAMinuteForItsService(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "reserve")
+	env := newEnv(t, "reserve")
 	now := testingclock.NewFakePassiveClock(time.Now())
-	b.clock = now
-	b.begin(nil)
-	lost, kept := b.reserved(t, "lost"), b.reserved(t, "kept")
-	if err := b.kill(); err != nil {
+	env.clock = now
+	env.begin(nil)
+	lost, kept := env.reserved(t, "lost"), env.reserved(t, "kept")
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 
-	// A life that finds them fresh leaves them alone; that it has looked at them
+	// A run that finds them fresh leaves them alone; that it has looked at them
 	// is known from what it did with an older one.
 	now.SetTime(lost.CreationTimestamp.Add(50 * time.Second))
-	b.begin(nil)
-	if _, err := b.virtual.CoreV1().Services("default").Create(t.Context(), newService("kept", ""), metav1.CreateOptions{}); err != nil {
+	env.begin(nil)
+	if _, err := env.virtual.CoreV1().Services("default").Create(t.Context(), newService("kept", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.play([]step{{"see the late service adopt its reservation", func(ctx context.Context) error {
-		host, err := b.hostService(ctx, "kept")
+	env.play([]step{{"see the late service adopt its reservation", func(ctx context.Context) error {
+		host, err := env.hostService(ctx, "kept")
 		if err != nil {
 			return err
 		}
-		v, err := b.virtual.CoreV1().Services("default").Get(ctx, "kept", metav1.GetOptions{})
+		v, err := env.virtual.CoreV1().Services("default").Get(ctx, "kept", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -81,32 +81,32 @@ func TestAReservationWaitsAMinuteForItsService(t *testing.T) {
 		}
 		return nil
 	}}})
-	if _, err := b.hostService(t.Context(), "lost"); err != nil {
+	if _, err := env.hostService(t.Context(), "lost"); err != nil {
 		t.Errorf("given back within the minute: %v", err)
 	}
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
 
 	now.SetTime(lost.CreationTimestamp.Add(61 * time.Second))
-	b.begin(nil)
-	b.play([]step{
-		{"see the other given back", func(ctx context.Context) error { return gone(b.hostService(ctx, "lost")) }},
-		{"come to rest", b.alike},
+	env.begin(nil)
+	env.play([]step{
+		{"see the other given back", func(ctx context.Context) error { return gone(env.hostService(ctx, "lost")) }},
+		{"come to rest", env.alike},
 	})
 }
 
 // What is on the host under a service's name decides what a reservation does.
 func TestAReservationMeetsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "reserve-meets")
+	env := newEnv(t, "reserve-meets")
 	// Without a syncer, which would tidy up.
-	hosts := b.host.CoreV1().Services(b.space.HostNamespace())
+	hosts := env.host.CoreV1().Services(env.space.HostNamespace())
 	put := func(t *testing.T, name string, change func(*corev1.Service)) *corev1.Service {
 		t.Helper()
 		v := newService(name, "")
 		v.Namespace, v.UID = "default", "old"
-		host := b.space.Service(v)
+		host := env.space.Service(v)
 		if change != nil {
 			change(host)
 		}
@@ -115,7 +115,7 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 	ask := func(name string, uid types.UID) (*corev1.Service, error) {
 		v := newService(name, "")
 		v.Namespace, v.UID = "default", uid
-		return b.reserve(t.Context(), v, b.current(v))
+		return env.reserve(t.Context(), v, env.current(v))
 	}
 	t.Run("one that is gone from the space: a new service gets its own", func(t *testing.T) {
 		old := put(t, "left", nil)
@@ -145,7 +145,7 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 		}
 	})
 	t.Run("a reservation: the second gets the same", func(t *testing.T) {
-		first, second := b.reserved(t, "raced"), b.reserved(t, "raced")
+		first, second := env.reserved(t, "raced"), env.reserved(t, "raced")
 		if first.UID != second.UID || first.Spec.ClusterIP != second.Spec.ClusterIP {
 			t.Errorf("the first got %s, the second %s: one of them shows an address that is not its own", first.Spec.ClusterIP, second.Spec.ClusterIP)
 		}
@@ -168,37 +168,37 @@ func TestAReservationMeetsWhatIsThere(t *testing.T) {
 // slow. It is undone if the space did not take it in.
 func TestAnUpdateIsReservedUntilItsRequestHasEnded(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "reserve-held")
-	b.begin(nil)
-	must(t, b.virtual.CoreV1().Services("default").Create, newService("web", ""))
-	b.play([]step{{"come to rest", b.alike}})
-	v, err := b.virtual.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+	env := newEnv(t, "reserve-held")
+	env.begin(nil)
+	must(t, env.virtual.CoreV1().Services("default").Create, newService("web", ""))
+	env.play([]step{{"come to rest", env.alike}})
+	v, err := env.virtual.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	request, end := context.WithCancel(t.Context())
 	defer end()
 	v.Spec.Type = corev1.ServiceTypeNodePort
-	reserved, err := b.reserve(request, v, b.current(v))
+	reserved, err := env.reserve(request, v, env.current(v))
 	if err != nil || reserved.Spec.Ports[0].NodePort == 0 {
 		t.Fatalf("got %v (%v)", reserved, err)
 	}
 	testhost.Eventually(t, "see the syncer put it off", func(ctx context.Context) error {
-		host, err := b.hostService(ctx, "web")
+		host, err := env.hostService(ctx, "web")
 		if err != nil {
 			return err
 		}
 		if host.Spec.Type != corev1.ServiceTypeNodePort || host.Spec.Ports[0].NodePort != reserved.Spec.Ports[0].NodePort {
 			t.Fatalf("undone while the request is under way: it is %v", host.Spec)
 		}
-		if _, ok := b.life.syncer.NextTimer(); !ok {
+		if _, ok := env.run.syncer.NextTimer(); !ok {
 			return errors.New("it has not")
 		}
 		return nil
 	})
 	end()
-	b.play([]step{{"see it undone", b.alike}})
-	if host, err := b.hostService(t.Context(), "web"); err != nil || host.Spec.Type != corev1.ServiceTypeClusterIP {
+	env.play([]step{{"see it undone", env.alike}})
+	if host, err := env.hostService(t.Context(), "web"); err != nil || host.Spec.Type != corev1.ServiceTypeClusterIP {
 		t.Errorf("it is %v (%v)", host.Spec, err)
 	}
 }
@@ -208,15 +208,15 @@ func TestAnUpdateIsReservedUntilItsRequestHasEnded(t *testing.T) {
 // addresses at every moment.
 func TestReplacedServicesKeepTheHostsAddresses(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "replace")
-	b.begin(nil)
-	services := b.virtual.CoreV1().Services("default")
+	env := newEnv(t, "replace")
+	env.begin(nil)
+	services := env.virtual.CoreV1().Services("default")
 	v, err := services.Create(t.Context(), newService("web", ""), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, kind := range []corev1.ServiceType{corev1.ServiceTypeNodePort, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeNodePort} {
-		b.play([]step{{"come to rest", b.alike}, {"replace it", func(ctx context.Context) error {
+		env.play([]step{{"come to rest", env.alike}, {"replace it", func(ctx context.Context) error {
 			current, err := services.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -234,27 +234,27 @@ func TestReplacedServicesKeepTheHostsAddresses(t *testing.T) {
 			return err
 		}}})
 	}
-	b.play([]step{{"come to rest", b.alike}})
+	env.play([]step{{"come to rest", env.alike}})
 
 	// By hand on the host, or by a race, the addresses came to differ.
-	b.play([]step{
+	env.play([]step{
 		{"give the host's another address", func(ctx context.Context) error {
-			host, err := b.hostService(ctx, "web")
+			host, err := env.hostService(ctx, "web")
 			if err != nil {
 				return err
 			}
-			if err := b.kill(); err != nil {
+			if err := env.kill(); err != nil {
 				return err
 			}
-			if err := b.host.CoreV1().Services(host.Namespace).Delete(ctx, host.Name, metav1.DeleteOptions{}); err != nil {
+			if err := env.host.CoreV1().Services(host.Namespace).Delete(ctx, host.Name, metav1.DeleteOptions{}); err != nil {
 				return err
 			}
 			host.ObjectMeta = metav1.ObjectMeta{Name: host.Name, Namespace: host.Namespace, Labels: host.Labels, Annotations: host.Annotations}
 			host.Spec.ClusterIP, host.Spec.ClusterIPs = "", nil
-			_, err = created(ctx, b.host.CoreV1().Services(host.Namespace).Create, host)
-			b.begin(nil)
+			_, err = created(ctx, env.host.CoreV1().Services(host.Namespace).Create, host)
+			env.begin(nil)
 			return err
 		}},
-		{"come to rest", b.alike},
+		{"come to rest", env.alike},
 	})
 }

@@ -41,27 +41,27 @@ func (s *Syncer) Run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended
 	}
-	defer s.teller.close()
+	defer s.recorder.close()
 	defer s.queue.close()
 	for _, count := range s.counts { // before what is new takes what they have
 		count()
 	}
 	s.queue.open(ctx)
-	defer s.feeds.close()
-	if err := s.feeds.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx
+	defer s.sources.close()
+	if err := s.sources.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx
 		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// reconcile works on a key, whatever comes of it. Classes that can't be shown are
-// shown when the space wakes.
+// reconcile works on a key, whatever comes of it. Classes that can't be imported are
+// imported when the space wakes.
 func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
 		return next{} // what is still queued when the syncer stops
 	}
-	switch now, later := s.defined(key.Kind); {
+	switch now, later := s.defined(key.Resource); {
 	case now:
 	case later:
 		return next{after: s.soon.When(key), idle: true}
@@ -73,7 +73,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 	if errors.Is(err, errUnsettled) {
 		return next{after: s.soon.When(key), idle: true}
 	}
-	s.tally.count(err)
+	s.counters.count(err)
 	var soon *pacedError
 	switch {
 	case err == nil:
@@ -90,13 +90,13 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 		// Nothing is wrong with the syncer. Most often somebody was faster, and an
 		// event tells at once; but a conflict may also be over a quota, and what is
 		// not found may be a service account, or the host behind its proxy.
-		return next{after: s.later.When(key), idle: isClass(key.Kind)}
+		return next{after: s.later.When(key), idle: isClass(key.Resource)}
 	case ctx.Err() != nil:
 		return next{}
 	default:
-		s.logger.Error(err, "Could not sync an object", "kind", key.Kind, "namespace", key.Namespace, "name", key.Name)
+		s.logger.Error(err, "Could not sync an object", "resource", key.Resource, "namespace", key.Namespace, "name", key.Name)
 		s.failing.Store(true)
-		return next{after: s.soon.When(key), idle: isClass(key.Kind), failed: true}
+		return next{after: s.soon.When(key), idle: isClass(key.Resource), failed: true}
 	}
 }
 
@@ -129,8 +129,8 @@ func (s *Syncer) wrote() {
 func (s *Syncer) try(ctx context.Context, key Key) (after time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			after, err = 0, fmt.Errorf("sync %s %s: panic: %v\n%s", key.Kind, key.NamespacedName, p, debug.Stack())
+			after, err = 0, fmt.Errorf("sync %s %s: panic: %v\n%s", key.Resource, key.NamespacedName, p, debug.Stack())
 		}
 	}()
-	return s.work[key.Kind](ctx, key.NamespacedName)
+	return s.work[key.Resource](ctx, key.NamespacedName)
 }

@@ -27,26 +27,26 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	recorder := record.NewFakeRecorder(10)
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
-	f := newFanout(spaceOf, nil, nil)
+	f := newEventRouter(spaceOf, nil, nil)
 	host := space.Pod(v, translate.Surroundings{})
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{fanouts: map[string]*fanout{pods: f}}
+	h := &Host{routers: map[string]*eventRouter{pods: f}}
 	virtual := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)
 	}
-	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), teller: &teller{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
-	k := &kind[*corev1.Pod]{
-		Syncer: s, name: pods, limit: translate.LimitSubdomain, virtual: virtual,
-		fresh: func() *corev1.Pod { return &corev1.Pod{} },
-		down:  func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
-		push:  func(_, _ *corev1.Pod) bool { return false },
-		pull:  func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },
+	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
+	k := &syncedResource[*corev1.Pod]{
+		Syncer: s, name: pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
+		newObject:  func() *corev1.Pod { return &corev1.Pod{} },
+		toHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
+		updateHost: func(_, _ *corev1.Pod) bool { return false },
+		syncStatus: func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },
 	}
 	again, err := k.reconcile(t.Context(), types.NamespacedName{Namespace: "default", Name: "web"})
-	s.teller.close()
+	s.recorder.close()
 	return again, recorder, err
 }
 

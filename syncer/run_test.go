@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// working is a syncer of which only the work on keys of kind "things" is there.
+// working is a syncer of which only the work on keys of resource "things" is there.
 func working(work func() (time.Duration, error)) *Syncer {
 	return &Syncer{
 		logger: logr.Discard(), shortages: &shortages{},
@@ -31,7 +31,7 @@ func working(work func() (time.Duration, error)) *Syncer {
 }
 
 func thing(name string) Key {
-	return Key{Kind: "things", NamespacedName: types.NamespacedName{Name: name}}
+	return Key{Resource: "things", NamespacedName: types.NamespacedName{Name: name}}
 }
 
 // What comes to nothing comes again, ever later, and is forgotten once it is
@@ -98,8 +98,8 @@ func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
 	}
 }
 
-// Whatever becomes of its start, a syncer that has ended is fed no more.
-func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
+// However its start ends, a syncer that has ended gets no more events.
+func TestASyncerThatHasEndedGetsNoMoreEvents(t *testing.T) {
 	handlers := 0
 	opens := func(*queue) (func(), func() bool, error) {
 		handlers++
@@ -116,12 +116,12 @@ func TestASyncerThatHasEndedIsFedNoMore(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := &feeds{sources: test.sources}
+			f := &sources{all: test.sources}
 			if err := f.open(nil); (err != nil) != test.fails {
 				t.Errorf("open: %v", err)
 			}
-			if f.fed() == test.fails {
-				t.Errorf("fed: %t", f.fed())
+			if f.hasSynced() == test.fails {
+				t.Errorf("synced: %t", f.hasSynced())
 			}
 			f.close()
 			if handlers != 0 {

@@ -20,8 +20,8 @@ import (
 // scenario is what a tenant does in a while, in namespaces of its own: each
 // step is repeated until it succeeds, as a patient user would.
 type scenario struct {
-	app, doomed string
-	client      kubernetes.Interface
+	app, other string
+	client     kubernetes.Interface
 }
 
 // scenarioPods is how many pods a scenario makes in all: three and one in place
@@ -34,15 +34,15 @@ type step struct {
 }
 
 func newScenario(client kubernetes.Interface, suffix string) *scenario {
-	return &scenario{app: "app" + suffix, doomed: "doomed" + suffix, client: client}
+	return &scenario{app: "app" + suffix, other: "other" + suffix, client: client}
 }
 
 // build makes all there is.
 func (s *scenario) build() []step {
-	app, doomed := s.client.CoreV1(), s.client.CoreV1()
+	app, other := s.client.CoreV1(), s.client.CoreV1()
 	return []step{
 		{"make namespace", s.namespace(s.app)},
-		{"make the other namespace", s.namespace(s.doomed)},
+		{"make the other namespace", s.namespace(s.other)},
 		{"make config map", made(app.ConfigMaps(s.app).Create, newConfigMap("config"))},
 		{"make a config map that nobody uses", made(app.ConfigMaps(s.app).Create, newConfigMap("unused"))},
 		{"make secret", made(app.Secrets(s.app).Create, newSecret("credentials"))},
@@ -50,11 +50,11 @@ func (s *scenario) build() []step {
 		{"make headless service", made(app.Services(s.app).Create, newService("db", corev1.ClusterIPNone))},
 		{"make deployment", made(s.client.AppsV1().Deployments(s.app).Create, newDeployment("web", 3))},
 		{"make stateful set", made(s.client.AppsV1().StatefulSets(s.app).Create, newStatefulSet("db"))},
-		{"make config map in the other namespace", made(doomed.ConfigMaps(s.doomed).Create, newConfigMap("config"))},
-		{"make secret in the other namespace", made(doomed.Secrets(s.doomed).Create, newSecret("credentials"))},
-		{"make service in the other namespace", made(doomed.Services(s.doomed).Create, newService("web", ""))},
-		{"make claim in the other namespace", made(doomed.PersistentVolumeClaims(s.doomed).Create, newClaim("data"))},
-		{"make pod in the other namespace", made(doomed.Pods(s.doomed).Create, newPod("bare", "data"))},
+		{"make config map in the other namespace", made(other.ConfigMaps(s.other).Create, newConfigMap("config"))},
+		{"make secret in the other namespace", made(other.Secrets(s.other).Create, newSecret("credentials"))},
+		{"make service in the other namespace", made(other.Services(s.other).Create, newService("web", ""))},
+		{"make claim in the other namespace", made(other.PersistentVolumeClaims(s.other).Create, newClaim("data"))},
+		{"make pod in the other namespace", made(other.Pods(s.other).Create, newPod("bare", "data"))},
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *scenario) change(rest step) []step {
 	var victim *corev1.Pod
 	return []step{
 		rest,
-		{"delete the other namespace", s.deleteNamespace(s.doomed)},
+		{"delete the other namespace", s.deleteNamespace(s.other)},
 		{"scale to 1", func(ctx context.Context) error {
 			patch := []byte(`{"spec":{"replicas":1}}`)
 			_, err := s.client.AppsV1().Deployments(s.app).Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{})
@@ -97,7 +97,7 @@ func (s *scenario) change(rest step) []step {
 		{"see its claim gone", func(ctx context.Context) error {
 			return gone(s.client.CoreV1().PersistentVolumeClaims(s.app).Get(ctx, "data-db-0", metav1.GetOptions{}))
 		}},
-		{"see the other namespace gone", s.namespaceGone(s.doomed)},
+		{"see the other namespace gone", s.namespaceGone(s.other)},
 		rest,
 	}
 }

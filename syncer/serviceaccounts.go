@@ -17,14 +17,14 @@ import (
 // which its pods run as: an identity that admins, and what they run on the host,
 // can tell apart. It has no rights, no secrets and no tokens.
 func (s *Syncer) syncServiceAccounts() error {
-	add(&kind[*corev1.ServiceAccount]{
-		Syncer: s, name: serviceAccounts, limit: translate.LimitSubdomain,
-		fresh:   func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-		virtual: s.informers.Core().V1().ServiceAccounts().Informer(),
-		down: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
+	add(&syncedResource[*corev1.ServiceAccount]{
+		Syncer: s, name: serviceAccounts, nameLimit: translate.LimitSubdomain,
+		newObject: func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+		virtual:   s.informers.Core().V1().ServiceAccounts().Informer(),
+		toHost: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
 			return s.space.ServiceAccount(v), true, nil
 		},
-		push: translate.PushServiceAccount,
+		updateHost: translate.PushServiceAccount,
 	}, nil)
 	return nil
 }

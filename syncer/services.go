@@ -17,7 +17,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// slicesOf is the kind of keys that stand for the endpoint slices of a service in the space. What tells of services must not
+// slicesOf is the resource of keys that stand for the endpoint slices of a service in the space. What tells of services must not
 // look for them: the host's watch serves all spaces.
 const slicesOf = "endpoint slices of a service"
 
@@ -38,33 +38,33 @@ func (s *Syncer) syncServices() error {
 			keys, err = written.GetIndexer().IndexKeys(indexService, service.String())
 			for _, key := range keys {
 				if name, err := cache.ParseObjectName(key); err == nil {
-					s.queue.add(Key{Kind: endpointSlices, NamespacedName: types.NamespacedName(name)})
+					s.queue.add(Key{Resource: endpointSlices, NamespacedName: types.NamespacedName(name)})
 				}
 			}
 		})
 		return 0, err
 	}
 	enqueueSlices := func(service types.NamespacedName, enqueue func(Key)) {
-		enqueue(Key{Kind: slicesOf, NamespacedName: service})
+		enqueue(Key{Resource: slicesOf, NamespacedName: service})
 	}
-	add(&kind[*corev1.Service]{
-		Syncer: s, name: services, limit: translate.LimitLabel,
-		fresh:   func() *corev1.Service { return &corev1.Service{} },
-		virtual: s.informers.Core().V1().Services().Informer(),
-		asks:    true,
-		down: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
+	add(&syncedResource[*corev1.Service]{
+		Syncer: s, name: services, nameLimit: translate.LimitLabel,
+		newObject:     func() *corev1.Service { return &corev1.Service{} },
+		virtual:       s.informers.Core().V1().Services().Informer(),
+		makesRequests: true,
+		toHost: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
 			err := forbids(translate.CheckService(&v.Spec))
 			if err == nil && v.Spec.Type == corev1.ServiceTypeExternalName {
 				err = s.withdrawExposures(ctx, v)
 			}
 			return s.space.Service(v), true, err
 		},
-		push: translate.PushService,
-		// Both sides show one address, and an address is for life.
-		anew: func(want, have *corev1.Service) bool {
+		updateHost: translate.PushService,
+		// Both sides show one address, and an address is immutable.
+		needsRecreate: func(want, have *corev1.Service) bool {
 			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
 		},
-		pull: s.servicePull,
+		syncStatus: s.syncServiceStatus,
 		relabel: func(ctx context.Context, v, host *corev1.Service) error {
 			have := host.DeepCopy()
 			if !s.space.PushServiceSelector(v, have) {
@@ -72,7 +72,7 @@ func (s *Syncer) syncServices() error {
 			}
 			return s.writer.Update(ctx, have)
 		},
-		seen: func(host *corev1.Service, enqueue func(Key)) {
+		onHostEvent: func(host *corev1.Service, enqueue func(Key)) {
 			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
 				enqueueSlices(types.NamespacedName{Namespace: id.Namespace, Name: id.Name}, enqueue)
 			}
@@ -84,7 +84,7 @@ func (s *Syncer) syncServices() error {
 	return nil
 }
 
-func (s *Syncer) servicePull(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
+func (s *Syncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
 	status := s.space.PullServiceStatus(v, host, s.host.isNode)
 	if equality.Semantic.DeepEqual(status.LoadBalancer, v.Status.LoadBalancer) {
 		return 0, nil
@@ -94,25 +94,25 @@ func (s *Syncer) servicePull(ctx context.Context, v, host *corev1.Service) (time
 	return 0, s.virtualAPI.Status().Update(ctx, out)
 }
 
-// syncEndpointSlices takes down the endpoints of services without a selector;
+// syncEndpointSlices syncs to the host the endpoints of services without a selector;
 // all others are made on the host, by its own controller.
 func (s *Syncer) syncEndpointSlices() error {
 	lister := s.informers.Core().V1().Services().Lister()
-	add(&kind[*discoveryv1.EndpointSlice]{
-		Syncer: s, name: endpointSlices, limit: translate.LimitSubdomain,
-		fresh:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
-		virtual: s.informers.Discovery().V1().EndpointSlices().Informer(),
-		asks:    true,
-		down: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
+	add(&syncedResource[*discoveryv1.EndpointSlice]{
+		Syncer: s, name: endpointSlices, nameLimit: translate.LimitSubdomain,
+		newObject:     func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
+		virtual:       s.informers.Discovery().V1().EndpointSlices().Informer(),
+		makesRequests: true,
+		toHost: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
 			service, err := lister.Services(v.Namespace).Get(v.Labels[discoveryv1.LabelServiceName])
 			if err != nil || !translate.HasOwnEndpoints(service) {
 				return nil, false, client.IgnoreNotFound(err)
 			}
 			return s.space.EndpointSlice(v), true, s.withdrawExposures(ctx, service)
 		},
-		push: translate.PushEndpointSlice,
-		born: translate.BirthOfSlice, // its event brings it back
-		anew: func(want, have *discoveryv1.EndpointSlice) bool {
+		updateHost: translate.PushEndpointSlice,
+		forCreate:  translate.SliceForCreate, // its event brings it back
+		needsRecreate: func(want, have *discoveryv1.EndpointSlice) bool {
 			return want.Labels[discoveryv1.LabelServiceName] != have.Labels[discoveryv1.LabelServiceName]
 		},
 		mayUpdate: s.mayFill,

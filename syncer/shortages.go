@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// probes is the kind of keys that stand for a shortage whose next probe is due.
+	// probes is the resource of keys that stand for a shortage whose next probe is due.
 	probes = "quota probes"
 	// maxAsks is how many shortages of one resource are told apart.
 	maxAsks = 8
@@ -60,9 +60,9 @@ type shortage struct {
 
 // try is a create that may be sent to the host.
 type try struct {
-	kind  string
-	of    *shortage // nil if nothing is short
-	eased uint64    // shortages.eased before
+	resource string
+	of       *shortage // nil if nothing is short
+	eased    uint64    // shortages.eased before
 }
 
 func newShortages(q *queue, changed func(short bool)) *shortages {
@@ -77,7 +77,7 @@ func newShortages(q *queue, changed func(short bool)) *shortages {
 func (s *shortages) enter(key Key, host client.Object) (try, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := try{kind: key.Kind, eased: s.eased}
+	t := try{resource: key.Resource, eased: s.eased}
 	if len(s.of) == 0 {
 		return t, nil
 	}
@@ -86,7 +86,7 @@ func (s *shortages) enter(key Key, host client.Object) (try, error) {
 		delete(s.called, key)
 		called.calls--
 	}
-	t.of = s.find(key.Kind, asks(host))
+	t.of = s.find(key.Resource, asks(host))
 	if ok && t.of != called {
 		delete(called.queued, key)
 		s.call(called, 1) // it asks for something else by now: its turn is the next one's
@@ -104,12 +104,12 @@ func (s *shortages) enter(key Key, host client.Object) (try, error) {
 	return t, nil
 }
 
-// find is the shortage of what a kind's object asks for, nil if there is none.
-func (s *shortages) find(kind, asks string) *shortage {
-	if of := s.of[kind+" "+asks]; of != nil {
+// find is the shortage of what a resource's object asks for, nil if there is none.
+func (s *shortages) find(resource, asks string) *shortage {
+	if of := s.of[resource+" "+asks]; of != nil {
 		return of
 	}
-	return s.of[kind]
+	return s.of[resource]
 }
 
 // done tells what came of a create.
@@ -123,8 +123,8 @@ func (s *shortages) done(t try, key Key, host client.Object, err error) {
 	of, probe := t.of, t.of != nil
 	if probe {
 		of.tries--
-	} else if of = s.find(t.kind, asks(host)); of == nil {
-		of = s.begin(t.kind, asks(host))
+	} else if of = s.find(t.resource, asks(host)); of == nil {
+		of = s.begin(t.resource, asks(host))
 	}
 	switch {
 	case refused:
@@ -147,15 +147,15 @@ func (s *shortages) done(t try, key Key, host client.Object, err error) {
 }
 
 // begin notes that something is short.
-func (s *shortages) begin(kind, asks string) *shortage {
-	asked, n := kind+" "+asks, 0
+func (s *shortages) begin(resource, asks string) *shortage {
+	asked, n := resource+" "+asks, 0
 	for _, of := range s.of {
-		if len(of.asked) > len(kind) && of.asked[:len(kind)+1] == kind+" " {
+		if len(of.asked) > len(resource) && of.asked[:len(resource)+1] == resource+" " {
 			n++
 		}
 	}
 	if n >= maxAsks {
-		asked = kind
+		asked = resource
 	}
 	of := &shortage{asked: asked, queued: map[Key]struct{}{}, window: 1, pause: firstLater}
 	if s.of[asked] = of; len(s.of) == 1 {
@@ -176,7 +176,7 @@ func (of *shortage) wait(key Key) {
 }
 
 func (s *shortages) schedule(of *shortage) {
-	s.after(Key{Kind: probes, NamespacedName: types.NamespacedName{Name: of.asked}}, next{after: of.pause, idle: true})
+	s.after(Key{Resource: probes, NamespacedName: types.NamespacedName{Name: of.asked}}, next{after: of.pause, idle: true})
 }
 
 // grant allows n creates, and calls those who waited longest to try them. If nobody waits, nothing is short any more.
@@ -274,7 +274,7 @@ func (s *shortages) probe(_ context.Context, asked types.NamespacedName) (time.D
 	return 0, nil
 }
 
-// asks tells apart what host objects of a kind ask of a quota: who asks for more than there is must not keep those
+// asks tells apart what host objects of a resource ask of a quota: who asks for more than there is must not keep those
 // waiting who ask for less.
 func asks(host client.Object) string {
 	var asked []any

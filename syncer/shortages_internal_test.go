@@ -32,7 +32,7 @@ func shortOf(t *testing.T, names ...string) (s *shortages, called map[string]int
 }
 
 func podKey(name string) Key {
-	return Key{Kind: pods, NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+	return Key{Resource: pods, NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
 }
 
 func overQuota() error {
@@ -80,7 +80,7 @@ func TestMoreQuotaCallsThoseWhoWait(t *testing.T) {
 func TestHostilePodOverWhichACreatePanicsLeavesTheOthersTheirTurn(t *testing.T) {
 	s, called := shortOf(t, "a", "b")
 	s.ease()
-	k := &kind[*corev1.Pod]{Syncer: &Syncer{shortages: s, host: &Host{}}, name: pods, bound: bound{most: 1}} // no watch: it panics
+	k := &syncedResource[*corev1.Pod]{Syncer: &Syncer{shortages: s, host: &Host{}}, name: pods, bound: bound{most: 1}} // no watch: it panics
 	func() {
 		defer func() {
 			if recover() == nil {

@@ -18,36 +18,36 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncSnapshots takes volume snapshots down, where the host's controller takes
+// syncSnapshots syncs volume snapshots to the host, whose controller takes
 // them, and brings back what became of them.
 func (s *Syncer) syncSnapshots() error {
 	informer, err := s.fromExtension(volumeSnapshots)
 	if err != nil {
 		return err
 	}
-	add(&kind[*snapshotv1.VolumeSnapshot]{
-		Syncer: s, name: volumeSnapshots, limit: translate.LimitSubdomain,
-		fresh:   func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
-		virtual: informer,
-		bound:   s.bound(bounds.VolumeSnapshots, "volume snapshots"),
-		down: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
+	add(&syncedResource[*snapshotv1.VolumeSnapshot]{
+		Syncer: s, name: volumeSnapshots, nameLimit: translate.LimitSubdomain,
+		newObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
+		virtual:   informer,
+		bound:     s.bound(bounds.VolumeSnapshots, "volume snapshots"),
+		toHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
-				if _, ok := shown[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses, *class); !ok {
+				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
 						fmt.Sprintf("there is no class %q for spaces; see 'kubectl get volumesnapshotclasses'", *class)))
 				}
 			}
 			return s.space.Snapshot(v), true, forbids(errs)
 		},
-		named: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
+		beforeCreate: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
 			if v.Spec.VolumeSnapshotClassName == nil {
 				want.Spec.VolumeSnapshotClassName, err = s.defaultSnapshots(ctx, want)
 			}
 			return err
 		},
-		push: translate.PushSnapshot,
-		pull: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
+		updateHost: translate.PushSnapshot,
+		syncStatus: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
 			status := translate.PullSnapshotStatus(v, host)
 			if status == nil || equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
@@ -60,9 +60,9 @@ func (s *Syncer) syncSnapshots() error {
 	return nil
 }
 
-// defaultSnapshots is the class that is shown of a host snapshot which names none:
+// defaultSnapshots is the imported class of a host snapshot which names none:
 // of those that are the default, that of its volume's driver. The host would take
-// its own default, shown or not.
+// its own default, imported or not.
 func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
 	name := ptr.Deref(host.Spec.Source.PersistentVolumeClaimName, "")
 	claim, ok := cached[*corev1.PersistentVolumeClaim](s.host, claims, host.Namespace, name)
@@ -76,7 +76,7 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	}
 	driver := translate.DriverOf(volume)
 	var latest *snapshotv1.VolumeSnapshotClass
-	for class := range hostClasses[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses) {
+	for class := range importedClasses[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses) {
 		if class.Driver == driver && translate.IsDefaultSnapshots(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
@@ -93,7 +93,7 @@ func (s *Syncer) syncSnapshotClasses() error {
 	if err != nil {
 		return err
 	}
-	return show(&class[*snapshotv1.VolumeSnapshotClass]{
-		Syncer: s, name: snapshotClasses, virtual: informer, up: translate.SnapshotClass, pull: translate.PullSnapshotClass,
+	return importClasses(&importedClass[*snapshotv1.VolumeSnapshotClass]{
+		Syncer: s, name: snapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
 	})
 }

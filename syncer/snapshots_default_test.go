@@ -33,8 +33,8 @@ func snapshotClass(t *testing.T, host client.Client, name, driver string, isDefa
 	return class
 }
 
-// M4, N1: a snapshot that names no class gets none that is not shown, be it the
-// host's default. It gets the default one of those that are shown, if that is of
+// M4, N1: a snapshot that names no class gets none that is not imported, be it the
+// host's default. It gets the default one of the imported ones, if that is of
 // its volume's driver.
 func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	t.Parallel()
@@ -44,10 +44,10 @@ func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	snapshotClass(t, host, "snapdef-hidden", provisioner, true, nil)
 	snapshotClass(t, host, "snapdef-named", provisioner, false, ours)
 	snapshotClass(t, host, "snapdef-other", "host.example/other", true, ours)
-	b := synced(t, "snapdef", "volumesnapshots=on", "volumesnapshotclasses=snapdef=true")
-	space := extended(t, b.toPlane())
+	env := synced(t, "snapdef", "volumesnapshots=on", "volumesnapshotclasses=snapdef=true")
+	space := extended(t, env.toPlane())
 	// Any number of them wait, and each is tried again and again: not by asking the host.
-	b.life.wire.obey(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.run.wire.obey(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to == toHost && c.Method == http.MethodGet && strings.Contains(c.URL.Path, "/persistentvolumes/") {
 			return nil, errors.New("the host is asked for a volume that is watched")
 		}
@@ -60,14 +60,14 @@ func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	}
 	onHost := func(ctx context.Context, name string) (*snapshotv1.VolumeSnapshot, error) {
 		h := &snapshotv1.VolumeSnapshot{}
-		return h, host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName(name)}, h)
+		return h, host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, h)
 	}
 	served(t, space, without("early", "missing"))
-	b.told(t, "VolumeSnapshot", "early", "spec.source.persistentVolumeClaimName", "no volume yet")
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
-	must(t, b.virtual.CoreV1().Pods("default").Create, newPod("user", "data")) // for which it is bound
+	env.awaitWarning(t, "VolumeSnapshot", "early", "spec.source.persistentVolumeClaimName", "no volume yet")
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
+	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("user", "data")) // for which it is bound
 	served(t, space, without("nightly", "data"))
-	b.told(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class for spaces", "name a class")
+	env.awaitWarning(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class for spaces", "name a class")
 	for _, name := range []string{"early", "nightly"} {
 		if err := gone(onHost(t.Context(), name)); err != nil {
 			t.Errorf("%s: %v", name, err)

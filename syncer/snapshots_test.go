@@ -34,7 +34,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -95,15 +95,15 @@ func snapshotOf(name, claim, class string) *snapshotv1.VolumeSnapshot {
 	}}
 }
 
-// S1, S2, M4, N1: where the admin switches it on, a tenant takes snapshots of its
-// claims, by classes that are shown, and makes claims of them. It sees nothing
+// S1, S2, M4, N1: where the admin enables them, a tenant takes snapshots of its
+// claims, by imported classes, and makes claims of them. It sees nothing
 // of the host's, and can name nothing of it.
 func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	host := extended(t, theHost(t).Config())
 	define(t, host)
-	for name, labels := range map[string]map[string]string{"snap-shown": shownToSpaces(), "snap-hidden": nil} {
+	for name, labels := range map[string]map[string]string{"snap-imported": importLabel(), "snap-hidden": nil} {
 		class := &snapshotv1.VolumeSnapshotClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 			Parameters: map[string]string{"csi.storage.k8s.io/snapshotter-secret-name": "of-the-host"},
@@ -111,22 +111,22 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 		t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
 	}
-	b := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+kinds.Shown)
-	space := extended(t, b.toPlane())
+	env := synced(t, "snap", "volumesnapshots=on", "volumesnapshotclasses="+resources.ImportSelector)
+	space := extended(t, env.toPlane())
 
 	class := &snapshotv1.VolumeSnapshotClass{}
-	testhost.Eventually(t, "see the class", func(ctx context.Context) error { return space.Get(ctx, client.ObjectKey{Name: "snap-shown"}, class) })
+	testhost.Eventually(t, "see the class", func(ctx context.Context) error { return space.Get(ctx, client.ObjectKey{Name: "snap-imported"}, class) })
 	if class.Driver != translate.VolumeDriver || len(class.Parameters) > 0 {
 		t.Errorf("the class tells of the host's: %v", class)
 	}
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
-	v := snapshotOf("nightly", "data", "snap-shown")
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
+	v := snapshotOf("nightly", "data", "snap-imported")
 	served(t, space, v)
 	h := &snapshotv1.VolumeSnapshot{}
 	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error {
-		return host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h)
+		return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("nightly")}, h)
 	})
-	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != b.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-shown" {
+	if ptr.Deref(h.Spec.Source.PersistentVolumeClaimName, "") != env.hostName("data") || ptr.Deref(h.Spec.VolumeSnapshotClassName, "") != "snap-imported" {
 		t.Errorf("it is of %v, class %v", h.Spec.Source, h.Spec.VolumeSnapshotClassName)
 	}
 	// The embedded host has no controller of snapshots: what one would report.
@@ -152,15 +152,15 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 
 	copied := newClaim("copy")
 	copied.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "nightly"}
-	must(t, b.virtual.CoreV1().PersistentVolumeClaims("default").Create, copied)
-	awaited(t, "see a claim made of it", b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get, b.hostName("copy"), func(c *corev1.PersistentVolumeClaim) error {
-		if ref := c.Spec.DataSourceRef; ref == nil || ref.Kind != "VolumeSnapshot" || ref.Name != b.hostName("nightly") || ref.Namespace != nil {
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, copied)
+	awaited(t, "see a claim made of it", env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get, env.hostName("copy"), func(c *corev1.PersistentVolumeClaim) error {
+		if ref := c.Spec.DataSourceRef; ref == nil || ref.Kind != "VolumeSnapshot" || ref.Name != env.hostName("nightly") || ref.Namespace != nil {
 			return fmt.Errorf("it is made of %v", ref)
 		}
 		return nil
 	})
 
-	stolen := snapshotOf("stolen", "", "snap-shown")
+	stolen := snapshotOf("stolen", "", "snap-imported")
 	stolen.Spec.Source = snapshotv1.VolumeSnapshotSource{VolumeSnapshotContentName: ptr.To("content-of-another-space")}
 	for name, attack := range map[string]struct {
 		snapshot *snapshotv1.VolumeSnapshot
@@ -172,15 +172,15 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		if err := space.Create(ctx, attack.snapshot); err != nil {
 			t.Fatal(err)
 		}
-		b.told(t, "VolumeSnapshot", name, attack.says)
-		if err := host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName(name)}, h); !apierrors.IsNotFound(err) {
+		env.awaitWarning(t, "VolumeSnapshot", name, attack.says)
+		if err := host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, h); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: on the host there is %v (%v)", name, h.Spec, err)
 		}
 	}
-	posing := rest.CopyConfig(b.cluster.Config())
-	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + b.space.HostNamespace() + ":berth-syncer"}
+	posing := rest.CopyConfig(env.cluster.Config())
+	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + env.space.HostNamespace() + ":berth-syncer"}
 	stolen = stolen.DeepCopy()
-	stolen.ObjectMeta = metav1.ObjectMeta{Namespace: b.space.HostNamespace(), Name: b.hostName("stolen"), Labels: map[string]string{translate.LabelSpace: b.space.Name}}
+	stolen.ObjectMeta = metav1.ObjectMeta{Namespace: env.space.HostNamespace(), Name: env.hostName("stolen"), Labels: map[string]string{translate.LabelSpace: env.space.Name}}
 	if err := refusedBy("berth-space-accounts", extended(t, posing).Create(ctx, stolen)); err != nil {
 		t.Errorf("the space's account takes a content of another's: %v", err)
 	}
@@ -189,7 +189,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	testhost.Eventually(t, "see it gone", func(ctx context.Context) error {
-		return gone(h, host.Get(ctx, client.ObjectKey{Namespace: b.space.HostNamespace(), Name: b.hostName("nightly")}, h))
+		return gone(h, host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("nightly")}, h))
 	})
 }
 
@@ -229,12 +229,12 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 	host := extended(t, theHost(t).Config())
 	define(t, host)
 	class := &snapshotv1.VolumeSnapshotClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "snap-own-shown", Labels: shownToSpaces()}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+		ObjectMeta: metav1.ObjectMeta{Name: "snap-own-imported", Labels: importLabel()}, Driver: "csi.host.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}
 	testhost.Eventually(t, "make a class", func(ctx context.Context) error { return host.Create(ctx, class) }) // discovery lags
 	t.Cleanup(func() { _ = host.Delete(context.Background(), class) })
-	b := newBed(t, "snap-own")
-	space := extended(t, b.toPlane())
+	env := newEnv(t, "snap-own")
+	space := extended(t, env.toPlane())
 	owns := []*apiextensionsv1.CustomResourceDefinition{
 		ownDefinition("volumesnapshotclasses", "VolumeSnapshotClass", apiextensionsv1.ClusterScoped),
 		ownDefinition("others", "VolumeSnapshot", apiextensionsv1.NamespaceScoped), // Berth's gets no names
@@ -243,19 +243,19 @@ func TestATenantsOwnDefinitionOfSnapshotsStays(t *testing.T) {
 		testhost.Eventually(t, "make a definition", func(ctx context.Context) error { return space.Create(ctx, own) })
 		testhost.Eventually(t, "have it served", func(ctx context.Context) error { return established(ctx, space, own) })
 	}
-	switches, err := kinds.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + kinds.Shown})
+	syncOptions, err := resources.Parse([]string{"volumesnapshots=on", "volumesnapshotclasses=" + resources.ImportSelector})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.options.Sync = switches
-	l := b.begin(nil)
-	must(t, b.virtual.CoreV1().Pods("default").Create, newPod("web"))
-	awaited(t, "see a pod", b.host.CoreV1().Pods(b.space.HostNamespace()).Get, b.hostName("web"), nil)
+	env.options.Sync = syncOptions
+	run := env.begin(nil)
+	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("web"))
+	awaited(t, "see a pod", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("web"), nil)
 	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
-		if !l.syncer.Idle() {
+		if !run.syncer.Idle() {
 			return errors.New("the syncer is busy")
 		}
-		if at, ok := l.syncer.NextTimer(); ok && time.Until(at) < 10*time.Minute { // the pod's token comes later
+		if at, ok := run.syncer.NextTimer(); ok && time.Until(at) < 10*time.Minute { // the pod's token comes later
 			return fmt.Errorf("there is something to do at %v", at)
 		}
 		return nil
@@ -278,8 +278,8 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 	t.Parallel()
 	host := extended(t, theHost(t).Config())
 	define(t, host)
-	b := synced(t, "snap-mend", "volumesnapshots=on")
-	space := extended(t, b.toPlane())
+	env := synced(t, "snap-mend", "volumesnapshots=on")
+	space := extended(t, env.toPlane())
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshots." + snapshotv1.GroupName}}
 	testhost.Eventually(t, "define it", func(ctx context.Context) error { return established(ctx, space, crd) })
 	want := crd.Spec.DeepCopy()
@@ -292,10 +292,10 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 		schema.Required = nil
 		return space.Update(ctx, crd)
 	})
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	b.begin(nil)
+	env.begin(nil)
 	testhost.Eventually(t, "see it mended", func(ctx context.Context) error {
 		if err := established(ctx, space, crd); err != nil {
 			return err
@@ -306,12 +306,12 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 		return nil
 	})
 	generation := crd.Generation
-	if err := b.kill(); err != nil {
+	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	l := b.begin(nil)
+	run := env.begin(nil)
 	testhost.Eventually(t, "have nothing to do", func(context.Context) error {
-		if !l.syncer.Idle() {
+		if !run.syncer.Idle() {
 			return errors.New("the syncer is busy")
 		}
 		return nil
@@ -326,15 +326,15 @@ func TestADefinitionIsMendedWhenTheSpaceWakes(t *testing.T) {
 func TestASyncerThatCannotGoOnReturns(t *testing.T) {
 	t.Parallel()
 	define(t, extended(t, theHost(t).Config()))
-	b := synced(t, "snap-twice", "volumesnapshots=on")
+	env := synced(t, "snap-twice", "volumesnapshots=on")
 	testhost.Eventually(t, "have the first at rest", func(context.Context) error {
-		if !b.life.syncer.Idle() {
+		if !env.run.syncer.Idle() {
 			return errors.New("it is at work")
 		}
 		return nil
 	})
-	factory := informers.NewSharedInformerFactory(b.virtual, 0)
-	second, err := syncer.New(syncer.Config{Space: b.space, Host: b.life.host, Virtual: b.toPlane(), Informers: factory, Logger: klog.Background()})
+	factory := informers.NewSharedInformerFactory(env.virtual, 0)
+	second, err := syncer.New(syncer.Config{Space: env.space, Host: env.run.host, Virtual: env.toPlane(), Informers: factory, Logger: klog.Background()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestASyncerThatCannotGoOnReturns(t *testing.T) {
 	go func() { ended <- second.Run(ctx) }()
 	select {
 	case err = <-ended:
-	case <-time.After(testhost.Patience):
+	case <-time.After(testhost.Timeout):
 		t.Error("it goes on, and does nothing")
 	}
 	cancel()

@@ -21,26 +21,26 @@ type Stats struct {
 	Queued    int    // objects that wait for a reconcile
 }
 
-// tally counts reconciles by their errors.
-type tally struct{ done, conflicts, refused, failed atomic.Uint64 }
+// counters count reconciles by their errors.
+type counters struct{ done, conflicts, refused, failed atomic.Uint64 }
 
-func (t *tally) count(err error) {
+func (c *counters) count(err error) {
 	switch {
 	case err == nil:
-		t.done.Add(1)
+		c.done.Add(1)
 	case errors.Is(err, errRefused), errors.As(err, new(*pacedError)):
-		t.refused.Add(1)
+		c.refused.Add(1)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		t.conflicts.Add(1)
+		c.conflicts.Add(1)
 	default:
-		t.failed.Add(1)
+		c.failed.Add(1)
 	}
 }
 
 // Stats tells what the syncer has done.
 func (s *Syncer) Stats() Stats {
 	return Stats{
-		Done: s.tally.done.Load(), Conflicts: s.tally.conflicts.Load(), Refused: s.tally.refused.Load(), Failed: s.tally.failed.Load(),
+		Done: s.counters.done.Load(), Conflicts: s.counters.conflicts.Load(), Refused: s.counters.refused.Load(), Failed: s.counters.failed.Load(),
 		Queued: s.queue.length(),
 	}
 }
@@ -52,12 +52,12 @@ func (q *queue) length() int {
 	return len(q.first) + len(q.rest)
 }
 
-// Objects counts the host objects of all spaces, by space and kind. Of classes
-// there are only spaces' own, which are of kinds of their own.
+// Objects counts the host objects of all spaces, by space and resource. Of classes
+// there are only spaces' own, which are of resources of their own.
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
-	for kind, f := range h.fanouts {
-		if isClass(kind) || kind == quotas {
+	for resource, f := range h.routers {
+		if isClass(resource) || resource == quotas {
 			continue
 		}
 		for _, item := range f.all() {
@@ -72,7 +72,7 @@ func (h *Host) Objects() map[string]map[string]int {
 			if count[space] == nil {
 				count[space] = map[string]int{}
 			}
-			count[space][kind]++
+			count[space][resource]++
 		}
 	}
 	return count
@@ -80,7 +80,7 @@ func (h *Host) Objects() map[string]map[string]int {
 
 // VolumesBeingReclaimed counts the host's volumes of claims of a space that the host deletes once their claims are gone.
 func (h *Host) VolumesBeingReclaimed(space string) (count int) {
-	f := h.fanouts[volumes]
+	f := h.routers[volumes]
 	if f == nil {
 		return 0
 	}

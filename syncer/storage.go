@@ -20,35 +20,37 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncClaims takes volume claims down, where the host provisions and binds, and
-// brings the bound volume up.
+// syncClaims syncs volume claims to the host, which provisions and binds, and the
+// bound volume to the space.
 func (s *Syncer) syncClaims() error {
-	k := &kind[*corev1.PersistentVolumeClaim]{
-		Syncer: s, name: claims, limit: translate.LimitSubdomain,
-		fresh:   func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
-		virtual: s.informers.Core().V1().PersistentVolumeClaims().Informer(),
-		down: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
+	k := &syncedResource[*corev1.PersistentVolumeClaim]{
+		Syncer: s, name: claims, nameLimit: translate.LimitSubdomain,
+		newObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
+		virtual:   s.informers.Core().V1().PersistentVolumeClaims().Informer(),
+		toHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
 			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.sync.On(volumeSnapshots)))
 		},
-		push: translate.PushClaim,
-		pull: s.claimPull,
+		updateHost: translate.PushClaim,
+		syncStatus: s.syncClaimStatus,
 	}
-	k.lost = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) { return claimLost(ctx, k, v) }
-	k.named = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
+	k.handleMissing = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) {
+		return handleMissingClaim(ctx, k, v)
+	}
+	k.beforeCreate = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
 		want.Spec.StorageClassName, err = s.hostStorage(ctx, v)
 		return err
 	}
 	add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
-		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
+		enqueue(Key{Resource: volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
 	})
 	return nil
 }
 
-// defaultStorage is the default one of the host's classes that are shown; of
+// defaultStorage is the default one of the imported classes; of
 // several, as anywhere, the latest.
 func (s *Syncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
-	for class := range hostClasses[*storagev1.StorageClass](s, storageClasses) {
+	for class := range importedClasses[*storagev1.StorageClass](s, storageClasses) {
 		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
@@ -60,13 +62,13 @@ func (s *Syncer) defaultStorage() (*string, error) {
 	return &latest.Name, nil
 }
 
-func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
+func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	want := translate.PullClaim(v, host)
 	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
 		// The claim came before the space knew a default class: as on any
-		// cluster, it gets it later. The name of one that is not shown (any more)
+		// cluster, it gets it later. The name of one that is not imported (any more)
 		// stays on the host.
-		if _, ok := shown[*storagev1.StorageClass](s, storageClasses, *host.Spec.StorageClassName); ok {
+		if _, ok := imported[*storagev1.StorageClass](s, storageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
 			return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
@@ -86,15 +88,15 @@ func (s *Syncer) claimPull(ctx context.Context, v, host *corev1.PersistentVolume
 	return 0, s.virtualAPI.Status().Update(ctx, want)
 }
 
-// claimLost marks a bound claim whose host claim is gone: its data is, too, and
+// handleMissingClaim marks a bound claim whose host claim is gone: its data is, too, and
 // an empty volume in its place would hide that. A new claim is made only for
 // one that never had a volume.
-func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *corev1.PersistentVolumeClaim) (bool, error) {
+func handleMissingClaim(ctx context.Context, k *syncedResource[*corev1.PersistentVolumeClaim], v *corev1.PersistentVolumeClaim) (bool, error) {
 	if v.Spec.VolumeName == "" {
 		return false, nil
 	}
 	_, err := k.live(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.limit),
+		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.nameLimit),
 	}})
 	if !apierrors.IsNotFound(err) {
 		return true, err
@@ -102,7 +104,7 @@ func claimLost(ctx context.Context, k *kind[*corev1.PersistentVolumeClaim], v *c
 	if v.Status.Phase == corev1.ClaimLost {
 		return true, nil
 	}
-	k.teller.tell(v, corev1.EventTypeWarning, ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
+	k.recorder.record(v, corev1.EventTypeWarning, ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
 	out := v.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
 	return true, k.virtualAPI.Status().Update(ctx, out)
@@ -174,9 +176,9 @@ func (s *Syncer) syncVolumes() error {
 		return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 	}
 	s.fromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+		enqueue(Key{Resource: volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 		if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef != nil {
-			enqueue(Key{Kind: claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
+			enqueue(Key{Resource: claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
 		}
 	})
 	s.fromHost(volumes, func(obj client.Object, enqueue func(Key)) {

@@ -22,45 +22,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
-// Names of the synced kinds: their plurals, as in URLs.
+// Names of the synced resources: their plurals, as in URLs.
 const (
-	pods            = kinds.Pods
-	nodes           = kinds.Nodes
-	services        = kinds.Services
-	configMaps      = kinds.ConfigMaps
-	secrets         = kinds.Secrets
-	claims          = kinds.Claims
-	volumes         = kinds.Volumes
-	endpointSlices  = kinds.EndpointSlices
-	ingresses       = kinds.Ingresses
-	networkPolicies = kinds.NetworkPolicies
-	budgets         = kinds.Budgets
-	serviceAccounts = kinds.ServiceAccounts
-	storageClasses  = kinds.StorageClasses
-	ingressClasses  = kinds.IngressClasses
-	runtimeClasses  = kinds.RuntimeClasses
-	priorityClasses = kinds.PriorityClasses
-	events          = kinds.Events
+	pods            = resources.Pods
+	nodes           = resources.Nodes
+	services        = resources.Services
+	configMaps      = resources.ConfigMaps
+	secrets         = resources.Secrets
+	claims          = resources.Claims
+	volumes         = resources.Volumes
+	endpointSlices  = resources.EndpointSlices
+	ingresses       = resources.Ingresses
+	networkPolicies = resources.NetworkPolicies
+	budgets         = resources.Budgets
+	serviceAccounts = resources.ServiceAccounts
+	storageClasses  = resources.StorageClasses
+	ingressClasses  = resources.IngressClasses
+	runtimeClasses  = resources.RuntimeClasses
+	priorityClasses = resources.PriorityClasses
+	events          = resources.Events
 
-	ownPriorityClasses = kinds.OwnPriorityClasses
-	ownStorageClasses  = kinds.OwnStorageClasses
+	exportedPriorityClasses = resources.ExportedPriorityClasses
+	exportedStorageClasses  = resources.ExportedStorageClasses
 
-	volumeSnapshots = kinds.VolumeSnapshots
-	snapshotClasses = kinds.SnapshotClasses
+	volumeSnapshots = resources.VolumeSnapshots
+	snapshotClasses = resources.SnapshotClasses
 
-	gateways       = kinds.Gateways
-	httpRoutes     = kinds.HTTPRoutes
-	gatewayClasses = kinds.GatewayClasses
+	gateways       = resources.Gateways
+	httpRoutes     = resources.HTTPRoutes
+	gatewayClasses = resources.GatewayClasses
 )
 
-// Key is one unit of work: the kind's plural, and the virtual object's
+// Key is one unit of work: the resource's plural, and the virtual object's
 // namespace and name. For events it is the host event's.
 type Key struct {
-	Kind string
+	Resource string
 	types.NamespacedName
 }
 
@@ -72,7 +72,7 @@ type Config struct {
 	Host  *Host
 	// Virtual reaches the space's API with all rights.
 	Virtual *rest.Config
-	// Release of Kubernetes that the space's API says it is; stand-ins for nodes
+	// Release of Kubernetes that the space's API says it is; virtual nodes
 	// say the same.
 	Release string
 	// Informers of the space, shared with its controllers.
@@ -80,7 +80,7 @@ type Config struct {
 	// Account of the space: what it uses of what is bounded. Nothing is if nil.
 	Account *bounds.Account
 	Logger  logr.Logger
-	Clock   clock.PassiveClock // the wall clock if nil
+	Clock   clock.PassiveClock // the system clock if nil
 }
 
 // Syncer syncs one space with its host namespace.
@@ -94,7 +94,7 @@ type Syncer struct {
 	virtualAPI client.Client
 	metadata   metadata.Interface
 	informers  informers.SharedInformerFactory
-	teller     *teller
+	recorder   *eventRecorder
 	clock      clock.PassiveClock
 	logger     logr.Logger
 
@@ -104,9 +104,9 @@ type Syncer struct {
 	hostNames    *ledger     // that ingresses, gateways and routes claim
 	failing      atomic.Bool // something that failed is to be tried again
 	lastHastened atomic.Int64
-	tally        tally
+	counters     counters
 	processor    *computing
-	room         room
+	creates      pendingCreates
 	// tokens of pods that were written.
 	tokens    tokenWrites
 	tokenPace *rate.Limiter
@@ -115,23 +115,23 @@ type Syncer struct {
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
 	work        map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
-	feeds       feeds
+	sources     sources
 	names       map[string]*nameWatch
 	ownNodes    ownNodes
 	synced      []cache.DoneChecker
-	counts      []func()                             // each counts what there is of a kind on the host
+	counts      []func()                             // each counts what there is of a resource on the host
 	extended    map[cache.SharedIndexInformer]*added // by informer
-	added       map[string]*added                    // by kind
+	added       map[string]*added                    // by resource
 }
 
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
 	s := &Syncer{
 		space: c.Space, where: c.Where, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
-		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-		work:  map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		room:  room{made: map[object]*making{}}, account: c.Account,
+		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
+		work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
+		creates: pendingCreates{of: map[object]*pendingCreate{}}, account: c.Account,
 		tokenPace: newTokenPace(),
 		names:     map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
@@ -145,7 +145,7 @@ func New(c Config) (*Syncer, error) {
 	})
 	c.Host.short.Delete(c.Space.Name) // it may fit by now; if not, its tries will say so
 	s.work[probes] = s.shortages.probe
-	s.work[podsIn] = s.lookAtPods
+	s.work[podsIn] = s.enqueuePodsIn
 	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
@@ -167,11 +167,11 @@ func New(c Config) (*Syncer, error) {
 	return s, nil
 }
 
-// declare declares the kinds that are switched on, and has those go that are not.
+// declare declares the resources that are enabled, and removes the stale objects of the others.
 func (s *Syncer) declare() error {
-	for _, k := range kinds.Table() {
-		if k.Direction == kinds.InSpace {
-			continue // what is made of it is another kind's
+	for _, k := range resources.Table() {
+		if k.Direction == resources.InSpace {
+			continue // what is made of it is another resource's
 		}
 		declare := map[string]func() error{
 			pods: s.syncPods, nodes: s.syncNodes, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
@@ -180,7 +180,7 @@ func (s *Syncer) declare() error {
 			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
 			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
 			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
-			ownPriorityClasses: s.syncOwnPriorityClasses, ownStorageClasses: s.syncOwnStorageClasses,
+			exportedPriorityClasses: s.syncExportedPriorityClasses, exportedStorageClasses: s.syncExportedStorageClasses,
 			volumeSnapshots: s.syncSnapshots, snapshotClasses: s.syncSnapshotClasses,
 			gateways: s.syncGateways, httpRoutes: s.syncHTTPRoutes, gatewayClasses: s.syncGatewayClasses,
 		}[k.Name]
@@ -193,8 +193,8 @@ func (s *Syncer) declare() error {
 			if err := declare(); err != nil {
 				return err
 			}
-		case goesWhenOff(k):
-			s.clear(k.Name)
+		case removedWhenOff(k):
+			s.removeStale(k.Name)
 		}
 	}
 	return nil
@@ -213,20 +213,20 @@ func (s *Syncer) reach(space *rest.Config) (err error) {
 		return err
 	}
 	core, err := typedcorev1.NewForConfig(config)
-	s.teller = &teller{events: core}
+	s.recorder = &eventRecorder{events: core}
 	return err
 }
 
-// add declares a kind that is synced down: its work and both sides' events.
-// also, if set, is told each virtual object that came, changed or went, but for changes that are aside.
-func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
+// add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
+// object that was added, changed or deleted, but for changes that concern no others.
+func add[T client.Object](k *syncedResource[T], also func(v T, enqueue func(Key))) {
 	k.fromChanges(k.virtual, func(was, obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Kind: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
+		enqueue(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
 		v, ok := obj.(T)
 		if !ok || also == nil {
 			return
 		}
-		if before, ok := was.(T); ok && k.aside != nil && before.GetUID() == v.GetUID() && k.aside(before, v) {
+		if before, ok := was.(T); ok && k.concernsNoOthers != nil && before.GetUID() == v.GetUID() && k.concernsNoOthers(before, v) {
 			return
 		}
 		also(v, enqueue)
@@ -236,16 +236,16 @@ func add[T client.Object](k *kind[T], also func(v T, enqueue func(Key))) {
 
 // shownOnHost reports whether the host's watches show an object.
 func (s *Syncer) shownOnHost(o object) bool {
-	_, ok := cached[client.Object](s.host, o.kind, o.Namespace, o.Name)
+	_, ok := cached[client.Object](s.host, o.resource, o.Namespace, o.Name)
 	return ok
 }
 
 // count notes what a host object uses that came, changed or went.
-func (s *Syncer) count(kind string, host client.Object) {
+func (s *Syncer) count(resource string, host client.Object) {
 	if s.bytes == nil {
 		return
 	}
-	o := object{kind, client.ObjectKeyFromObject(host)}
+	o := object{resource, client.ObjectKeyFromObject(host)}
 	if !s.shownOnHost(o) {
 		s.bytes.show(o, 0)
 		s.hostNames.show(o, 0)
@@ -255,8 +255,8 @@ func (s *Syncer) count(kind string, host client.Object) {
 	s.hostNames.show(o, int64(len(hostsOf(host))))
 }
 
-// addToHost declares a kind that is synced down: its work and the host's events.
-func addToHost[T client.Object](k *kind[T]) {
+// addToHost declares a resource that is synced to the host: its work and the host's events.
+func addToHost[T client.Object](k *syncedResource[T]) {
 	k.work[k.name] = k.reconcile
 	k.counts = append(k.counts, func() {
 		for host := range hosted[T](k.Syncer, k.name) {
@@ -267,11 +267,11 @@ func addToHost[T client.Object](k *kind[T]) {
 		key, ok := keyOf(k.name, obj)
 		host, is := obj.(T)
 		k.count(k.name, obj)
-		if !ok && is && k.belongs != nil {
-			key, ok = k.belongs(host)
+		if !ok && is && k.ownerOf != nil {
+			key, ok = k.ownerOf(host)
 		}
-		if is && k.seen != nil {
-			k.seen(host, enqueue)
+		if is && k.onHostEvent != nil {
+			k.onHostEvent(host, enqueue)
 		}
 		if ok {
 			enqueue(key)

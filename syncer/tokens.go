@@ -78,7 +78,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
-	shown := s.host.fanouts[secrets].shown.Load() // before what is there is looked at
+	shown := s.host.routers[secrets].delivered.Load() // before what is there is looked at
 	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
 		return at.Sub(s.clock.Now()), nil
 	}

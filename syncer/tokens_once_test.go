@@ -35,11 +35,11 @@ func (b heldBody) Read(p []byte) (int, error) {
 // host's watch shows the secret.
 func TestTokensAreWrittenOnceThoughTheWatchLags(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "tokens-once")
+	env := newEnv(t, "tokens-once")
 	var held atomic.Pointer[chan struct{}]
 	var writes atomic.Int64
-	secret := b.space.TokenSecretName("default", "one")
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	secret := env.space.TokenSecretName("default", "one")
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		base := path.Base(c.URL.Path)
 		if c.to == toHost && base == secret && c.writes() {
 			writes.Add(1) // a replacement
@@ -57,21 +57,21 @@ func TestTokensAreWrittenOnceThoughTheWatchLags(t *testing.T) {
 		}
 	}
 	defer release() // the syncer can't stop while its watch is held
-	b.play([]step{
-		{"make config map", made(b.virtual.CoreV1().ConfigMaps("default").Create, newConfigMap("config"))},
-		{"make secret", made(b.virtual.CoreV1().Secrets("default").Create, newSecret("credentials"))},
-		{"come to rest", b.alike},
+	env.play([]step{
+		{"make config map", made(env.virtual.CoreV1().ConfigMaps("default").Create, newConfigMap("config"))},
+		{"make secret", made(env.virtual.CoreV1().Secrets("default").Create, newSecret("credentials"))},
+		{"come to rest", env.alike},
 	})
 	held.Store(&released)
 	label := func(value string) step {
 		return step{"label the pod", func(ctx context.Context) error {
-			_, err := b.virtual.CoreV1().Pods("default").Patch(ctx, "one", types.MergePatchType, []byte(`{"metadata":{"labels":{"looked":"`+value+`"}}}`), metav1.PatchOptions{})
+			_, err := env.virtual.CoreV1().Pods("default").Patch(ctx, "one", types.MergePatchType, []byte(`{"metadata":{"labels":{"looked":"`+value+`"}}}`), metav1.PatchOptions{})
 			return err
 		}}
 	}
 	labeled := func(value string) step {
 		return step{"see the label on the host", func(ctx context.Context) error {
-			host, err := b.host.CoreV1().Pods(b.space.HostNamespace()).Get(ctx, b.hostName("one"), metav1.GetOptions{})
+			host, err := env.host.CoreV1().Pods(env.space.HostNamespace()).Get(ctx, env.hostName("one"), metav1.GetOptions{})
 			if err == nil && host.Labels["looked"] != value {
 				err = errors.New("not there")
 			}
@@ -79,16 +79,16 @@ func TestTokensAreWrittenOnceThoughTheWatchLags(t *testing.T) {
 		}}
 	}
 	var first *corev1.Secret
-	b.play([]step{
-		{"make pod", made(b.virtual.CoreV1().Pods("default").Create, newPod("one"))},
+	env.play([]step{
+		{"make pod", made(env.virtual.CoreV1().Pods("default").Create, newPod("one"))},
 		{"see its token", func(ctx context.Context) (err error) {
-			first, _, err = b.tokenOf(ctx, "default", "one")
+			first, _, err = env.tokenOf(ctx, "default", "one")
 			return err
 		}},
 		// What the second label takes to the host comes after all that the first led to.
 		label("once"), labeled("once"), label("twice"), labeled("twice"),
 	})
-	last, _, err := b.tokenOf(t.Context(), "default", "one")
+	last, _, err := env.tokenOf(t.Context(), "default", "one")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,5 +96,5 @@ func TestTokensAreWrittenOnceThoughTheWatchLags(t *testing.T) {
 		t.Errorf("the secret was replaced %d times before the watch showed it", n)
 	}
 	release()
-	b.play([]step{{"come to rest", b.alike}})
+	env.play([]step{{"come to rest", env.alike}})
 }

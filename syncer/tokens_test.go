@@ -20,8 +20,8 @@ import (
 )
 
 // tokenOf reads the one token that a pod's host pod mounts.
-func (b *bed) tokenOf(ctx context.Context, namespace, pod string) (secret *corev1.Secret, token string, err error) {
-	secret, err = b.host.CoreV1().Secrets(b.space.HostNamespace()).Get(ctx, b.space.TokenSecretName(namespace, pod), metav1.GetOptions{})
+func (env *testEnv) tokenOf(ctx context.Context, namespace, pod string) (secret *corev1.Secret, token string, err error) {
+	secret, err = env.host.CoreV1().Secrets(env.space.HostNamespace()).Get(ctx, env.space.TokenSecretName(namespace, pod), metav1.GetOptions{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -35,8 +35,8 @@ func (b *bed) tokenOf(ctx context.Context, namespace, pod string) (secret *corev
 }
 
 // review asks the space whom a token proves.
-func (b *bed) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	review, err := b.virtual.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+func (env *testEnv) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+	review, err := env.virtual.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -46,8 +46,8 @@ func (b *bed) review(ctx context.Context, token string) (authenticationv1.TokenR
 }
 
 // holds expects a token that proves to be the pod's service account's, and the pod's.
-func (b *bed) holds(ctx context.Context, token string, pod *corev1.Pod) error {
-	status, err := b.review(ctx, token)
+func (env *testEnv) holds(ctx context.Context, token string, pod *corev1.Pod) error {
+	status, err := env.review(ctx, token)
 	if err != nil {
 		return err
 	}
@@ -64,27 +64,27 @@ func (b *bed) holds(ctx context.Context, token string, pod *corev1.Pod) error {
 // before they expire, and gone with the pod.
 func TestTokensOfPodsAreReplacedBeforeTheyExpire(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "tokens")
+	env := newEnv(t, "tokens")
 	now := testingclock.NewFakePassiveClock(time.Now())
-	b.clock = now
-	b.begin(nil)
-	s := newScenario(b.virtual, "")
-	b.play([]step{
+	env.clock = now
+	env.begin(nil)
+	s := newScenario(env.virtual, "")
+	env.play([]step{
 		{"make namespace", s.namespace(s.app)},
-		{"make config map", made(b.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
-		{"make secret", made(b.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
-		{"make pod", made(b.virtual.CoreV1().Pods(s.app).Create, newPod("one"))},
-		{"come to rest", b.alike},
+		{"make config map", made(env.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
+		{"make secret", made(env.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
+		{"make pod", made(env.virtual.CoreV1().Pods(s.app).Create, newPod("one"))},
+		{"come to rest", env.alike},
 	})
-	pod, err := b.virtual.CoreV1().Pods(s.app).Get(t.Context(), "one", metav1.GetOptions{})
+	pod, err := env.virtual.CoreV1().Pods(s.app).Get(t.Context(), "one", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, first, err := b.tokenOf(t.Context(), s.app, "one")
+	secret, first, err := env.tokenOf(t.Context(), s.app, "one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.holds(t.Context(), first, pod); err != nil {
+	if err := env.holds(t.Context(), first, pod); err != nil {
 		t.Error(err)
 	}
 	refresh, err := time.Parse(time.RFC3339, secret.Annotations["berth.dev/refresh-at"])
@@ -94,78 +94,78 @@ func TestTokensOfPodsAreReplacedBeforeTheyExpire(t *testing.T) {
 
 	touch := func(ctx context.Context) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, time.Now().UnixNano())
-		_, err := b.virtual.CoreV1().Pods(s.app).Patch(ctx, "one", types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := env.virtual.CoreV1().Pods(s.app).Patch(ctx, "one", types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
 	// Looked at again before its time it stays. Whether it was looked at shows a
 	// label that went down with the same look.
 	label := func(ctx context.Context) error {
-		_, err := b.virtual.CoreV1().Pods(s.app).Patch(ctx, "one", types.MergePatchType, []byte(`{"metadata":{"labels":{"looked":"at"}}}`), metav1.PatchOptions{})
+		_, err := env.virtual.CoreV1().Pods(s.app).Patch(ctx, "one", types.MergePatchType, []byte(`{"metadata":{"labels":{"looked":"at"}}}`), metav1.PatchOptions{})
 		return err
 	}
 	now.SetTime(refresh.Add(-time.Minute))
-	b.play([]step{{"label the pod", label}, {"see the label on the host", func(ctx context.Context) error {
-		host, err := b.host.CoreV1().Pods(b.space.HostNamespace()).Get(ctx, b.space.HostName(s.app, "one", 253), metav1.GetOptions{})
+	env.play([]step{{"label the pod", label}, {"see the label on the host", func(ctx context.Context) error {
+		host, err := env.host.CoreV1().Pods(env.space.HostNamespace()).Get(ctx, env.space.HostName(s.app, "one", 253), metav1.GetOptions{})
 		if err == nil && host.Labels["looked"] != "at" {
 			err = errors.New("not there")
 		}
 		return err
 	}}})
-	if _, again, err := b.tokenOf(t.Context(), s.app, "one"); err != nil || again != first {
+	if _, again, err := env.tokenOf(t.Context(), s.app, "one"); err != nil || again != first {
 		t.Errorf("the token was replaced before its time (%v)", err)
 	}
 
 	now.SetTime(refresh.Add(time.Second))
-	b.play([]step{{"touch the pod", touch}, {"see its token replaced", func(ctx context.Context) error {
-		_, second, err := b.tokenOf(ctx, s.app, "one")
+	env.play([]step{{"touch the pod", touch}, {"see its token replaced", func(ctx context.Context) error {
+		_, second, err := env.tokenOf(ctx, s.app, "one")
 		if err != nil {
 			return err
 		}
 		if second == first {
 			return errors.New("it is the same")
 		}
-		return b.holds(ctx, second, pod)
+		return env.holds(ctx, second, pod)
 	}}})
-	b.play([]step{
+	env.play([]step{
 		{"delete the pod", func(ctx context.Context) error {
-			return b.virtual.CoreV1().Pods(s.app).Delete(ctx, "one", metav1.DeleteOptions{})
+			return env.virtual.CoreV1().Pods(s.app).Delete(ctx, "one", metav1.DeleteOptions{})
 		}},
 		{"see its token gone", func(ctx context.Context) error {
-			secret, _, err := b.tokenOf(ctx, s.app, "one")
+			secret, _, err := env.tokenOf(ctx, s.app, "one")
 			return gone(secret, err)
 		}},
 		{"see it worthless", func(ctx context.Context) error { // what is proven is cached for ten seconds
-			status, err := b.review(ctx, first)
+			status, err := env.review(ctx, first)
 			if err == nil && status.Authenticated {
 				err = fmt.Errorf("the token outlives its pod: %v", status)
 			}
 			return err
 		}},
-		{"come to rest", b.alike},
+		{"come to rest", env.alike},
 	})
 }
 
 // A pod that has the name of one that is gone gets tokens of its own.
 func TestAPodOfAUsedNameGetsItsOwnTokens(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "token-names")
-	b.begin(nil)
-	s := newScenario(b.virtual, "")
-	pods := b.virtual.CoreV1().Pods(s.app)
-	b.play([]step{
+	env := newEnv(t, "token-names")
+	env.begin(nil)
+	s := newScenario(env.virtual, "")
+	pods := env.virtual.CoreV1().Pods(s.app)
+	env.play([]step{
 		{"make namespace", s.namespace(s.app)},
-		{"make config map", made(b.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
-		{"make secret", made(b.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
+		{"make config map", made(env.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
+		{"make secret", made(env.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
 	})
 	var last string
 	for range 3 {
-		b.play([]step{{"make pod", made(pods.Create, newPod("same"))}, {"come to rest", b.alike}})
-		b.play([]step{{"see its own token", func(ctx context.Context) error {
+		env.play([]step{{"make pod", made(pods.Create, newPod("same"))}, {"come to rest", env.alike}})
+		env.play([]step{{"see its own token", func(ctx context.Context) error {
 			pod, err := pods.Get(ctx, "same", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			_, token, err := b.tokenOf(ctx, s.app, "same")
+			_, token, err := env.tokenOf(ctx, s.app, "same")
 			if err != nil {
 				return err
 			}
@@ -173,9 +173,9 @@ func TestAPodOfAUsedNameGetsItsOwnTokens(t *testing.T) {
 				return errors.New("it is the last pod's")
 			}
 			last = token
-			return b.holds(ctx, token, pod)
+			return env.holds(ctx, token, pod)
 		}}})
-		b.play([]step{
+		env.play([]step{
 			{"delete it", func(ctx context.Context) error { return pods.Delete(ctx, "same", *noGrace()) }},
 			{"see it gone", func(ctx context.Context) error { return gone(pods.Get(ctx, "same", metav1.GetOptions{})) }},
 		})
@@ -186,39 +186,39 @@ func TestAPodOfAUsedNameGetsItsOwnTokens(t *testing.T) {
 // where it is, and gets its token with the account.
 func TestAPodWaitsForItsServiceAccount(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "token-account")
+	env := newEnv(t, "token-account")
 	waiting, deleted := make(chan struct{}, 100), make(chan struct{})
-	b.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		if c.to == toSpace && strings.HasSuffix(c.URL.Path, "/serviceaccounts/late/token") {
 			waiting <- struct{}{}
 			<-deleted
 		}
 		return send()
 	})
-	s := newScenario(b.virtual, "")
+	s := newScenario(env.virtual, "")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 	pod := newPod("one")
 	pod.Spec.ServiceAccountName = "late"
-	accounts := b.virtual.CoreV1().ServiceAccounts(s.app)
-	b.play([]step{
+	accounts := env.virtual.CoreV1().ServiceAccounts(s.app)
+	env.play([]step{
 		{"make namespace", s.namespace(s.app)},
-		{"make config map", made(b.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
-		{"make secret", made(b.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
+		{"make config map", made(env.virtual.CoreV1().ConfigMaps(s.app).Create, newConfigMap("config"))},
+		{"make secret", made(env.virtual.CoreV1().Secrets(s.app).Create, newSecret("credentials"))},
 		{"make account", made(accounts.Create, account)},
-		{"make pod", made(b.virtual.CoreV1().Pods(s.app).Create, pod)},
+		{"make pod", made(env.virtual.CoreV1().Pods(s.app).Create, pod)},
 	})
 	<-waiting
-	b.play([]step{{"delete account", func(ctx context.Context) error { return accounts.Delete(ctx, "late", metav1.DeleteOptions{}) }}})
+	env.play([]step{{"delete account", func(ctx context.Context) error { return accounts.Delete(ctx, "late", metav1.DeleteOptions{}) }}})
 	close(deleted)
-	b.play([]step{
+	env.play([]step{
 		{"see the pod on a node all the same", func(ctx context.Context) error {
-			pod, err := b.virtual.CoreV1().Pods(s.app).Get(ctx, "one", metav1.GetOptions{})
+			pod, err := env.virtual.CoreV1().Pods(s.app).Get(ctx, "one", metav1.GetOptions{})
 			if err == nil && pod.Spec.NodeName == "" {
 				err = errors.New("not bound")
 			}
 			return err
 		}},
 		{"make account again", made(accounts.Create, account)},
-		{"come to rest", b.alike},
+		{"come to rest", env.alike},
 	})
 }

@@ -75,7 +75,7 @@ func (s *sleepers) changed(space string) {
 // worked up, and the host's watches have shown the syncer's own writes. What
 // failed and is due later does not count, see [Syncer.NextTimer].
 func (s *Syncer) Idle() bool {
-	return s.feeds.fed() && s.queue.empty() && s.writer.seen()
+	return s.sources.hasSynced() && s.queue.empty() && s.writer.seen()
 }
 
 // NextTimer is when the syncer has something to do by itself, ok is false if it

@@ -16,10 +16,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// sleepingFanout tells a host's sleepers of what its test puts in.
-func sleepingFanout() (*Host, *fanout) {
+// sleepingRouter tells a host's sleepers of what its test puts in.
+func sleepingRouter() (*Host, *eventRouter) {
 	h := &Host{}
-	return h, newFanout(spaceOf, h.sleepers.changed, nil)
+	return h, newEventRouter(spaceOf, h.sleepers.changed, nil)
 }
 
 // T8: what is, and what is no change of a space's host objects.
@@ -43,27 +43,27 @@ func TestOnlyChangesOfASpacesObjectsWakeIt(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		before client.Object // before the space slept
-		event  func(*fanout) error
+		event  func(*eventRouter) error
 		wakes  bool
 	}{
-		"created":             {"by others, as the space sleeps", nil, func(f *fanout) error { return f.Add(pod("1")) }, true},
-		"changed":             {"its version is another", pod("1"), func(f *fanout) error { return f.Update(pod("2")) }, true},
-		"made anew":           {"its UID is another", pod("1"), func(f *fanout) error { return f.Replace([]any{another}, "1") }, true},
-		"listed again":        {"a watch that was cut shows all there is", pod("1"), func(f *fanout) error { return f.Replace([]any{pod("1")}, "9") }, false},
-		"listed for once":     {"it came while the watch was cut", nil, func(f *fanout) error { return f.Replace([]any{pod("1")}, "9") }, true},
-		"deleted":             {"", pod("1"), func(f *fanout) error { return f.Delete(pod("1")) }, true},
-		"deleted unseen":      {"while the watch was cut", pod("1"), func(f *fanout) error { return f.Replace(nil, "9") }, true},
-		"label taken":         {"it is not the space's any more", pod("1"), func(f *fanout) error { return f.Update(taken) }, true},
-		"of another":          {"", nil, func(f *fanout) error { return f.Add(hostPod("other", "p")) }, false},
-		"says that it is":     {"it lies in another's namespace", nil, func(f *fanout) error { return f.Add(impostor) }, false},
-		"not labelled":        {"it is not synced", nil, func(f *fanout) error { return f.Add(unlabelled) }, false},
-		"volume bound":        {"", volume(""), func(f *fanout) error { return f.Update(volume("berth-demo")) }, true},
-		"volume of another":   {"", nil, func(f *fanout) error { return f.Add(volume("berth-other")) }, false},
-		"volume of the space": {"", nil, func(f *fanout) error { return f.Add(volume("berth-demo")) }, true},
+		"created":             {"by others, as the space sleeps", nil, func(f *eventRouter) error { return f.Add(pod("1")) }, true},
+		"changed":             {"its version is another", pod("1"), func(f *eventRouter) error { return f.Update(pod("2")) }, true},
+		"made anew":           {"its UID is another", pod("1"), func(f *eventRouter) error { return f.Replace([]any{another}, "1") }, true},
+		"listed again":        {"a watch that was cut shows all there is", pod("1"), func(f *eventRouter) error { return f.Replace([]any{pod("1")}, "9") }, false},
+		"listed for once":     {"it came while the watch was cut", nil, func(f *eventRouter) error { return f.Replace([]any{pod("1")}, "9") }, true},
+		"deleted":             {"", pod("1"), func(f *eventRouter) error { return f.Delete(pod("1")) }, true},
+		"deleted unseen":      {"while the watch was cut", pod("1"), func(f *eventRouter) error { return f.Replace(nil, "9") }, true},
+		"label taken":         {"it is not the space's any more", pod("1"), func(f *eventRouter) error { return f.Update(taken) }, true},
+		"of another":          {"", nil, func(f *eventRouter) error { return f.Add(hostPod("other", "p")) }, false},
+		"says that it is":     {"it lies in another's namespace", nil, func(f *eventRouter) error { return f.Add(impostor) }, false},
+		"not labelled":        {"it is not synced", nil, func(f *eventRouter) error { return f.Add(unlabelled) }, false},
+		"volume bound":        {"", volume(""), func(f *eventRouter) error { return f.Update(volume("berth-demo")) }, true},
+		"volume of another":   {"", nil, func(f *eventRouter) error { return f.Add(volume("berth-other")) }, false},
+		"volume of the space": {"", nil, func(f *eventRouter) error { return f.Add(volume("berth-demo")) }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, f := sleepingFanout()
+			h, f := sleepingRouter()
 			wakes := 0
 			wake := func() { wakes++ }
 			stop := h.OnChange("demo", wake)
@@ -97,7 +97,7 @@ func TestOnlyChangesOfASpacesObjectsWakeIt(t *testing.T) {
 }
 
 func TestARegistrationThatHasEndedWakesNobody(t *testing.T) {
-	h, f := sleepingFanout()
+	h, f := sleepingRouter()
 	var first, second int
 	stopFirst := h.OnChange("demo", func() { first++ })
 	stopSecond := h.OnChange("demo", func() { second++ })
@@ -120,7 +120,7 @@ func TestARegistrationThatHasEndedWakesNobody(t *testing.T) {
 // However many changes come at once, and whoever registers meanwhile, a
 // registration wakes once.
 func TestAFloodOfChangesWakesOnce(t *testing.T) {
-	h, f := sleepingFanout()
+	h, f := sleepingRouter()
 	const spaces = 1000
 	var wakes [spaces]atomic.Int64
 	for i := range spaces {
@@ -148,7 +148,7 @@ func TestAFloodOfChangesWakesOnce(t *testing.T) {
 // A registration that takes the place of another while a change comes loses no
 // wake: either the one or the other is woken.
 func TestAChangeIsNotLostBetweenTwoRegistrations(t *testing.T) {
-	h, f := sleepingFanout()
+	h, f := sleepingRouter()
 	for range 5000 {
 		var wakes atomic.Int64
 		wake := func() { wakes.Add(1) }

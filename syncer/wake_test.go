@@ -24,43 +24,43 @@ import (
 // sleeper is a space whose syncer was stopped as a shard stops it. The watches
 // on the host go on, as they do in a shard.
 type sleeper struct {
-	*bed
-	life  *life
+	*testEnv
+	run   *syncerRun
 	wakes atomic.Int64
 	stop  func()
 }
 
-func (b *bed) sleep() *sleeper {
-	b.t.Helper()
-	s := &sleeper{bed: b}
-	b.mu.Lock()
-	s.life, b.life = b.life, nil
-	b.mu.Unlock()
-	b.play([]step{{"be idle", func(context.Context) error {
+func (env *testEnv) sleep() *sleeper {
+	env.t.Helper()
+	s := &sleeper{testEnv: env}
+	env.mu.Lock()
+	s.run, env.run = env.run, nil
+	env.mu.Unlock()
+	env.play([]step{{"be idle", func(context.Context) error {
 		s.register()
-		if !s.life.syncer.Idle() {
+		if !s.run.syncer.Idle() {
 			s.stop()
 			return errors.New("the syncer is not idle")
 		}
 		return nil
 	}}})
-	s.life.end()
-	if err := <-s.life.ended; err != nil {
-		b.t.Fatal(err)
+	s.run.end()
+	if err := <-s.run.ended; err != nil {
+		env.t.Fatal(err)
 	}
-	b.t.Cleanup(s.life.host.Stop)
+	env.t.Cleanup(s.run.host.Stop)
 	return s
 }
 
 func (s *sleeper) register() {
-	s.stop = s.life.host.OnChange(s.space.Name, func() { s.wakes.Add(1) })
+	s.stop = s.run.host.OnChange(s.space.Name, func() { s.wakes.Add(1) })
 }
 
-func (b *bed) patchOnHost(resource, name, subresource, patch string) func(context.Context) error {
+func (env *testEnv) patchOnHost(resource, name, subresource, patch string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		r := b.host.CoreV1().RESTClient().Patch(types.MergePatchType).Resource(resource).Name(name)
+		r := env.host.CoreV1().RESTClient().Patch(types.MergePatchType).Resource(resource).Name(name)
 		if resource != "persistentvolumes" {
-			r = r.Namespace(b.space.HostNamespace())
+			r = r.Namespace(env.space.HostNamespace())
 		}
 		if subresource != "" {
 			r = r.SubResource(subresource)
@@ -73,45 +73,45 @@ func (b *bed) patchOnHost(resource, name, subresource, patch string) func(contex
 // it knows what happened while it slept.
 func TestASpaceWakesForItsHostObjectsAndCatchesUp(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "wakes")
-	b.begin(nil)
-	s := newScenario(b.virtual, "")
-	rest := step{"come to rest", b.alike}
-	b.play(append(s.build(), rest))
-	name := func(virtual string) string { return b.space.HostName(s.app, virtual, translate.LimitSubdomain) }
-	claim, err := b.host.CoreV1().PersistentVolumeClaims(b.space.HostNamespace()).Get(t.Context(), name("data-db-0"), metav1.GetOptions{})
+	env := newEnv(t, "wakes")
+	env.begin(nil)
+	s := newScenario(env.virtual, "")
+	rest := step{"come to rest", env.alike}
+	env.play(append(s.build(), rest))
+	name := func(virtual string) string { return env.space.HostName(s.app, virtual, translate.LimitSubdomain) }
+	claim, err := env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace()).Get(t.Context(), name("data-db-0"), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost, err := b.virtual.CoreV1().Pods(s.app).Get(t.Context(), "db-0", metav1.GetOptions{})
+	lost, err := env.virtual.CoreV1().Pods(s.app).Get(t.Context(), "db-0", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.play([]step{{"make a pod that will fail", made(b.virtual.CoreV1().Pods(s.app).Create, newPod("fails"))}, rest})
+	env.play([]step{{"make a pod that will fail", made(env.virtual.CoreV1().Pods(s.app).Create, newPod("fails"))}, rest})
 
-	asleep := b.sleep()
+	asleep := env.sleep()
 	asleep.stop()
 	const note = `{"metadata":{"annotations":{"example.com/note":"by others"}}}`
 	changes := map[string]struct {
 		reason string
 		change func(context.Context) error
 	}{
-		"pod status": {"it failed", b.patchOnHost("pods", name("fails"), "status", `{"status":{"phase":"Failed","reason":"Evicted","message":"out of memory"}}`)},
-		"service":    {"it got an address", b.patchOnHost("services", b.space.HostName(s.app, "web", translate.LimitLabel), "", note)},
-		"config map": {"it is as it was again afterwards", b.patchOnHost("configmaps", name("config"), "", `{"data":{"key":"changed by hand"}}`)},
+		"pod status": {"it failed", env.patchOnHost("pods", name("fails"), "status", `{"status":{"phase":"Failed","reason":"Evicted","message":"out of memory"}}`)},
+		"service":    {"it got an address", env.patchOnHost("services", env.space.HostName(s.app, "web", translate.LimitLabel), "", note)},
+		"config map": {"it is as it was again afterwards", env.patchOnHost("configmaps", name("config"), "", `{"data":{"key":"changed by hand"}}`)},
 		"secret deleted": {"it is made again", func(ctx context.Context) error {
-			return b.host.CoreV1().Secrets(b.space.HostNamespace()).Delete(ctx, name("credentials"), metav1.DeleteOptions{})
+			return env.host.CoreV1().Secrets(env.space.HostNamespace()).Delete(ctx, name("credentials"), metav1.DeleteOptions{})
 		}},
-		"claim":  {"it was resized", b.patchOnHost("persistentvolumeclaims", name("data-db-0"), "", note)},
-		"volume": {"it is bound to a claim of the space", b.patchOnHost("persistentvolumes", claim.Spec.VolumeName, "", note)},
+		"claim":  {"it was resized", env.patchOnHost("persistentvolumeclaims", name("data-db-0"), "", note)},
+		"volume": {"it is bound to a claim of the space", env.patchOnHost("persistentvolumes", claim.Spec.VolumeName, "", note)},
 		"pod deleted": {"its node is drained", func(ctx context.Context) error {
-			return b.host.CoreV1().Pods(b.space.HostNamespace()).Delete(ctx, name("db-0"), *noGrace())
+			return env.host.CoreV1().Pods(env.space.HostNamespace()).Delete(ctx, name("db-0"), *noGrace())
 		}},
 	}
 	for what, c := range changes {
 		asleep.wakes.Store(0)
 		asleep.register()
-		b.play([]step{{what, c.change}, {"wake for " + what + ": " + c.reason, func(context.Context) error {
+		env.play([]step{{what, c.change}, {"wake for " + what + ": " + c.reason, func(context.Context) error {
 			if n := asleep.wakes.Load(); n != 1 {
 				return fmt.Errorf("woken %d times", n)
 			}
@@ -119,41 +119,41 @@ func TestASpaceWakesForItsHostObjectsAndCatchesUp(t *testing.T) {
 		}}})
 	}
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: name("fails") + ".18a0c5f4b1d2e3f4", Namespace: b.space.HostNamespace()},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: b.space.HostNamespace(), Name: name("fails")},
+		ObjectMeta:     metav1.ObjectMeta{Name: name("fails") + ".18a0c5f4b1d2e3f4", Namespace: env.space.HostNamespace()},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: env.space.HostNamespace(), Name: name("fails")},
 		Reason:         "Killing", Message: "Stopping container main", Type: corev1.EventTypeNormal, Count: 1,
 		Source: corev1.EventSource{Component: "kubelet"}, ReportingController: "kubelet", FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
 	}
-	b.play([]step{
-		{"make event", made(b.host.CoreV1().Events(b.space.HostNamespace()).Create, event)},
-		{"stop the control plane", func(ctx context.Context) error { return errors.Join(b.stopPlane(ctx), b.startPlane(ctx)) }},
+	env.play([]step{
+		{"make event", made(env.host.CoreV1().Events(env.space.HostNamespace()).Create, event)},
+		{"stop the control plane", func(ctx context.Context) error { return errors.Join(env.stopPlane(ctx), env.startPlane(ctx)) }},
 	})
 
-	b.begin(nil)
-	b.play([]step{
+	env.begin(nil)
+	env.play([]step{
 		{"see the pod failed", func(ctx context.Context) error {
-			pod, err := b.virtual.CoreV1().Pods(s.app).Get(ctx, "fails", metav1.GetOptions{})
+			pod, err := env.virtual.CoreV1().Pods(s.app).Get(ctx, "fails", metav1.GetOptions{})
 			if err == nil && (pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != "Evicted") {
 				err = fmt.Errorf("it is %s (%s)", pod.Status.Phase, pod.Status.Reason)
 			}
 			return err
 		}},
 		{"see the event", func(ctx context.Context) error {
-			events, err := b.virtual.CoreV1().Events(s.app).List(ctx, metav1.ListOptions{FieldSelector: "reason=Killing,involvedObject.name=fails"})
+			events, err := env.virtual.CoreV1().Events(s.app).List(ctx, metav1.ListOptions{FieldSelector: "reason=Killing,involvedObject.name=fails"})
 			if err == nil && len(events.Items) != 1 {
 				err = fmt.Errorf("there are %d", len(events.Items))
 			}
 			return err
 		}},
 		{"see the lost pod replaced", func(ctx context.Context) error {
-			pod, err := b.virtual.CoreV1().Pods(s.app).Get(ctx, "db-0", metav1.GetOptions{})
+			pod, err := env.virtual.CoreV1().Pods(s.app).Get(ctx, "db-0", metav1.GetOptions{})
 			if err == nil && pod.UID == lost.UID {
 				err = errors.New("the pod is still there")
 			}
 			return err
 		}},
 		{"delete the pod that failed", func(ctx context.Context) error {
-			return ignoreNotFound(b.virtual.CoreV1().Pods(s.app).Delete(ctx, "fails", metav1.DeleteOptions{}))
+			return ignoreNotFound(env.virtual.CoreV1().Pods(s.app).Delete(ctx, "fails", metav1.DeleteOptions{}))
 		}},
 		rest, // config map and secret as they were
 	})
@@ -163,7 +163,7 @@ func TestASpaceWakesForItsHostObjectsAndCatchesUp(t *testing.T) {
 // show it; it is not idle before they have.
 func TestASpacesOwnWritesDoNotWakeIt(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "own-writes")
+	env := newEnv(t, "own-writes")
 	var watches streams
 	late := func(c call, send func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := send()
@@ -175,13 +175,13 @@ func TestASpacesOwnWritesDoNotWakeIt(t *testing.T) {
 	// A service without a selector: nobody else on the host writes to it.
 	v := newService("mine", corev1.ClusterIPNone)
 	v.Spec.Selector = nil
-	services := b.virtual.CoreV1().Services("default")
+	services := env.virtual.CoreV1().Services("default")
 	barrier := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: translate.HostNamespacePrefix + "own-writes-barrier"}}
-	if _, err := b.host.CoreV1().Namespaces().Create(t.Context(), barrier, metav1.CreateOptions{}); err != nil {
+	if _, err := env.host.CoreV1().Namespaces().Create(t.Context(), barrier, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = b.host.CoreV1().Namespaces().Delete(context.Background(), barrier.Name, metav1.DeleteOptions{})
+		_ = env.host.CoreV1().Namespaces().Delete(context.Background(), barrier.Name, metav1.DeleteOptions{})
 	})
 	writes := []struct {
 		what string
@@ -189,7 +189,7 @@ func TestASpacesOwnWritesDoNotWakeIt(t *testing.T) {
 		done func(context.Context) error
 	}{
 		{"create", made(services.Create, v), func(ctx context.Context) error {
-			host, err := b.hostService(ctx, "mine")
+			host, err := env.hostService(ctx, "mine")
 			if id, _ := translate.IdentityOf(host); err == nil && id.UID == "" {
 				err = errors.New("it is only reserved")
 			}
@@ -199,7 +199,7 @@ func TestASpacesOwnWritesDoNotWakeIt(t *testing.T) {
 			_, err := services.Patch(ctx, "mine", types.MergePatchType, []byte(`{"spec":{"publishNotReadyAddresses":true}}`), metav1.PatchOptions{})
 			return err
 		}, func(ctx context.Context) error {
-			host, err := b.hostService(ctx, "mine")
+			host, err := env.hostService(ctx, "mine")
 			if err == nil && !host.Spec.PublishNotReadyAddresses {
 				err = errors.New("not yet")
 			}
@@ -207,20 +207,20 @@ func TestASpacesOwnWritesDoNotWakeIt(t *testing.T) {
 		}},
 		{"delete", func(ctx context.Context) error {
 			return ignoreNotFound(services.Delete(ctx, "mine", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))
-		}, func(ctx context.Context) error { return gone(b.hostService(ctx, "mine")) }},
+		}, func(ctx context.Context) error { return gone(env.hostService(ctx, "mine")) }},
 	}
 	for i, w := range writes {
-		b.begin(late)
-		b.play([]step{{w.what, w.do}, {"see it on the host", w.done}})
-		asleep := b.sleep()
+		env.begin(late)
+		env.play([]step{{w.what, w.do}, {"see it on the host", w.done}})
+		asleep := env.sleep()
 		// When the watch shows what came after the write, it has shown the write.
 		var shown atomic.Bool
-		defer asleep.life.host.OnChange("own-writes-barrier", func() { shown.Store(true) })()
+		defer asleep.run.host.OnChange("own-writes-barrier", func() { shown.Store(true) })()
 		after := newService(fmt.Sprintf("after-%d", i), corev1.ClusterIPNone)
 		after.Labels = map[string]string{translate.LabelSpace: "own-writes-barrier"}
-		b.play([]step{
+		env.play([]step{
 			{"make another's service", func(ctx context.Context) error {
-				_, err := b.host.CoreV1().Services(barrier.Name).Create(ctx, after, metav1.CreateOptions{})
+				_, err := env.host.CoreV1().Services(barrier.Name).Create(ctx, after, metav1.CreateOptions{})
 				if apierrors.IsAlreadyExists(err) {
 					err = nil
 				}

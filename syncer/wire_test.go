@@ -21,7 +21,7 @@ const (
 
 var errCut = errors.New("the process is dead")
 
-// wire lies between one life of a syncer and its APIs, as an
+// wire lies between one run of a syncer and its APIs, as an
 // [http.RoundTripper] around the real ones: faults are injected here only.
 type wire struct {
 	rule atomic.Pointer[rule]

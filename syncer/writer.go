@@ -30,7 +30,7 @@ type writer struct {
 	host *Host
 
 	mu      sync.Mutex
-	written map[string]uint64    // the latest resource version of each kind
+	written map[string]uint64    // the latest resource version of each resource
 	deleted map[object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
 	holds   map[object]*hold
@@ -42,7 +42,7 @@ type writer struct {
 
 // object names a host object.
 type object struct {
-	kind string
+	resource string
 	types.NamespacedName
 }
 
@@ -96,7 +96,7 @@ func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.deleted[object{kindOf(obj), client.ObjectKeyFromObject(obj)}] = obj.GetUID()
+		w.deleted[object{resourceOf(obj), client.ObjectKeyFromObject(obj)}] = obj.GetUID()
 		if len(w.deleted) > 2*w.tidied+100 {
 			w.tidy()
 		}
@@ -109,9 +109,9 @@ func (w *writer) seen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tidy()
-	for kind, wrote := range w.written {
-		if w.host.fanouts[kind].shown.Load() >= wrote {
-			delete(w.written, kind)
+	for resource, wrote := range w.written {
+		if w.host.routers[resource].delivered.Load() >= wrote {
+			delete(w.written, resource)
 		}
 	}
 	return len(w.deleted)+len(w.written) == 0
@@ -121,10 +121,10 @@ func (w *writer) seen() bool {
 // told of them. w.mu is held.
 func (w *writer) tidy() {
 	for o, uid := range w.deleted {
-		there, ok := cached[client.Object](w.host, o.kind, o.Namespace, o.Name)
+		there, ok := cached[client.Object](w.host, o.resource, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.kind] = max(w.written[o.kind], w.host.fanouts[o.kind].reached.Load())
+			w.written[o.resource] = max(w.written[o.resource], w.host.routers[o.resource].reached.Load())
 		}
 	}
 	w.tidied = len(w.deleted)
@@ -135,15 +135,15 @@ func (w *writer) wroteUnless(err error, obj client.Object) error {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.wrote(kindOf(obj), obj.GetResourceVersion())
+		w.wrote(resourceOf(obj), obj.GetResourceVersion())
 	}
 	return err
 }
 
 // wrote notes a write. w.mu is held.
-func (w *writer) wrote(kind, resourceVersion string) {
-	if v := version(resourceVersion); v > w.written[kind] {
-		w.written[kind] = v
+func (w *writer) wrote(resource, resourceVersion string) {
+	if v := version(resourceVersion); v > w.written[resource] {
+		w.written[resource] = v
 	}
 }
 
@@ -158,8 +158,8 @@ func version(resourceVersion string) uint64 {
 	return v
 }
 
-// kindOf is the kind, as in keys, of a host object that syncers write.
-func kindOf(obj client.Object) string {
+// resourceOf is the resource, as in keys, of a host object that syncers write.
+func resourceOf(obj client.Object) string {
 	switch obj.(type) {
 	case *corev1.Pod:
 		return pods
@@ -188,9 +188,9 @@ func kindOf(obj client.Object) string {
 	case *gatewayv1.HTTPRoute:
 		return httpRoutes
 	case *schedulingv1.PriorityClass:
-		return ownPriorityClasses
+		return exportedPriorityClasses
 	case *storagev1.StorageClass:
-		return ownStorageClasses
+		return exportedStorageClasses
 	default:
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}

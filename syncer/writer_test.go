@@ -33,12 +33,12 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 		}
 	}
 	telling := "" // what the watch is about to tell
-	f := newFanout(spaceOf, func(string) {
+	f := newEventRouter(spaceOf, func(string) {
 		if telling != "" {
 			expect(telling, false)
 		}
 	}, nil)
-	w = newWriter(nil, &Host{fanouts: map[string]*fanout{pods: f}})
+	w = newWriter(nil, &Host{routers: map[string]*eventRouter{pods: f}})
 	store(f.Replace(nil, "10"))
 	expect("nothing was written", true)
 	w.wrote(pods, "12")

@@ -233,10 +233,10 @@ func TestEveryCheckOfPodSecurityIsKnown(t *testing.T) {
 	}
 }
 
-// M2: the pseudonymous node that Berth binds a pod to is not the tenant's wish.
+// M2: the node alias that Berth binds a pod to is not the tenant's wish.
 func TestAskedLeavesOutWhatBerthWrote(t *testing.T) {
 	v := plainPod()
-	v.Spec.NodeName = demo().PseudoNode("node-1")
+	v.Spec.NodeName = demo().NodeAlias("node-1")
 	asked := translate.Asked(v)
 	if errs := translate.CheckPod(&v.ObjectMeta, &asked); len(errs) > 0 {
 		t.Errorf("a bound pod is refused: %v", errs)

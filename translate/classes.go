@@ -87,9 +87,9 @@ func PullRuntimeClass(want, have *nodev1.RuntimeClass) (changed, recreate bool) 
 	return changed, want.Handler != have.Handler
 }
 
-// ShownPriority reports whether a class of the host's may be shown to spaces at
+// ImportablePriority reports whether a class of the host's may be imported at
 // all: never the system's own.
-func ShownPriority(name string) bool { return !strings.HasPrefix(name, "system-") }
+func ImportablePriority(name string) bool { return !strings.HasPrefix(name, "system-") }
 
 // PriorityClass is what the space sees of the host's class. It is never the
 // global default, of which a space may have one of its own.

@@ -130,7 +130,7 @@ func visitFieldRefs(v *corev1.Pod, visit func(path string)) {
 	}
 }
 
-// TellNode records on want, v's wanted host pod, the pseudonym of the node that
+// TellNode records on want, v's wanted host pod, the alias of the node that
 // have was scheduled to, if the pod asks for it.
 func (s Space) TellNode(want, have *corev1.Pod) {
 	if have.Spec.NodeName == "" {
@@ -139,6 +139,6 @@ func (s Space) TellNode(want, have *corev1.Pod) {
 	asks := false
 	visitFieldRefs(want, func(path string) { asks = asks || path == fieldPath("spec.nodeName") })
 	if asks {
-		want.Annotations[AnnotationNode] = s.PseudoNode(have.Spec.NodeName)
+		want.Annotations[AnnotationNode] = s.NodeAlias(have.Spec.NodeName)
 	}
 }

@@ -70,7 +70,7 @@ func TestTheDownwardAPITellsTheSpacesSide(t *testing.T) {
 }
 
 // N1, N2: what a pod would learn of its host from the downward API, it learns of
-// itself, or by pseudonym.
+// itself, or by alias.
 func TestTheDownwardAPITellsNothingOfTheHost(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -80,7 +80,7 @@ func TestTheDownwardAPITellsNothingOfTheHost(t *testing.T) {
 		"status.hostIPs":          {"the same, of both families", "status.podIPs"},
 		"status.podIP":            {"pods know their own addresses", "status.podIP"},
 		"status.podIPs":           {"pods know their own addresses", "status.podIPs"},
-		"spec.nodeName":           {"the pseudonym is there once the pod is scheduled", "metadata.annotations['berth.dev/node']"},
+		"spec.nodeName":           {"the alias is there once the pod is scheduled", "metadata.annotations['berth.dev/node']"},
 		"spec.serviceAccountName": {"the host pod has none", "metadata.annotations['berth.dev/service-account']"},
 		"spec.hostname":           {"a path that Kubernetes does not know now; it may later", "metadata.annotations['berth.dev/unknown']"},
 		"metadata.finalizers['x']": {
@@ -123,9 +123,9 @@ func TestOnlyWhatIsAskedForIsCopied(t *testing.T) {
 	}
 }
 
-// N2: the node is told, by its pseudonym, to the pods that ask for it, and once
+// N2: the node is told, by its alias, to the pods that ask for it, and once
 // it is known.
-func TestTellNodeTellsThePseudonymToThoseWhoAsk(t *testing.T) {
+func TestTellNodeTellsTheAliasToThoseWhoAsk(t *testing.T) {
 	space := demo()
 	scheduled := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}}
 	cases := map[string]struct {
@@ -134,7 +134,7 @@ func TestTellNodeTellsThePseudonymToThoseWhoAsk(t *testing.T) {
 		have   *corev1.Pod
 		want   string
 	}{
-		"Asked":        {"the downward API reads the annotation", askingPod("spec.nodeName"), scheduled, space.PseudoNode("node-1")},
+		"Asked":        {"the downward API reads the annotation", askingPod("spec.nodeName"), scheduled, space.NodeAlias("node-1")},
 		"NotAsked":     {"a write to the host for nothing", plainPod(), scheduled, ""},
 		"NotScheduled": {"no node is on no node", askingPod("spec.nodeName"), &corev1.Pod{}, ""},
 	}

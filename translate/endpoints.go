@@ -82,9 +82,9 @@ func PushEndpointSlice(want, have *discoveryv1.EndpointSlice) bool {
 	return changed
 }
 
-// BirthOfSlice is a wanted slice as it is created on the host: without addresses.
-func BirthOfSlice(want *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	born := want.DeepCopy()
-	born.Endpoints = nil
-	return born
+// SliceForCreate is a wanted slice as it is created on the host: without addresses.
+func SliceForCreate(want *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	created := want.DeepCopy()
+	created.Endpoints = nil
+	return created
 }

@@ -19,11 +19,11 @@ func (s Space) PodEvent(e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
 	case "kubelet":
 		out.Message = s.podScrubber(v, host).kubeletMessage(e.Reason, e.Message, v)
 		out.InvolvedObject.FieldPath = e.InvolvedObject.FieldPath
-		out.Source.Host = s.PseudoNode(host.Spec.NodeName)
+		out.Source.Host = s.NodeAlias(host.Spec.NodeName)
 	case corev1.DefaultSchedulerName:
 		switch e.Reason {
 		case "Scheduled":
-			out.Message = "Successfully assigned " + v.Namespace + "/" + v.Name + " to " + s.PseudoNode(host.Spec.NodeName)
+			out.Message = "Successfully assigned " + v.Namespace + "/" + v.Name + " to " + s.NodeAlias(host.Spec.NodeName)
 		case "FailedScheduling":
 			out.Message = SchedulingReason(e.Message)
 		default:
@@ -93,8 +93,8 @@ func (s Space) event(e *corev1.Event, v metav1.Object, kind string) *corev1.Even
 // EventName names an event about the object name, within the limit.
 func EventName(name, suffix string) string {
 	suffix = "." + suffix
-	if room := LimitSubdomain - len(suffix); len(name) > room {
-		name = strings.TrimRight(name[:room], "-.")
+	if left := LimitSubdomain - len(suffix); len(name) > left {
+		name = strings.TrimRight(name[:left], "-.")
 	}
 	return name + suffix
 }

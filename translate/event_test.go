@@ -52,7 +52,7 @@ func TestPodEventIsAboutTheVirtualPod(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "web", UID: "v-uid", FieldPath: "spec.containers{web}"},
 		Reason:         "BackOff", Message: "Back-off restarting failed container web in pod web_default(v-uid)",
 		Type: corev1.EventTypeWarning, Count: 3, FirstTimestamp: at, LastTimestamp: at,
-		Source:              corev1.EventSource{Component: "kubelet", Host: demo().PseudoNode("kind-worker")},
+		Source:              corev1.EventSource{Component: "kubelet", Host: demo().NodeAlias("kind-worker")},
 		ReportingController: "kubelet", ReportingInstance: "kubelet",
 	}
 	in := kubeletEvent(host, "BackOff", "Back-off restarting failed container web in pod demo--default--web_berth-demo(0a1b2c3d-host-uid)")
@@ -68,7 +68,7 @@ func TestPodEventIsAboutTheVirtualPod(t *testing.T) {
 func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 	const mount = "the host could not mount a volume of the pod"
 	token := demo().TokenSecretName("default", "web")
-	node := demo().PseudoNode("kind-worker")
+	node := demo().NodeAlias("kind-worker")
 	type args struct{ component, reason, message string }
 	cases := map[string]struct {
 		reason string
@@ -76,7 +76,7 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 		want   string // empty: no event
 	}{
 		"Scheduled": {
-			"the node by its pseudonym", args{"default-scheduler", "Scheduled", "Successfully assigned berth-demo/demo--default--web to kind-worker"},
+			"the node by its alias", args{"default-scheduler", "Scheduled", "Successfully assigned berth-demo/demo--default--web to kind-worker"},
 			"Successfully assigned default/web to " + node,
 		},
 		"FailedScheduling": {

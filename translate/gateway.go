@@ -27,7 +27,7 @@ func listenerPorts() map[gatewayv1.ProtocolType]gatewayv1.PortNumber {
 }
 
 // CheckGateway lists what a tenant may not ask of the host with a gateway: some
-// controllers serve all gateways by one door.
+// controllers serve all gateways at one endpoint.
 func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 	path := field.NewPath("spec")
 	forbid := func(path *field.Path, set bool, remedy string) {

@@ -14,7 +14,7 @@ import (
 // host. Keys under it are never taken from a tenant.
 const Domain = "berth.dev"
 
-// Keys on host objects. The labels select (watches, walls, garbage); the
+// Keys on host objects. The labels select (watches, network policies, garbage); the
 // annotations hold the full identity, which a label value may be too short for.
 const (
 	LabelSpace          = Domain + "/space"

@@ -21,7 +21,7 @@ import (
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._~%:@&+,=/!*()-]*$`)
 
 // CheckIngress lists what a tenant may not ask of the host with an ingress: all
-// spaces share one door.
+// spaces share one controller.
 func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
 	errs := CheckIngressSize(spec)
 	if len(errs) > 0 {

@@ -68,7 +68,7 @@ func TestAnIngressNamesTheSpacesServicesAndSecrets(t *testing.T) {
 	}
 }
 
-// M4: what a tenant may write to get at what is others' behind the shared door.
+// M4: what a tenant may write to get at what is others' behind the shared controller.
 func TestAnIngressMayNotTakeWhatIsOthers(t *testing.T) {
 	rule := func(f func(*networkingv1.IngressRule)) func(*networkingv1.Ingress) {
 		return func(v *networkingv1.Ingress) { f(&v.Spec.Rules[0]) }

@@ -84,8 +84,8 @@ func hashed(readable string, limit int, identity ...string) string {
 	for strings.Contains(readable, separator) {
 		readable = strings.ReplaceAll(readable, separator, "-")
 	}
-	if room := limit - len(sum); len(readable) > room {
-		readable = readable[:room]
+	if left := limit - len(sum); len(readable) > left {
+		readable = readable[:left]
 	}
 	return strings.TrimRight(readable, "-.") + sum
 }

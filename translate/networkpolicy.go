@@ -19,9 +19,9 @@ import (
 )
 
 // Labels on those host pods that a policy of the tenant's selects, in each
-// direction. What the space's wall lets through is for pods without: policies
+// direction. What the space's isolation lets through is for pods without: policies
 // add up, and one of the tenant's could else take nothing away. With the label
-// or without, no pod gets more than the wall lets through.
+// or without, no pod gets more than the isolation lets through.
 const (
 	LabelPolicedIngress = Domain + "/policed-ingress"
 	LabelPolicedEgress  = Domain + "/policed-egress"
@@ -89,7 +89,7 @@ func countPeers(rule []networkingv1.NetworkPolicyPeer) int {
 
 // NetworkPolicy is v's host object, and what of v has no effect because it asks
 // for more than a space may have. On the host, policies are a union with the
-// space's wall: each peer is one that the wall lets through, so that a policy
+// space's isolation: each peer is one that the isolation lets through, so that a policy
 // opens nothing. All pods of a space are in one host namespace, and namespace
 // selectors become the names that they select. What is too much, as it may be
 // older than the check, has no effect either.
@@ -152,7 +152,7 @@ type peers struct {
 }
 
 // translate never makes an empty list of one that is not, nor of one that is: that
-// would be everybody on the host, and not everyone whom the wall lets through.
+// would be everybody on the host, and not everyone whom the isolation lets through.
 func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer, everyone func() []networkingv1.NetworkPolicyPeer) []networkingv1.NetworkPolicyPeer {
 	if len(all) == 0 {
 		return everyone()
@@ -253,7 +253,7 @@ func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok 
 	return out, true
 }
 
-// addPoliced tells a host pod's walls in which directions v's own policies
+// addPoliced labels a host pod with the directions in which v's own policies
 // apply: those of them that are of its namespace and select it.
 func addPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1.NetworkPolicy) {
 	for _, p := range policies {

@@ -93,8 +93,8 @@ func TestANetworkPolicyIsNarrowedToItsSpace(t *testing.T) {
 	checkNoSharedMemory(t, v, host)
 }
 
-// M4: what a tenant may write to get out of its walls, which add up with its
-// policies on the host.
+// M4: what a tenant may write to get past Berth's own policies, which add up with
+// its policies on the host.
 func TestANetworkPolicyOpensNothing(t *testing.T) {
 	public := []string{
 		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16",
@@ -106,7 +106,7 @@ func TestANetworkPolicyOpensNothing(t *testing.T) {
 		asked  networkingv1.NetworkPolicyPeer
 		want   []networkingv1.NetworkPolicyPeer // nil: no rule at all
 	}{
-		"the metadata service":     {"the wall excepts it", block("169.254.169.254/32"), nil},
+		"the metadata service":     {"the isolation excepts it", block("169.254.169.254/32"), nil},
 		"Azure's own services":     {"the metadata service is there", block("168.63.129.16/32"), nil},
 		"Oracle's":                 {"the metadata service is there", block("192.0.0.192/32"), nil},
 		"benchmarks":               {"some clusters have their nodes there", block("198.18.0.0/16"), nil},
@@ -117,13 +117,13 @@ func TestANetworkPolicyOpensNothing(t *testing.T) {
 		"around the admin's":       {"less what is closed to this space", block("203.0.112.0/20"), []networkingv1.NetworkPolicyPeer{block("203.0.112.0/20", "203.0.113.0/24")}},
 		"a private network":        {"other spaces' pods are there", block("10.0.0.0/8"), nil},
 		"part of one":              {"other spaces' pods are there", block("10.244.1.0/24"), nil},
-		"everything":               {"less what the wall excepts", block("0.0.0.0/0"), []networkingv1.NetworkPolicyPeer{block("0.0.0.0/0", public...)}},
-		"around a private network": {"less what the wall excepts", block("8.0.0.0/6"), []networkingv1.NetworkPolicyPeer{block("8.0.0.0/6", "10.0.0.0/8")}},
+		"everything":               {"less what the isolation excepts", block("0.0.0.0/0"), []networkingv1.NetworkPolicyPeer{block("0.0.0.0/0", public...)}},
+		"around a private network": {"less what the isolation excepts", block("8.0.0.0/6"), []networkingv1.NetworkPolicyPeer{block("8.0.0.0/6", "10.0.0.0/8")}},
 		"a public address":         {"as on any cluster", block("8.8.8.8/32"), []networkingv1.NetworkPolicyPeer{block("8.8.8.8/32")}},
 		"with exceptions":          {"both are heeded", block("8.0.0.0/6", "8.8.0.0/16"), []networkingv1.NetworkPolicyPeer{block("8.0.0.0/6", "8.8.0.0/16", "10.0.0.0/8")}},
 		"host bits":                {"the network is meant", block("8.8.8.8/24"), []networkingv1.NetworkPolicyPeer{block("8.8.8.0/24")}},
-		"all of IPv6":              {"less what the wall excepts", block("::/0"), []networkingv1.NetworkPolicyPeer{block("::/0", public6...)}},
-		"a unique local address":   {"the wall excepts it", block("fd00::1/128"), nil},
+		"all of IPv6":              {"less what the isolation excepts", block("::/0"), []networkingv1.NetworkPolicyPeer{block("::/0", public6...)}},
+		"a unique local address":   {"the isolation excepts it", block("fd00::1/128"), nil},
 		"IPv4 in IPv6":             {"it is 10.0.0.0/8 to some", block("::ffff:10.0.0.0/104"), nil},
 		"the metadata service so":  {"it is 169.254.169.254 to some", block("::ffff:169.254.169.254/128"), nil},
 		"leading zeros":            {"octal to some, decimal to others", block("012.0.0.1/32"), nil},
@@ -173,9 +173,9 @@ func TestWhatOfANetworkPolicyHasNoEffectIsTold(t *testing.T) {
 	}
 }
 
-// Rules without peers are for everyone: on the host, everyone whom the wall lets
+// Rules without peers are for everyone: on the host, everyone whom the isolation lets
 // through, and never an empty list.
-func TestEveryoneIsWhomTheWallLetsThrough(t *testing.T) {
+func TestEveryoneIsWhomTheIsolationLetsThrough(t *testing.T) {
 	host, _ := demo().NetworkPolicy(netPolicy([]networkingv1.NetworkPolicyIngressRule{{}}, []networkingv1.NetworkPolicyEgressRule{{}}), nil)
 	if diff := cmp.Diff(demo().Callers(), host.Spec.Ingress[0].From); diff != "" {
 		t.Error(diff)
@@ -186,8 +186,8 @@ func TestEveryoneIsWhomTheWallLetsThrough(t *testing.T) {
 }
 
 // M4: whatever a policy holds, well-formed or not, each of its peers on the host
-// is the space's own pods, or addresses that the wall lets through.
-func TestNoNetworkPolicyReachesPastTheWall(t *testing.T) {
+// is the space's own pods, or addresses that the isolation lets through.
+func TestNoNetworkPolicyReachesPastTheIsolation(t *testing.T) {
 	inside := []string{"169.254.169.254", "10.0.0.1", "10.255.0.9", "100.64.3.4", "172.31.255.255", "192.168.0.1", "fd00::1", "fe80::1"}
 	cidrs := []string{
 		"0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/7", "10.0.0.0/8", "169.254.169.254/32", "169.254.0.0/15", "192.0.0.0/2", "172.16.0.0/11", "8.8.8.8/32",
@@ -267,7 +267,7 @@ func contains(b networkingv1.IPBlock, address string) bool {
 	return !slices.ContainsFunc(b.Except, func(e string) bool { return netip.MustParsePrefix(e).Contains(ip) })
 }
 
-// A block that is narrowed lets through what it did, but for what the wall
+// A block that is narrowed lets through what it did, but for what the isolation
 // refuses: nothing more, and nothing less.
 func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -298,7 +298,7 @@ func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 	})
 }
 
-// A policy takes away: pods that it selects lose the wall's opening, in the
+// A policy takes away: pods that it selects lose the isolation's opening, in the
 // directions that it is about, and no others do.
 func TestPodsUnderAPolicyAreMarked(t *testing.T) {
 	pod := func(namespace, app string) *corev1.Pod {
@@ -316,7 +316,7 @@ func TestPodsUnderAPolicyAreMarked(t *testing.T) {
 		policies        []*networkingv1.NetworkPolicy
 		ingress, egress bool
 	}{
-		"none":            {"the wall's opening is for it", pod("default", "web"), nil, false, false},
+		"none":            {"the isolation's opening is for it", pod("default", "web"), nil, false, false},
 		"both":            {"the policy says so", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, true, true},
 		"one each":        {"policies add up", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both[0]), selecting("web", both[1])}, true, true},
 		"not selected":    {"it is about others", pod("default", "db"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},

@@ -22,7 +22,7 @@ type Placement struct {
 	Selector map[string]string
 	// Labels are the keys of nodes' labels that tenants may select by.
 	Labels []string
-	// ByName says that a pod may name a node of the space, by its pseudonym, as
+	// ByName says that a pod may name a node of the space, by its alias, as
 	// those of a DaemonSet do.
 	ByName bool
 }
@@ -129,9 +129,9 @@ func (p Placement) remedy() string {
 
 // Place has v's host pod, which is about to be made, run where v asks to, and
 // where the space's pods run. v must have passed [Placement.Check]. hostNode finds
-// the host's node of a pseudonym of the space's; what names another must not be
+// the host's node of an alias of the space's; what names another must not be
 // made.
-func (p Placement) Place(v, host *corev1.Pod, hostNode func(pseudonym string) (name string, ok bool)) (errs field.ErrorList) {
+func (p Placement) Place(v, host *corev1.Pod, hostNode func(alias string) (name string, ok bool)) (errs field.ErrorList) {
 	selector, affinity := v.Spec.NodeSelector, nodeAffinity(&v.Spec).DeepCopy()
 	if p.ByName {
 		selector, affinity = byName(selector, affinity)
@@ -255,7 +255,7 @@ func (p Placement) Selects(node *corev1.Node) bool {
 	return true
 }
 
-// View tells whether a node of the host's is for the space, and what its stand-in
+// View tells whether a node of the host's is for the space, and what its virtual node
 // says of it. Of the node it needs the labels in p, and the taints.
 func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
 	if !p.Selects(node) {

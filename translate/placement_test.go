@@ -103,8 +103,8 @@ func TestPodsRunWhereTheAdminSays(t *testing.T) {
 }
 
 // hostNode knows the space's one node that these tests speak of.
-func hostNode(pseudonym string) (string, bool) {
-	return "host-node-1", pseudonym == "node-1"
+func hostNode(alias string) (string, bool) {
+	return "host-node-1", alias == "node-1"
 }
 
 func byNode(op corev1.NodeSelectorOperator, key string, nodes ...string) *corev1.Affinity {

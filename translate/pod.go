@@ -36,8 +36,8 @@ type Surroundings struct {
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
 // in the space until someone decides about it; docs/pods.md tells each field's
-// fate. Ephemeral containers are among what is wanted, but a host takes them
-// only by a request of their own, see [Birth] and [AddEphemeral].
+// outcome. Ephemeral containers are among what is wanted, but a host takes them
+// only by a request of their own, see [PodForCreate] and [AddEphemeral].
 func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: s.podMeta(v, in)}
 	for key, value := range downwardAnnotations(v) {
@@ -102,14 +102,14 @@ func (s Space) PushPodLabels(v *corev1.Pod, in Surroundings, have *corev1.Pod) b
 	return true
 }
 
-// Birth is what of a wanted host pod a host takes when it is created.
-func Birth(want *corev1.Pod) *corev1.Pod {
+// PodForCreate is the part of a wanted host pod that a host takes in a create.
+func PodForCreate(want *corev1.Pod) *corev1.Pod {
 	if len(want.Spec.EphemeralContainers) == 0 {
 		return want
 	}
-	born := want.DeepCopy()
-	born.Spec.EphemeralContainers = nil
-	return born
+	created := want.DeepCopy()
+	created.Spec.EphemeralContainers = nil
+	return created
 }
 
 // PushPod copies onto the host pod have what may still change in the wanted

@@ -67,7 +67,7 @@ func propAnyPodStaysInItsSpace(t *rapid.T) {
 	checkNoSharedMemory(t, v, host)
 	checkNoSharedMemory(t, in, host)
 
-	if born := translate.Birth(host); len(born.Spec.EphemeralContainers) > 0 {
+	if created := translate.PodForCreate(host); len(created.Spec.EphemeralContainers) > 0 {
 		t.Errorf("it would be created with ephemeral containers, which no host takes")
 	}
 	checkOwnReferences(t, space, v, host)

@@ -34,7 +34,7 @@ func (r *scrubber) podMessage(reason, message string) string {
 	case reason == "Evicted":
 		return evictionReason(message)
 	case strings.HasPrefix(reason, "OutOf"):
-		return "there was no room for the pod where it was to run"
+		return "there was no capacity for the pod where it was to run"
 	}
 	switch reason {
 	case "DeadlineExceeded":

@@ -20,8 +20,8 @@ func TestNoWordsTellWhatANodeHas(t *testing.T) {
 		in   in
 		want string
 	}{
-		"OutOfcpu":                 {in{"OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000, used: 7600, capacity: 8000"}, "there was no room for the pod where it was to run"},
-		"OutOfpods":                {in{"OutOfpods", "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 110, capacity: 110"}, "there was no room for the pod where it was to run"},
+		"OutOfcpu":                 {in{"OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000, used: 7600, capacity: 8000"}, "there was no capacity for the pod where it was to run"},
+		"OutOfpods":                {in{"OutOfpods", "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 110, capacity: 110"}, "there was no capacity for the pod where it was to run"},
 		"Evicted":                  {in{"Evicted", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 7600Ki. Container web was using 300Mi, request is 0. "}, "the node that the pod ran on was low on memory"},
 		"Evicted by a condition":   {in{"Evicted", "The node had condition: [DiskPressure]. 7600"}, "the node that the pod ran on evicted it"},
 		"Evicted for its own use":  {in{"Evicted", `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". `}, `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". `},

@@ -37,7 +37,7 @@ func AddEphemeral(want, have *corev1.Pod) bool {
 // for the pod and for its containers. What the tenant does not say stays as the
 // host's defaults made it: it can not be taken back.
 func Resize(want, have *corev1.Pod) bool {
-	// A pod's class of service is for life. Limits that the host filled in, and
+	// A pod's QoS class is immutable. Limits that the host filled in, and
 	// that happened to make it Guaranteed, must follow the requests.
 	guaranteed := have.Status.QOSClass == corev1.PodQOSGuaranteed
 	changed := false

@@ -36,7 +36,7 @@ func debugger(name string) corev1.EphemeralContainer {
 func TestEphemeralContainersAreAddedToTheHostPod(t *testing.T) {
 	v := plainPod()
 	in := surroundings{API: apiService()}
-	have := translate.Birth(demo().Pod(v, in))
+	have := translate.PodForCreate(demo().Pod(v, in))
 	v.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("one")}
 	want := demo().Pod(v, in)
 	hosts := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "of-the-host"}}
@@ -104,7 +104,7 @@ func TestAResizeGoesToTheHostPod(t *testing.T) {
 			want:   resources{Requests: list("400m", "64Mi"), Limits: list("400m", "512Mi")},
 		},
 		"GuaranteedByDefault": {
-			reason: "the host's limits happened to equal the requests, and the class of service is for life",
+			reason: "the host's limits happened to equal the requests, and the QoS class is immutable",
 			asks:   resources{Requests: list("100m", "512Mi")}, class: corev1.PodQOSGuaranteed,
 			hosts: resources{Requests: list("250m", "512Mi"), Limits: list("250m", "512Mi")},
 			want:  resources{Requests: list("100m", "512Mi"), Limits: list("100m", "512Mi")},

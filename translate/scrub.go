@@ -34,8 +34,8 @@ func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
 		{host.Name, v.Name},
 		{string(host.UID), string(v.UID)},
 		{s.HostNamespace(), v.Namespace},
-		{host.Spec.NodeName, s.PseudoNode(host.Spec.NodeName)},
-		{host.Status.NominatedNodeName, s.PseudoNode(host.Status.NominatedNodeName)},
+		{host.Spec.NodeName, s.NodeAlias(host.Spec.NodeName)},
+		{host.Status.NominatedNodeName, s.NodeAlias(host.Status.NominatedNodeName)},
 		{s.TokenSecretName(v.Namespace, v.Name), "service account token"},
 	}
 	// Whatever else the pod refers to is named as the space names it.
@@ -50,9 +50,9 @@ func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
 	}
 	out := newScrubber(pairs)
 	if host.Spec.NodeName != "" {
-		out.tell(s.PseudoNode(host.Spec.NodeName), host.Spec.NodeName, host.Status.HostIP)
+		out.tell(s.NodeAlias(host.Spec.NodeName), host.Spec.NodeName, host.Status.HostIP)
 		for _, ip := range host.Status.HostIPs {
-			out.tell(s.PseudoNode(host.Spec.NodeName), ip.IP)
+			out.tell(s.NodeAlias(host.Spec.NodeName), ip.IP)
 		}
 	}
 	out.tell("", s.Nameservers...)

@@ -39,7 +39,7 @@ func scheduledPod(node string) (v, host *corev1.Pod) {
 // N1: what kubelets write, as they write it, with everything of the host's gone
 // and everything of the tenant's in its own words.
 func TestScrubLeavesNothingOfTheHost(t *testing.T) {
-	pseudonym := demo().PseudoNode("kind-worker")
+	alias := demo().NodeAlias("kind-worker")
 	token := demo().TokenSecretName("default", "web")
 	secret := demo().HostName("default", "a--b", translate.LimitSubdomain)
 	cases := map[string]struct {
@@ -67,7 +67,7 @@ func TestScrubLeavesNothingOfTheHost(t *testing.T) {
 		"NodeAuthorizer": {
 			"the node twice, the namespace once",
 			`secrets "demo--default--regcred" is forbidden: User "system:node:kind-worker" cannot get resource "secrets" in API group "" in the namespace "berth-demo": no relationship found between node 'kind-worker' and this object`,
-			`secrets "regcred" is forbidden: User "system:node:` + pseudonym + `" cannot get resource "secrets" in API group "" in the namespace "default": no relationship found between node '` + pseudonym + `' and this object`,
+			`secrets "regcred" is forbidden: User "system:node:` + alias + `" cannot get resource "secrets" in API group "" in the namespace "default": no relationship found between node '` + alias + `' and this object`,
 		},
 		"Resolver": {
 			"the address of the node's resolver",
@@ -85,12 +85,12 @@ func TestScrubLeavesNothingOfTheHost(t *testing.T) {
 		"Probe6": {
 			"in both families", `dial tcp [fd00:244::15]:80: connect: connection refused`, `dial tcp [fd00:244::15]:80: connect: connection refused`,
 		},
-		"HostIP":          {"the node by its address", "rejected by 10.244.1.1.", "rejected by " + pseudonym + "."},
-		"HostIP6":         {"in both families", "dial tcp [fd00:244::1]:10250: connect", "dial tcp [" + pseudonym + "]:10250: connect"},
-		"HostIP6Long":     {"however it is written", "dial tcp [fd00:244:0:0:0:0:0:1]:10250: connect", "dial tcp [" + pseudonym + "]:10250: connect"},
-		"Mapped":          {"however it is written", "from ::ffff:10.244.1.1", "from " + pseudonym},
+		"HostIP":          {"the node by its address", "rejected by 10.244.1.1.", "rejected by " + alias + "."},
+		"HostIP6":         {"in both families", "dial tcp [fd00:244::1]:10250: connect", "dial tcp [" + alias + "]:10250: connect"},
+		"HostIP6Long":     {"however it is written", "dial tcp [fd00:244:0:0:0:0:0:1]:10250: connect", "dial tcp [" + alias + "]:10250: connect"},
+		"Mapped":          {"however it is written", "from ::ffff:10.244.1.1", "from " + alias},
 		"AddressAndColon": {"an address before a colon is one", "10.96.0.1:connection refused; fd00:96::1:connection refused", "host-address:connection refused; host-address:connection refused"},
-		"EscapedLine":     {"a line may be quoted within a message", `failed: "stdout\n10.96.0.1\nkind-worker"`, `failed: "stdout\nhost-address\n` + pseudonym + `"`},
+		"EscapedLine":     {"a line may be quoted within a message", `failed: "stdout\n10.96.0.1\nkind-worker"`, `failed: "stdout\nhost-address\n` + alias + `"`},
 		"Loopback":        {"the pod's own", "dial tcp 127.0.0.1:80 and [::1]:80", "dial tcp 127.0.0.1:80 and [::1]:80"},
 		"NoAddress":       {"what only looks like one stays", "nginx:1.27.3 at 12:30:45, std::string, 0a:58:0a:f4:00:05, v1.2.3.4", "nginx:1.27.3 at 12:30:45, std::string, 0a:58:0a:f4:00:05, v1.2.3.4"},
 		"Path": {
@@ -115,7 +115,7 @@ func TestScrubTellsNamesFromTheirParts(t *testing.T) {
 		reason   string
 		node     string
 		name     string // of the virtual pod
-		in, want string // where NODE stands for the node's pseudonym
+		in, want string // where NODE stands for the node's alias
 	}{
 		"ReplacementIsTheNodesName": {
 			"a tenant that guesses a node's name would see it confirmed", "kind-worker", "kind-worker",
@@ -124,17 +124,17 @@ func TestScrubTellsNamesFromTheirParts(t *testing.T) {
 		"ReplacementIsTheNamespace": {
 			"what was replaced is not replaced again", "kind-worker", "berth-demo", "pod demo--default--berth-demo_berth-demo", "pod berth-demo_default",
 		},
-		"NodeInsideThePod":       {"the longer name counts", "default", "web", "pod demo--default--web on default", "pod web on NODE"},
-		"NodeIsTheSpace":         {"the longer name counts", "demo", "web", "pod demo--default--web on demo", "pod web on NODE"},
-		"NodeIsAWord":            {"a word that has the node's name in it is not the node", "web", "x", "webhook for web, cobweb", "webhook for NODE, cobweb"},
-		"NodeIsALetter":          {"a message must stay readable", "a", "web", "a failed mount at a", "NODE failed mount at NODE"},
-		"NodeIsANumber":          {"digests are not nodes", "7", "web", "sha256:7a7 on 7", "sha256:7a7 on NODE"},
-		"NodeWithDomain":         {"a node's name may stand before a domain", "ip-10-0-0-1", "web", "ip-10-0-0-1.ec2.internal", "NODE.ec2.internal"},
-		"NodeIsAnAddress":        {"nodes may be named by their address", "10.0.0.9", "web", "on 10.0.0.9:10250", "on NODE:10250"},
-		"NodeWithinAWord":        {"a name that is no word is hidden even where it has no end", "node-1", "web", "xnode-1x", "xNODEx"},
-		"OtherPodOfTheSpace":     {"another pod's name is the tenant's too", "kind-worker", "web", "demo--default--web-2", "web-2"},
-		"PodNamedLikeAnAddress":  {"a pod may be named like an address", "kind-worker", "10.0.0.9", "pod demo--default--10.0.0.9", "pod 10.0.0.9"},
-		"NodeNamedLikePseudonym": {"a pseudonym is not replaced again", "node", "web", "on node", "on NODE"},
+		"NodeInsideThePod":      {"the longer name counts", "default", "web", "pod demo--default--web on default", "pod web on NODE"},
+		"NodeIsTheSpace":        {"the longer name counts", "demo", "web", "pod demo--default--web on demo", "pod web on NODE"},
+		"NodeIsAWord":           {"a word that has the node's name in it is not the node", "web", "x", "webhook for web, cobweb", "webhook for NODE, cobweb"},
+		"NodeIsALetter":         {"a message must stay readable", "a", "web", "a failed mount at a", "NODE failed mount at NODE"},
+		"NodeIsANumber":         {"digests are not nodes", "7", "web", "sha256:7a7 on 7", "sha256:7a7 on NODE"},
+		"NodeWithDomain":        {"a node's name may stand before a domain", "ip-10-0-0-1", "web", "ip-10-0-0-1.ec2.internal", "NODE.ec2.internal"},
+		"NodeIsAnAddress":       {"nodes may be named by their address", "10.0.0.9", "web", "on 10.0.0.9:10250", "on NODE:10250"},
+		"NodeWithinAWord":       {"a name that is no word is hidden even where it has no end", "node-1", "web", "xnode-1x", "xNODEx"},
+		"OtherPodOfTheSpace":    {"another pod's name is the tenant's too", "kind-worker", "web", "demo--default--web-2", "web-2"},
+		"PodNamedLikeAnAddress": {"a pod may be named like an address", "kind-worker", "10.0.0.9", "pod demo--default--10.0.0.9", "pod 10.0.0.9"},
+		"NodeNamedLikeAlias":    {"an alias is not replaced again", "node", "web", "on node", "on NODE"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestScrubTellsNamesFromTheirParts(t *testing.T) {
 			v.Name = tc.name
 			host := demo().Pod(v, surroundings{})
 			host.UID, host.Spec.NodeName = "host-uid", tc.node
-			want := strings.ReplaceAll(tc.want, "NODE", demo().PseudoNode(tc.node))
+			want := strings.ReplaceAll(tc.want, "NODE", demo().NodeAlias(tc.node))
 			if diff := cmp.Diff(want, demo().Scrub(tc.in, v, host)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
@@ -275,7 +275,7 @@ func TestScrubNamesSpeaksOfTheVirtualObject(t *testing.T) {
 		want   string
 	}{
 		"Quota": {
-			"the wall's name is no secret",
+			"the quota's name is no secret",
 			demo().ScrubNames(`pods "demo--default--web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`, v),
 			`pods "web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`,
 		},

@@ -207,8 +207,8 @@ func TakesEndpoints(host *corev1.Service) bool {
 
 // LeadsOut reports whether a service may lead to what is not a pod of the
 // space's: by a name or by endpoints that the tenant writes, or to the space's
-// API. For the space's pods their walls stand before that. For whoever else would
-// reach it in the space's stead nothing does: it must not be led there.
+// API. The space's pods can't reach those, by their network policies. A controller that
+// reaches them in the space's stead is under no such policy: it must not be led there.
 func LeadsOut(v *corev1.Service) bool {
 	return v.Spec.Type == corev1.ServiceTypeExternalName || len(v.Spec.Selector) == 0
 }

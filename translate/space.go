@@ -27,7 +27,7 @@ type Space struct {
 	// Store identifies the space's data: another space of the same name has
 	// another. It is no secret.
 	Store string
-	// NodeKey is the secret under which the space's node pseudonyms are made.
+	// NodeKey is the secret under which the space's node aliases are made.
 	// Without it a tenant could confirm a guessed node name by hashing it.
 	NodeKey []byte
 	// Nameservers are the IP addresses of the space's cluster DNS. While it is
@@ -47,10 +47,10 @@ type Space struct {
 // HostNamespace is the one namespace on the host that holds the space's objects.
 func (s Space) HostNamespace() string { return HostNamespacePrefix + s.Name }
 
-// PseudoNode is the name under which the space sees a host node (N2): stable,
+// NodeAlias is the name under which the space sees a host node (N2): stable,
 // so that "are these two pods together" still answers, and meaningless outside
 // of the space. An unscheduled pod's empty node stays empty.
-func (s Space) PseudoNode(hostNode string) string {
+func (s Space) NodeAlias(hostNode string) string {
 	if hostNode == "" {
 		return ""
 	}

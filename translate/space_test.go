@@ -20,41 +20,41 @@ func demo() translate.Space {
 	return translate.Space{Name: "demo", NodeKey: []byte("key of demo")}
 }
 
-// N2: a pseudonym answers "are these two together", within one space only, and
+// N2: an alias answers "are these two together", within one space only, and
 // tells nothing of the node.
-func TestPseudoNodeIsStableAndOfOneSpaceOnly(t *testing.T) {
+func TestNodeAliasIsStableAndOfOneSpaceOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.SampledFrom([]string{"a", "kind-worker", "node-0123456789ab"}), rapid.StringMatching(`[a-z0-9]([-.a-z0-9]{0,40}[a-z0-9])?`))
 		node, other := name.Draw(t, "node"), name.Draw(t, "other node")
 		space := translate.Space{Name: "demo", NodeKey: rapid.SliceOf(rapid.Byte()).Draw(t, "key")}
-		pseudonym := space.PseudoNode(node)
-		if again := space.PseudoNode(node); again != pseudonym {
-			t.Fatalf("%q is %q, then %q", node, pseudonym, again)
+		alias := space.NodeAlias(node)
+		if again := space.NodeAlias(node); again != alias {
+			t.Fatalf("%q is %q, then %q", node, alias, again)
 		}
-		if errs := validation.IsDNS1123Subdomain(pseudonym); len(errs) > 0 {
-			t.Fatalf("pseudonym %q could be no node's name: %v", pseudonym, errs)
+		if errs := validation.IsDNS1123Subdomain(alias); len(errs) > 0 {
+			t.Fatalf("alias %q could be no node's name: %v", alias, errs)
 		}
-		if pseudonym == node {
-			t.Fatalf("the pseudonym of %q is its name", node)
+		if alias == node {
+			t.Fatalf("the alias of %q is its name", node)
 		}
-		if node != other && space.PseudoNode(other) == pseudonym {
-			t.Fatalf("%q and %q are both %q", node, other, pseudonym)
+		if node != other && space.NodeAlias(other) == alias {
+			t.Fatalf("%q and %q are both %q", node, other, alias)
 		}
 		sameKey := translate.Space{Name: "demo-2", NodeKey: space.NodeKey}
-		if sameKey.PseudoNode(node) == pseudonym {
-			t.Fatalf("two spaces know %q by the same pseudonym", node)
+		if sameKey.NodeAlias(node) == alias {
+			t.Fatalf("two spaces know %q by the same alias", node)
 		}
 		sameName := translate.Space{Name: "demo", NodeKey: append([]byte("other"), space.NodeKey...)}
-		if sameName.PseudoNode(node) == pseudonym {
-			t.Fatalf("the pseudonym of %q does not depend on the key: it could be guessed", node)
+		if sameName.NodeAlias(node) == alias {
+			t.Fatalf("the alias of %q does not depend on the key: it could be guessed", node)
 		}
 	})
 }
 
 // A pod that is not scheduled yet is on no node, in the space as on the host.
-func TestPseudoNodeOfNoNodeIsEmpty(t *testing.T) {
-	if got := demo().PseudoNode(""); got != "" {
-		t.Errorf("PseudoNode(\"\") = %q", got)
+func TestNodeAliasOfNoNodeIsEmpty(t *testing.T) {
+	if got := demo().NodeAlias(""); got != "" {
+		t.Errorf("NodeAlias(\"\") = %q", got)
 	}
 }
 

@@ -25,7 +25,7 @@ func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
 		PodIPs:                     h.Status.PodIPs,
 		StartTime:                  h.Status.StartTime,
 		QOSClass:                   v.Status.QOSClass,
-		NominatedNodeName:          s.PseudoNode(h.Status.NominatedNodeName),
+		NominatedNodeName:          s.NodeAlias(h.Status.NominatedNodeName),
 		InitContainerStatuses:      ofAsked(v.Spec.InitContainers, scrubContainers(h.Status.InitContainerStatuses, v, scrubber)),
 		ContainerStatuses:          ofAsked(v.Spec.Containers, scrubContainers(h.Status.ContainerStatuses, v, scrubber)),
 		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, v, scrubber),
@@ -159,7 +159,7 @@ func scrubContainers(list []corev1.ContainerStatus, v *corev1.Pod, r *scrubber) 
 }
 
 // ofAsked leaves those resources in statuses that the containers ask for. What the
-// space's wall adds on the host is in no spec of the space, and clients that resize
+// space's LimitRange adds on the host is in no spec of the space, and clients that resize
 // a pod compare the two.
 func ofAsked(spec []corev1.Container, list []corev1.ContainerStatus) []corev1.ContainerStatus {
 	for i := range list {

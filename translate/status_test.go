@@ -47,7 +47,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 	want := corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, StartTime: &started,
 		Reason: "NodeLost", Message: "the node that the pod ran on does not answer",
-		NominatedNodeName: demo().PseudoNode("kind-worker2"),
+		NominatedNodeName: demo().NodeAlias("kind-worker2"),
 		PodIP:             "10.244.1.15", PodIPs: []corev1.PodIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		HostIP: "10.244.1.15", HostIPs: []corev1.HostIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		Conditions: []corev1.PodCondition{
@@ -71,7 +71,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 }
 
 // S4: a status tells of the resources that its container asks for: those that the
-// space's wall adds are in no spec of the space.
+// space's LimitRange adds are in no spec of the space.
 func TestPullPodStatusOfResources(t *testing.T) {
 	list := func(names ...corev1.ResourceName) corev1.ResourceList {
 		var out corev1.ResourceList

@@ -175,7 +175,7 @@ func TestIdentityHeadersOfClientsChangeNothing(t *testing.T) {
 	}
 }
 
-// A certificate counts only for what its authority made it for.
+// A certificate counts only for what its CA made it for.
 func TestOnlyClientCertificatesOfTheSpaceAuthenticate(t *testing.T) {
 	gateway := newTestGateway(t)
 	c := gateway.config(t, "certs")

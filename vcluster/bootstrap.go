@@ -25,10 +25,10 @@ const (
 	// bootstrapWriters bounds the writes in flight. The store commits those
 	// that come together in one go.
 	bootstrapWriters = 8
-	// bootstrapPatience is how long a start waits for the bootstrap objects. A
+	// bootstrapTimeout is how long a start waits for the bootstrap objects. A
 	// tenant can make it fail for good, with an admission webhook of its own,
 	// and must still be able to come and remove that.
-	bootstrapPatience = 10 * time.Second
+	bootstrapTimeout = 10 * time.Second
 )
 
 // bootstrapper makes the objects that upstream gives every cluster: RBAC's
@@ -62,10 +62,10 @@ func (b *bootstrapper) run(ctx context.Context, config *rest.Config) {
 	})
 }
 
-// wait returns when run has succeeded, ctx has ended, or patience is at its
-// end.
+// wait returns when run has succeeded, ctx has ended, or bootstrapTimeout
+// has passed.
 func (b *bootstrapper) wait(ctx context.Context) {
-	timer := time.NewTimer(bootstrapPatience)
+	timer := time.NewTimer(bootstrapTimeout)
 	defer timer.Stop()
 	select {
 	case <-b.done:

@@ -24,7 +24,7 @@ const certificatesKnown = 512
 // verifies a client's certificate anew for each of its requests, which took a
 // seventh of the CPU time of a write.
 //
-// It has an opinion only of certificates that the space's authority signed
+// It has an opinion only of certificates that the space's CA signed
 // itself, and that are good: whatever else comes, upstream judges.
 type certified struct {
 	verify x509request.VerifyOptionFunc
@@ -32,7 +32,7 @@ type certified struct {
 }
 
 // proof is what a verification is about: which certificate, and whom the space
-// trusted. Other roots, as after the authority was renewed, are another proof.
+// trusted. Other roots, as after the CA was renewed, are another proof.
 type proof struct {
 	roots *x509.CertPool
 	leaf  [sha256.Size]byte // of the whole certificate

@@ -19,17 +19,17 @@ import (
 )
 
 // That a certificate was good says nothing of another certificate, another
-// time, or another authority.
+// time, or another CA.
 func TestOnlyWhatWasVerifiedIsRemembered(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	authority := func() *pki.CA {
+	newCA := func() *pki.CA {
 		ca, err := pki.OpenCAWithClock(t.TempDir(), "space", clock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return ca
 	}
-	ca := authority()
+	ca := newCA()
 	trusted := ca
 	judged := 0
 	known := rememberCertificates(
@@ -70,12 +70,12 @@ func TestOnlyWhatWasVerifiedIsRemembered(t *testing.T) {
 	ask("again", mary, "mary")
 	ask("another certificate", present(ca.Client("john", nil)), "john")
 	ask("a server's", present(ca.Server("mary")), "")
-	ask("of another authority", present(authority().Client("mary", nil)), "")
+	ask("of another CA", present(newCA().Client("mary", nil)), "")
 	ask("none", &http.Request{TLS: &tls.ConnectionState{}}, "")
 	ask("no TLS", &http.Request{}, "")
 
-	trusted = authority()
-	ask("another authority is trusted now", mary, "")
+	trusted = newCA()
+	ask("another CA is trusted now", mary, "")
 	trusted = ca
 	ask("the first is again", mary, "mary")
 	at := clock.Now()

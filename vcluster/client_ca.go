@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// clientCA lets an API server ask, for each client, whom the space's authority
+// clientCA lets an API server ask, for each client, whom the space's CA
 // trusts at that moment.
 type clientCA struct{ ca *pki.CA }
 

@@ -29,7 +29,7 @@ func openCA(dir, name string, clock clock.PassiveClock) (*pki.CA, error) {
 	return pki.OpenCAWithClock(filepath.Join(dir, "pki"), pki.SpaceCA(name), clock)
 }
 
-// openFrontProxyCA opens the authority by which servers that extend the API know
+// openFrontProxyCA opens the CA by which servers that extend the API know
 // that it is the API server that calls them. Apart from the other, as who has a
 // client certificate of that one must not pass for the API server. It is in no
 // snapshot: what is restored makes another, and publishes it.

@@ -33,7 +33,7 @@ const (
 // Config says what one control plane is.
 type Config struct {
 	// Name is the space's name, a DNS label. It names log lines, the store, the
-	// certificate authority and the kubeconfigs' cluster.
+	// CA and the kubeconfigs' cluster.
 	Name string
 	// Dir holds the control plane's state: store.db and pki/. It is created
 	// with mode 0700 if absent.
@@ -78,7 +78,7 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Traces gets spans of what the API server does. Default: nothing does.
 	Traces trace.TracerProvider
-	// Clock tells when certificates end. Default: the wall clock.
+	// Clock tells when certificates end. Default: the system clock.
 	Clock clock.PassiveClock
 	// StoreBytes is how much the control plane's objects may take, with what is
 	// kept of their earlier versions. Default: the account's limit, or without an

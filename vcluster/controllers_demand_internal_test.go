@@ -164,8 +164,8 @@ func TestTimersOfWhatIsUnderWay(t *testing.T) {
 	for reason, test := range map[string]struct{ got, want time.Time }{
 		"daemons that are there":    {daemons(30, 3, 3, 0), time.Time{}},
 		"daemons that are new":      {daemons(30, 3, 2, 1), now.Add(30 * time.Second)},
-		"daemons that do not start": {daemons(30, 2, 2, 1), now.Add(daemonPatience)},
-		"daemons that just started": {daemons(0, 3, 2, 1), now.Add(daemonPatience)},
+		"daemons that do not start": {daemons(30, 2, 2, 1), now.Add(daemonBackoff)},
+		"daemons that just started": {daemons(0, 3, 2, 1), now.Add(daemonBackoff)},
 		"a rollout":                 {deploymentTimer(deployment(util.ReplicaSetUpdatedReason), now), now.Add(9 * time.Minute)},
 		"one that has ended":        {deploymentTimer(deployment(util.NewRSAvailableReason), now), time.Time{}},
 		"one that was given up":     {deploymentTimer(deployment(util.TimedOutReason), now), time.Time{}},

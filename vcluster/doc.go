@@ -3,7 +3,7 @@
 
 // Package vcluster runs one space's control plane inside this process: an
 // upstream Kubernetes API server (core, API extensions and aggregator) on the
-// space's own store, with the space's own certificate authority and
+// space's own store, with the space's own CA and
 // service-account keys, and a chosen set of upstream controllers.
 //
 // It is called by shard, for spaces, and by host, for the embedded host

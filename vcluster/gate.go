@@ -73,10 +73,10 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 
 // close refuses requests, ends watches and the like, gives the other requests
 // in flight some time, and returns when all have returned.
-func (g *gate) close(patience time.Duration) {
+func (g *gate) close(timeout time.Duration) {
 	empty := g.calls.close()
 	g.startDrain()
-	timer := time.AfterFunc(patience, g.cancel)
+	timer := time.AfterFunc(timeout, g.cancel)
 	defer timer.Stop()
 	<-empty
 	g.cancel()

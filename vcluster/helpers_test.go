@@ -20,8 +20,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// patience bounds every wait of these tests.
-const patience = time.Minute
+// testTimeout bounds every wait of these tests.
+const testTimeout = time.Minute
 
 // config is a space's configuration, in a directory of its own.
 func config(t *testing.T, name string) vcluster.Config {
@@ -42,7 +42,7 @@ func config(t *testing.T, name string) vcluster.Config {
 // start starts a control plane that is stopped with the test.
 func start(t *testing.T, c vcluster.Config) *vcluster.ControlPlane {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	p, err := vcluster.Start(ctx, c)
 	if err != nil {
@@ -54,7 +54,7 @@ func start(t *testing.T, c vcluster.Config) *vcluster.ControlPlane {
 
 func stop(t *testing.T, p *vcluster.ControlPlane) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := p.Stop(ctx); err != nil {
 		t.Error(err)
@@ -82,7 +82,7 @@ func eventually(t *testing.T, f func() error) {
 // too long.
 func until(ctx context.Context, f func() error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, testTimeout, true, func(context.Context) (bool, error) {
 		last = f()
 		return last == nil, nil
 	})

@@ -13,7 +13,7 @@ import (
 // hiddenNodes is a view for the controllers of a space whose pods run on
 // nodes that it does not have (N1). Some controllers (endpoint slices) leave a
 // pod out whose node they cannot find: to them, every node that is asked for by
-// name exists, and is bare. Lists hold the stand-ins, if there are any.
+// name exists, and is bare. Lists hold the virtual nodes, if there are any.
 type hiddenNodes struct{ coreinformers.Interface }
 
 func (v hiddenNodes) Nodes() coreinformers.NodeInformer {

@@ -44,9 +44,9 @@ const (
 	crdsReadySignal = "CRDInformerHasNotSynced"
 
 	hookPoll = 10 * time.Millisecond
-	// hookPatience is how long a stop waits for hooks to finish. The longest of
+	// hookTimeout is how long a stop waits for hooks to finish. The longest of
 	// upstream's gives up after a minute, but then only if the store fails.
-	hookPatience = 15 * time.Second
+	hookTimeout = 15 * time.Second
 )
 
 // hooks adds Berth's post-start hooks to a server, and knows when all of the

@@ -223,13 +223,13 @@ func TestHostileTheWatchThatIsFurthestBehindEnds(t *testing.T) {
 				if m.Labels["write"] == value {
 					return
 				}
-			case <-time.After(patience):
+			case <-time.After(testTimeout):
 				t.Fatal("a watch that is read gets nothing")
 			}
 		}
 	}
 	for begun, n := time.Now(), 0; account.Used(bounds.Watches) > int64(len(unread)); n++ {
-		if time.Since(begun) > patience {
+		if time.Since(begun) > testTimeout {
 			t.Fatalf("after %d writes no watch has ended: %+v", n, account.Usage()[bounds.WatchBytes])
 		}
 		write(fmt.Sprint(n))
@@ -259,7 +259,7 @@ func TestAWatchWhoseSelectorMatchesLittleGoesOn(t *testing.T) {
 			if e.Type != want {
 				t.Fatalf("got %s of %v, want %s", e.Type, e.Object, want)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatalf("no %s comes; %d bytes are accounted", want, account.Used(bounds.WatchBytes))
 		}
 	}

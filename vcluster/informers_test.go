@@ -159,7 +159,7 @@ func watchAll[K any](t *testing.T, f informers.SharedInformerFactory, kinds map[
 		stores[gvr] = i.Informer().GetIndexer()
 	}
 	f.Start(t.Context().Done())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if result := f.WaitForCacheSyncWithContext(ctx); result.Err != nil {
 		t.Fatal(result.Err)

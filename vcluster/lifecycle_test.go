@@ -64,7 +64,7 @@ func TestControlPlanesMayStartAtOnce(t *testing.T) {
 	for i := range planes {
 		c := config(t, fmt.Sprintf("at-once-%d", i))
 		group.Go(func() (err error) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			planes[i], err = vcluster.Start(ctx, c)
 			return err

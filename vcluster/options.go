@@ -115,7 +115,7 @@ func commonOptions() *options.ServerRunOptions {
 	return o
 }
 
-// authenticate lets in client certificates of the space's authority, the
+// authenticate lets in client certificates of the space's CA, the
 // space's service-account tokens, and anonymous requests, which RBAC gives next
 // to nothing. Everything else that upstream offers is off, request headers
 // above all (A6).
@@ -128,7 +128,7 @@ func authenticate(o *options.ServerRunOptions, id credentials) {
 	a.ClientCert.CAContentProvider = clientCA{id.ca}
 	a.ServiceAccounts.Issuers = []string{issuer}
 	a.ServiceAccounts.KeyFiles = []string{id.serviceAccountKey}
-	// Where the issuer is: pods that know its name and its authority find the keys by the same.
+	// Where the issuer is: pods that know its name and its CA find the keys by the same.
 	a.ServiceAccounts.JWKSURI = issuer + "/openid/v1/jwks"
 	o.Authentication = a
 	o.ServiceAccountSigningKeyFile = id.serviceAccountKey

@@ -14,9 +14,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// X4: a space that is awake for decades knows the clients that its authority
-// issued last, and no others, whichever authority that is by then.
-func TestASpaceRenewsItsAuthorityWhileItRuns(t *testing.T) {
+// X4: a space that is awake for decades knows the clients that its CA
+// issued last, and no others, whichever CA that is by then.
+func TestASpaceRenewsItsCAWhileItRuns(t *testing.T) {
 	gateway := newTestGateway(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c := gateway.config(t, "decades")
@@ -53,7 +53,7 @@ func TestASpaceRenewsItsAuthorityWhileItRuns(t *testing.T) {
 		}
 		for _, file := range []string{"client-ca-file", "requestheader-client-ca-file"} {
 			if n := strings.Count(m.Data[file], "BEGIN CERTIFICATE"); n < 2 {
-				return fmt.Errorf("%d authorities are published as %s", n, file)
+				return fmt.Errorf("%d CAs are published as %s", n, file)
 			}
 		}
 		return nil

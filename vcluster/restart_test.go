@@ -50,7 +50,7 @@ func TestARestartKeepsObjectsAndCredentials(t *testing.T) {
 	}
 	again, err := os.ReadFile(filepath.Join(c.Dir, "pki", "ca.crt"))
 	if err != nil || !bytes.Equal(ca, again) {
-		t.Errorf("the authority changed: %v", err)
+		t.Errorf("the CA changed: %v", err)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// drainPatience is how long a stop waits for requests in flight before it ends
+// drainTimeout is how long a stop waits for requests in flight before it ends
 // them. Watches end at once.
-const drainPatience = 3 * time.Second
+const drainTimeout = 3 * time.Second
 
 // Stop ends controllers, the API server and informers, in this order, and
 // closes the store. It returns when all have ended, or with an error when ctx
@@ -76,7 +76,7 @@ func (p *ControlPlane) unwind() {
 		step("drop OpenAPI documents", p.chain.documents.close)
 		step("stop informers", p.chain.informers.stop) // while there is a server to answer them
 	}
-	step("end requests", func() { p.gate.close(drainPatience) })
+	step("end requests", func() { p.gate.close(drainTimeout) })
 	p.background.Wait()
 	step("end admission", p.endAdmission)
 	step("stop the API server", p.stopServer)
@@ -107,7 +107,7 @@ func (p *ControlPlane) stopServer() {
 // before them: some fail when they are interrupted, and upstream ends the
 // process when one fails.
 func (p *ControlPlane) waitHooks() {
-	ctx, cancel := context.WithTimeout(context.Background(), hookPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), hookTimeout)
 	defer cancel()
 	if err := p.hooks.waitAll(ctx); errors.Is(err, context.DeadlineExceeded) {
 		p.config.Logger.Info("Stopping before these hooks have finished", "hooks", p.hooks.pending())

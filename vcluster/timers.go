@@ -35,12 +35,12 @@ const (
 	// autoscalerSync is upstream's --horizontal-pod-autoscaler-sync-period.
 	autoscalerSync = 15 * time.Second
 	// namespaceRetry is how soon a namespace is looked at again that is being
-	// deleted, for namespacePatience.
-	namespaceRetry    = 15 * time.Second
-	namespacePatience = 5 * time.Minute
-	// daemonPatience is the longest that upstream waits before it makes a pod anew
+	// deleted, for namespaceTimeout.
+	namespaceRetry   = 15 * time.Second
+	namespaceTimeout = 5 * time.Minute
+	// daemonBackoff is the longest that upstream waits before it makes a pod anew
 	// on a node where others have failed.
-	daemonPatience = 15 * time.Minute
+	daemonBackoff = 15 * time.Minute
 	// rangeGrace is upstream's, before a deleted service range goes.
 	rangeGrace = 10 * time.Second
 )
@@ -267,7 +267,7 @@ func daemonSetTimer(d *appsv1.DaemonSet, now time.Time) time.Time {
 	}
 	t := availability(now, d.Spec.MinReadySeconds, d.Status.NumberReady, d.Status.NumberAvailable)
 	if t.IsZero() && d.Status.NumberUnavailable > 0 {
-		t = now.Add(daemonPatience)
+		t = now.Add(daemonBackoff)
 	}
 	return t
 }
@@ -283,7 +283,7 @@ func budgetTimer(b *policyv1.PodDisruptionBudget, _ time.Time) (earliest time.Ti
 }
 
 func namespaceTimer(n *corev1.Namespace, now time.Time) time.Time {
-	if n.DeletionTimestamp == nil || now.Sub(n.DeletionTimestamp.Time) > namespacePatience {
+	if n.DeletionTimestamp == nil || now.Sub(n.DeletionTimestamp.Time) > namespaceTimeout {
 		return time.Time{}
 	}
 	return now.Add(namespaceRetry)

@@ -50,7 +50,7 @@ func TestNextTimerIsWhatTheObjectsAreDueFor(t *testing.T) {
 		},
 		"a cron job that counts from its creation": {
 			make: cronJob(batchv1.CronJobSpec{Schedule: "@every 10h"}),
-			want: time.Now().Add(10 * time.Hour), near: patience,
+			want: time.Now().Add(10 * time.Hour), near: testTimeout,
 		},
 		"a job that is to go an hour after its end": {
 			make: job(batchv1.JobSpec{TTLSecondsAfterFinished: ptr.To[int32](7200)}, batchv1.JobStatus{
@@ -78,7 +78,7 @@ func TestNextTimerIsWhatTheObjectsAreDueFor(t *testing.T) {
 		"a job with one pod at work, and one to be made again": {
 			make: job(batchv1.JobSpec{Parallelism: ptr.To[int32](2), Completions: ptr.To[int32](2)},
 				batchv1.JobStatus{StartTime: &ago, Active: 1, Failed: 2}),
-			want: time.Now().Add(20 * time.Second), near: patience,
+			want: time.Now().Add(20 * time.Second), near: testTimeout,
 		},
 		"a job that has all the pods that it wants": {
 			make: job(batchv1.JobSpec{Parallelism: ptr.To[int32](2), Completions: ptr.To[int32](2)},
@@ -86,7 +86,7 @@ func TestNextTimerIsWhatTheObjectsAreDueFor(t *testing.T) {
 		},
 		"a job of which an index is to be made again": {
 			make: job(perIndex(), batchv1.JobStatus{StartTime: &ago, Active: 2, Failed: 2}),
-			want: time.Now().Add(10 * time.Second), near: patience,
+			want: time.Now().Add(10 * time.Second), near: testTimeout,
 		},
 		"a job of which an index has failed for good": {
 			make: job(perIndex(), batchv1.JobStatus{StartTime: &ago, Active: 1, Failed: 12, FailedIndexes: ptr.To("0,2")}),
@@ -100,7 +100,7 @@ func TestNextTimerIsWhatTheObjectsAreDueFor(t *testing.T) {
 				}, metav1.CreateOptions{})
 				return err
 			},
-			want: time.Now(), near: patience,
+			want: time.Now(), near: testTimeout,
 		},
 	} {
 		expectTimer(t, "before "+reason, p, time.Time{}, 0)

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -196,7 +196,7 @@ func TestTheDefinitionAgreesOnNamesWithThePlatform(t *testing.T) {
 		"system", "default", "host", "hosts", "kube-system", "-a", "a-", "A", "a.b", "a_b", "é",
 	} {
 		err := c.Create(t.Context(), &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.DryRunAll)
-		if want := tenancy.CheckSpaceName(name); (err == nil) != (want == nil) {
+		if want := isolation.CheckSpaceName(name); (err == nil) != (want == nil) {
 			t.Errorf("%q: the API server says %v, the platform %v", name, err, want)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/dns"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform"
-	"github.com/berth-dev/berth/tenancy"
 )
 
 // runOptions are the flags of the commands that run spaces. Most of them are fields of the platform's configuration; config
@@ -92,7 +92,7 @@ func (o *runOptions) config() (platform.Config, error) {
 func (o *runOptions) allSpaces(spaces []v1alpha1.Space) ([]v1alpha1.Space, error) {
 	for flag, names := range map[string][]string{"space": o.spaces, "dedicated": o.dedicated} {
 		for _, name := range names {
-			if err := tenancy.CheckSpaceName(name); err != nil {
+			if err := isolation.CheckSpaceName(name); err != nil {
 				return nil, fmt.Errorf("--%s: %w", flag, err)
 			}
 		}

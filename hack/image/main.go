@@ -3,7 +3,7 @@
 
 // Command image builds the container image that charts/berth runs: the berth
 // command, linked without shared libraries, and the certificates of public
-// authorities. It needs Go, a C compiler with a static C library, and neither a
+// CAs. It needs Go, a C compiler with a static C library, and neither a
 // container engine nor a base image to pull.
 //
 //	image -name berth:dev -o berth.tar
@@ -33,9 +33,9 @@ import (
 // user is who the command runs as: nobody that the nodes know.
 const user = "65532:65532"
 
-// authorities are where a Linux distribution keeps the public authorities, and
+// publicCAs is where a Linux distribution keeps the public CAs, and
 // where Go looks for them.
-const authorities = "/etc/ssl/certs/ca-certificates.crt"
+const publicCAs = "/etc/ssl/certs/ca-certificates.crt"
 
 func main() {
 	var o options
@@ -95,7 +95,7 @@ func (o options) link(command string) error {
 }
 
 func assemble(command string) (v1.Image, error) {
-	files := []file{{command, "usr/bin/berth", 0o755}, {authorities, authorities[1:], 0o644}}
+	files := []file{{command, "usr/bin/berth", 0o755}, {publicCAs, publicCAs[1:], 0o644}}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return archive(files) })
 	if err != nil {
 		return nil, fmt.Errorf("make layer: %w", err)

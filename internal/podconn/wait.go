@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// patience is how long a caller may be unknown: a pod's containers start, and
+	// unknownTimeout is how long a caller may be unknown: a pod's containers start, and
 	// call, before its kubelet tells the host's API which address it has.
-	patience = 4 * time.Second
-	look     = 25 * time.Millisecond
+	unknownTimeout = 4 * time.Second
+	look           = 25 * time.Millisecond
 	// Bounds of those who wait, for most of them are nobody.
 	maxWaiting        = 1000
 	maxWaitingAddress = 32
@@ -34,7 +34,7 @@ func (w *Waiters) Wait(ctx context.Context, addr netip.Addr, spaceAt func(netip.
 		return "", false
 	}
 	defer w.give(addr)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, unknownTimeout)
 	defer cancel()
 	again := time.NewTicker(look)
 	defer again.Stop()

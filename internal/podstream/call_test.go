@@ -31,12 +31,12 @@ import (
 // S5: exec in every version that there is, with input that ends, both outputs and
 // a code.
 func TestExecCarriesInputOutputsAndTheCode(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	query := "command=sh&command=-c&command=cat%3B+echo+done+%3E%262%3B+exit+7&stdin=1&stdout=1&stderr=1"
-	for name, e := range b.executors(t, query, endsInput) {
+	for name, e := range env.executors(t, query, endsInput) {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			in := io.Reader(strings.NewReader(strings.Repeat("much of it\n", 100_000)))
 			err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errOut})
@@ -53,13 +53,13 @@ func TestExecCarriesInputOutputsAndTheCode(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 // S5: without input, in every version; and that it went well is told, too.
 func TestExecThatSucceedsIsNoError(t *testing.T) {
-	b := newBed(t)
-	for name, e := range b.executors(t, "command=echo&command=hello&stdout=1&stderr=1") {
+	env := newEnv(t)
+	for name, e := range env.executors(t, "command=echo&command=hello&stdout=1&stderr=1") {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
 			if err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut}); err != nil || out.String()+errOut.String() != "hello\n" {
@@ -67,7 +67,7 @@ func TestExecThatSucceedsIsNoError(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 type oneSize chan remotecommand.TerminalSize
@@ -81,9 +81,9 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 
 // S5: a terminal's size reaches the command, while it runs.
 func TestATerminalIsResized(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	var width uint16 = 100
-	for name, e := range b.executors(t, "command=cat&stdin=1&stdout=1&tty=1", endsInput, resizes) {
+	for name, e := range env.executors(t, "command=cat&stdin=1&stdout=1&tty=1", endsInput, resizes) {
 		t.Run(name, func(t *testing.T) {
 			width++
 			in, feed := io.Pipe()
@@ -93,7 +93,7 @@ func TestATerminalIsResized(t *testing.T) {
 				done <- e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: in, Stdout: io.Discard, Tty: true, TerminalSizeQueue: sizes})
 			}()
 			eventually(t, "the terminal is resized", func() error {
-				if sizes := b.runtime.Sizes(); len(sizes) == 0 || sizes[len(sizes)-1].Width != width {
+				if sizes := env.runtime.Sizes(); len(sizes) == 0 || sizes[len(sizes)-1].Width != width {
 					return fmt.Errorf("sizes are %v", sizes)
 				}
 				return nil
@@ -105,14 +105,14 @@ func TestATerminalIsResized(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 // S5: much is carried both ways at once, and none of it is lost.
 func TestMuchIsCarriedBothWays(t *testing.T) {
 	const size = 64 << 20
-	b := newBed(t)
-	for name, e := range b.executors(t, "command=cat&stdin=1&stdout=1") {
+	env := newEnv(t)
+	for name, e := range env.executors(t, "command=cat&stdin=1&stdout=1") {
 		if !strings.Contains(name, "SPDY v4") && !strings.Contains(name, "v5") {
 			continue
 		}
@@ -127,14 +127,14 @@ func TestMuchIsCarriedBothWays(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 // S5: several ports, and several connections to each, in one call.
 func TestSeveralPortsAreForwarded(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	first, second := serveEcho(t, "first "), serveEcho(t, "second ")
-	for name, dialer := range b.forwarders(t) {
+	for name, dialer := range env.forwarders(t) {
 		t.Run(name, func(t *testing.T) {
 			ports := testruntime.Forward(t, dialer, first, second)
 			for range 300 { // more than may be open at once
@@ -146,7 +146,7 @@ func TestSeveralPortsAreForwarded(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 // serveEcho serves a port that greets, and says what it was told.
@@ -198,8 +198,8 @@ func echo(t *testing.T, port int, text string) string {
 // N1: what a host says of a port that is closed has its sandboxes in it; and that
 // it is closed is told, though the host may end the stream before it has begun.
 func TestAClosedPortIsToldInTheClientsWords(t *testing.T) {
-	b := newBed(t)
-	for name, dialer := range b.forwarders(t) {
+	env := newEnv(t)
+	for name, dialer := range env.forwarders(t) {
 		t.Run(name, func(t *testing.T) {
 			conn, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 			if err != nil {
@@ -215,7 +215,7 @@ func TestAClosedPortIsToldInTheClientsWords(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 // connect opens the two streams of a connection.
@@ -238,8 +238,8 @@ func connect(t *testing.T, conn httpstream.Connection, port, request int) (faile
 
 // N1: what a container runtime says once a stream has begun.
 func TestAFailureIsToldInTheClientsWords(t *testing.T) {
-	b := newBed(t)
-	for name, e := range b.executors(t, "command=broken&stdout=1") {
+	env := newEnv(t)
+	for name, e := range env.executors(t, "command=broken&stdout=1") {
 		t.Run(name, func(t *testing.T) {
 			err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
 			if err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "error executing command in container: no such container on the node") {
@@ -247,16 +247,16 @@ func TestAFailureIsToldInTheClientsWords(t *testing.T) {
 			}
 		})
 	}
-	b.free(t)
+	env.free(t)
 }
 
 // S5: what proxies reach pods by.
 func TestAConnectionReachesAPortOrSaysWhyNot(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	port := serveEcho(t, "hi ")
 	call := &Call{Options: Options{Forward: true}}
 	for range 20 {
-		host, err := b.dial(call, &url.URL{Path: "/portforward"})
+		host, err := env.dial(call, &url.URL{Path: "/portforward"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestAConnectionReachesAPortOrSaysWhyNot(t *testing.T) {
 			t.Errorf("port says %.10q, %v", got, err)
 		}
 		_ = conn.Close()
-		if host, err = b.dial(call, &url.URL{Path: "/portforward"}); err != nil {
+		if host, err = env.dial(call, &url.URL{Path: "/portforward"}); err != nil {
 			t.Fatal(err)
 		}
 		closed := Dial(host, 1)
@@ -278,5 +278,5 @@ func TestAConnectionReachesAPortOrSaysWhyNot(t *testing.T) {
 		}
 		_ = closed.Close()
 	}
-	b.free(t)
+	env.free(t)
 }

@@ -27,9 +27,9 @@ import (
 )
 
 // upgrade asks for a call by SPDY, and returns the connection.
-func (b *bed) upgrade(t *testing.T, path, protocol string) (net.Conn, *bufio.Reader) {
+func (env *testEnv) upgrade(t *testing.T, path, protocol string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	u, err := url.Parse(b.url)
+	u, err := url.Parse(env.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func bomb(t *testing.T) []byte {
 // S5: a tenant that speaks nonsense is left at once, and holds nothing: none
 // of what it announces is set aside.
 func TestWhoSpeaksNoSPDYIsLeft(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	for name, sent := range map[string][]byte{
 		"Garbage":         []byte(strings.Repeat("\xff", 1000)),
 		"HTTP":            []byte("GET /api/v1/secrets HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("\x80", 1000)),
@@ -107,7 +107,7 @@ func TestWhoSpeaksNoSPDYIsLeft(t *testing.T) {
 		"ForbiddenHeader": syn(1, &headers{}, [2]string{"connection", "error"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+			conn, from := env.upgrade(t, cat, "v4.channel.k8s.io")
 			before := allocated()
 			if _, err := conn.Write(sent); err != nil {
 				t.Fatal(err)
@@ -115,14 +115,14 @@ func TestWhoSpeaksNoSPDYIsLeft(t *testing.T) {
 			if strings.HasPrefix(name, "CutOff") {
 				closeWrite(t, conn)
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
 			if _, err := io.Copy(io.Discard, from); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("the client is still listened to")
 			}
 			if took := allocated() - before; took > 16<<20 {
 				t.Errorf("%d bytes were set aside for %d", took, len(sent))
 			}
-			b.free(t)
+			env.free(t)
 		})
 	}
 }
@@ -144,7 +144,7 @@ func allocated() uint64 {
 // S5: streams that a host does not wait for are refused: container runtimes leave
 // a goroutine for each.
 func TestStreamsThatNobodyWaitsForAreRefused(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	refused := func(t *testing.T, conn net.Conn, from io.Reader, id uint32, h *headers, pairs ...[2]string) {
 		t.Helper()
 		if _, err := conn.Write(syn(id, h, pairs...)); err != nil {
@@ -168,7 +168,7 @@ func TestStreamsThatNobodyWaitsForAreRefused(t *testing.T) {
 		}
 	}
 	t.Run("Exec", func(t *testing.T) {
-		conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+		conn, from := env.upgrade(t, cat, "v4.channel.k8s.io")
 		var h headers
 		_, _ = conn.Write(syn(1, &h, [2]string{"streamtype", corev1.StreamTypeError}))
 		for i, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeStderr, corev1.StreamTypeResize, corev1.StreamTypeData, "other", ""} {
@@ -177,7 +177,7 @@ func TestStreamsThatNobodyWaitsForAreRefused(t *testing.T) {
 		_ = conn.Close()
 	})
 	t.Run("Forward", func(t *testing.T) {
-		conn, from := b.upgrade(t, "/portforward", forwardProtocol)
+		conn, from := env.upgrade(t, "/portforward", forwardProtocol)
 		var h headers
 		kind := [2]string{"streamtype", corev1.StreamTypeData}
 		for i, pairs := range [][][2]string{
@@ -200,7 +200,7 @@ func TestStreamsThatNobodyWaitsForAreRefused(t *testing.T) {
 		refused(t, conn, from, first+2*maxOpen, &h, kind, [2]string{"port", "80"})
 		_ = conn.Close()
 	})
-	b.free(t)
+	env.free(t)
 }
 
 // S5: whoever resets what it opens, again and again, would have the host hold a
@@ -214,7 +214,7 @@ func TestStreamsThatWereResetCountUntilTheHostHasForgottenThem(t *testing.T) {
 		io.Writer
 	}{strings.NewReader(""), io.Discard})
 	host.clock = now
-	client, err := newSPDYClient(&Call{Options: Options{Forward: true}}, heardBy{to: &said}, bufio.NewReader(&sent))
+	client, err := newSPDYClient(&Call{Options: Options{Forward: true}}, writeOnly{to: &said}, bufio.NewReader(&sent))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,12 +252,12 @@ func TestStreamsThatWereResetCountUntilTheHostHasForgottenThem(t *testing.T) {
 }
 
 // heardBy is a connection of which only writes are used.
-type heardBy struct {
+type writeOnly struct {
 	net.Conn
 	to io.Writer
 }
 
-func (h heardBy) Write(p []byte) (int, error) { return h.to.Write(p) }
+func (h writeOnly) Write(p []byte) (int, error) { return h.to.Write(p) }
 
 // S5: whatever a client sends, the server ends and leaves nothing.
 func FuzzSPDY(f *testing.F) {

@@ -137,7 +137,7 @@ func (c *socketClient) channel(number byte) *stream {
 	return nil
 }
 
-// write sends a message, which has room for a head before it. It is one frame:
+// write sends a message, which has space for a header before it. It is one frame:
 // some clients take each for a message.
 func (c *socketClient) write(s *stream, p []byte) error {
 	c.mu.Lock()

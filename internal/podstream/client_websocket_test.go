@@ -18,9 +18,9 @@ import (
 )
 
 // socket asks for a call by WebSocket.
-func (b *bed) socket(t *testing.T, path string, protocols ...string) *websocket.Conn {
+func (env *testEnv) socket(t *testing.T, path string, protocols ...string) *websocket.Conn {
 	t.Helper()
-	conn, resp, err := (&websocket.Dialer{Subprotocols: protocols}).DialContext(t.Context(), "ws"+strings.TrimPrefix(b.url, "http")+path, nil)
+	conn, resp, err := (&websocket.Dialer{Subprotocols: protocols}).DialContext(t.Context(), "ws"+strings.TrimPrefix(env.url, "http")+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func (b *bed) socket(t *testing.T, path string, protocols ...string) *websocket.
 
 // S5: a tenant that speaks nonsense over WebSocket.
 func TestWhoSpeaksNonsenseInMessagesIsLeftOrNotHeard(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	for name, tc := range map[string]struct {
 		query, protocol, sent string
 		left                  bool
@@ -47,7 +47,7 @@ func TestWhoSpeaksNonsenseInMessagesIsLeftOrNotHeard(t *testing.T) {
 		"NoBase64Channel":  {cat, "v4.base64.channel.k8s.io", "\x00aGk=", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := b.socket(t, tc.query, tc.protocol)
+			conn := env.socket(t, tc.query, tc.protocol)
 			if err := conn.WriteMessage(websocket.BinaryMessage, []byte(tc.sent)); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,7 @@ func TestWhoSpeaksNonsenseInMessagesIsLeftOrNotHeard(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
 			var said []byte
 			var err error
 			for err == nil && !bytes.HasSuffix(said, []byte("hello")) && !bytes.HasSuffix(said, []byte("aGVsbG8=")) {
@@ -72,16 +72,16 @@ func TestWhoSpeaksNonsenseInMessagesIsLeftOrNotHeard(t *testing.T) {
 				t.Errorf("server said %q, and then %v", said, err)
 			}
 			_ = conn.Close()
-			b.free(t)
+			env.free(t)
 		})
 	}
 }
 
 // S5: legacy clients forward ports by channels.
 func TestPortsAreForwardedByChannels(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	port := serveEcho(t, "hi ")
-	conn := b.socket(t, fmt.Sprintf("/portforward?ports=%d&ports=1", port), "v4.channel.k8s.io")
+	conn := env.socket(t, fmt.Sprintf("/portforward?ports=%d&ports=1", port), "v4.channel.k8s.io")
 	text := make([]byte, 100_000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
 	if err := conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, text...)); err != nil {
@@ -102,5 +102,5 @@ func TestPortsAreForwardedByChannels(t *testing.T) {
 		t.Errorf("closed port says %q", got)
 	}
 	_ = conn.Close()
-	b.free(t)
+	env.free(t)
 }

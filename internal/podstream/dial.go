@@ -27,7 +27,7 @@ func Dial(to Host, port uint16) net.Conn {
 	c.host.open(&stream{id: 1, kind: corev1.StreamTypeError, port: port, clientDone: true}, "0")
 	c.host.open(&stream{id: dialedData, kind: corev1.StreamTypeData, port: port}, "0")
 	safego.Go(&c.work, "read from a pod", func() {
-		said := &heard{to: write}
+		said := &received{to: write}
 		c.host.run(said)
 		_ = write.CloseWithError(cmp.Or(said.failure, io.EOF))
 	}, func(err error) {
@@ -108,15 +108,15 @@ type forwarded struct{}
 func (forwarded) Network() string { return "tcp" }
 func (forwarded) String() string  { return "pod" }
 
-// heard is what a connection has to read.
-type heard struct {
+// received collects what a connection has to read.
+type received struct {
 	to      *io.PipeWriter
 	failure error
 }
 
-func (h *heard) opened(*stream) error { return nil }
+func (h *received) opened(*stream) error { return nil }
 
-func (h *heard) data(s *stream, p []byte, ends bool) error {
+func (h *received) data(s *stream, p []byte, ends bool) error {
 	if len(p) > headSize {
 		if _, err := h.to.Write(p[headSize:]); err != nil {
 			return err
@@ -128,18 +128,18 @@ func (h *heard) data(s *stream, p []byte, ends bool) error {
 	return nil
 }
 
-func (h *heard) said(s *stream, text []byte) error {
+func (h *received) said(s *stream, text []byte) error {
 	h.failure = fmt.Errorf("connect to port %d: %s", s.port, reason(string(text)))
 	return nil
 }
 
 // ended ends the connection with the stream on which hosts say what failed: they
 // end it last.
-func (h *heard) ended(s *stream) error {
+func (h *received) ended(s *stream) error {
 	if s.kind == corev1.StreamTypeError {
 		return io.EOF
 	}
 	return nil
 }
 
-func (h *heard) pinged(uint32) error { return nil }
+func (h *received) pinged(uint32) error { return nil }

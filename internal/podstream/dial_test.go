@@ -55,7 +55,7 @@ func TestADeadlineEndsAWriteThatNobodyReads(t *testing.T) {
 		if err == nil {
 			t.Error("it was written")
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("writing does not end")
 	}
 	if err := conn.Close(); err != nil {

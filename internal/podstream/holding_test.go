@@ -17,11 +17,11 @@ import (
 // S5: whoever announces a lot has nothing set aside for it, in either protocol.
 func TestWhatIsAnnouncedTakesNoMemory(t *testing.T) {
 	const calls = 50
-	b := newBed(t)
+	env := newEnv(t)
 	before := heap()
 	var open []net.Conn
 	for range calls {
-		conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+		conn, from := env.upgrade(t, cat, "v4.channel.k8s.io")
 		var h headers
 		for i, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeStdin, corev1.StreamTypeStdout} {
 			if _, err := conn.Write(syn(uint32(2*i+1), &h, [2]string{"streamtype", kind})); err != nil {
@@ -36,7 +36,7 @@ func TestWhatIsAnnouncedTakesNoMemory(t *testing.T) {
 		if _, err := conn.Write([]byte("\x00\x00\x00\x03\x00\xff\xff\xffx")); err != nil { // 16 MB of input, and no more of it
 			t.Fatal(err)
 		}
-		socket := b.socket(t, cat, "v5.channel.k8s.io").NetConn()
+		socket := env.socket(t, cat, "v5.channel.k8s.io").NetConn()
 		if _, err := socket.Write([]byte("\x82\xff\x00\x00\x00\x00\x40\x00\x00\x00\x00\x00\x00\x00\x00x")); err != nil { // 1 GB
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestWhatIsAnnouncedTakesNoMemory(t *testing.T) {
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-	b.free(t)
+	env.free(t)
 }
 
 func heap() int64 {
@@ -131,8 +131,8 @@ func TestWhoNeverReadsIsHeldNothingFor(t *testing.T) {
 // S5: a client that leaves is found out, though nothing is read from it: its
 // command does not read its input, and says nothing.
 func TestWhoLeavesWhileNobodyReadsHoldsNothing(t *testing.T) {
-	b := newBed(t)
-	b.keepalive = 10 * time.Millisecond
+	env := newEnv(t)
+	env.keepalive = 10 * time.Millisecond
 	fill := func(t *testing.T, conn net.Conn, part []byte) {
 		t.Helper()
 		for {
@@ -144,43 +144,43 @@ func TestWhoLeavesWhileNobodyReadsHoldsNothing(t *testing.T) {
 		}
 	}
 	t.Run("SPDY", func(t *testing.T) {
-		conn, _ := b.upgrade(t, "/exec?command=deaf&stdin=1", "v4.channel.k8s.io")
+		conn, _ := env.upgrade(t, "/exec?command=deaf&stdin=1", "v4.channel.k8s.io")
 		var h headers
 		_, _ = conn.Write(syn(1, &h, [2]string{"streamtype", corev1.StreamTypeError}))
 		_, _ = conn.Write(syn(3, &h, [2]string{"streamtype", corev1.StreamTypeStdin}))
 		fill(t, conn, append([]byte("\x00\x00\x00\x03\x00\x01\x00\x00"), make([]byte, 1<<16)...))
 		_ = conn.Close()
-		b.free(t)
+		env.free(t)
 	})
 	t.Run("WebSocket", func(t *testing.T) {
-		conn := b.socket(t, "/exec?command=deaf&stdin=1", "v5.channel.k8s.io").NetConn()
+		conn := env.socket(t, "/exec?command=deaf&stdin=1", "v5.channel.k8s.io").NetConn()
 		fill(t, conn, append([]byte("\x82\xff\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00"), make([]byte, 1<<16)...))
 		_ = conn.Close()
-		b.free(t)
+		env.free(t)
 	})
 }
 
 // S5: a client that leaves early frees its place, whenever it does.
 func TestWhoLeavesEarlyHoldsNothing(t *testing.T) {
-	b := newBed(t)
+	env := newEnv(t)
 	for name, leave := range map[string]func(*testing.T){
-		"AtOnce": func(t *testing.T) { conn, _ := b.upgrade(t, cat, "v4.channel.k8s.io"); _ = conn.Close() },
+		"AtOnce": func(t *testing.T) { conn, _ := env.upgrade(t, cat, "v4.channel.k8s.io"); _ = conn.Close() },
 		"WithOneStream": func(t *testing.T) {
-			conn, from := b.upgrade(t, cat, "v4.channel.k8s.io")
+			conn, from := env.upgrade(t, cat, "v4.channel.k8s.io")
 			_, _ = conn.Write(syn(1, &headers{}, [2]string{"streamtype", corev1.StreamTypeError}))
 			_, _ = readFrame(from)
 			_ = conn.Close()
 		},
-		"OfForwarding": func(t *testing.T) { conn, _ := b.upgrade(t, "/portforward", forwardProtocol); _ = conn.Close() },
-		"OfSocket":     func(t *testing.T) { _ = b.socket(t, cat, "v5.channel.k8s.io").NetConn().Close() },
-		"OfTunnel":     func(t *testing.T) { _ = b.socket(t, "/portforward", tunnelPrefix+forwardProtocol).NetConn().Close() },
-		"OfPorts":      func(t *testing.T) { _ = b.socket(t, "/portforward?ports=1", "v4.channel.k8s.io").NetConn().Close() },
+		"OfForwarding": func(t *testing.T) { conn, _ := env.upgrade(t, "/portforward", forwardProtocol); _ = conn.Close() },
+		"OfSocket":     func(t *testing.T) { _ = env.socket(t, cat, "v5.channel.k8s.io").NetConn().Close() },
+		"OfTunnel":     func(t *testing.T) { _ = env.socket(t, "/portforward", tunnelPrefix+forwardProtocol).NetConn().Close() },
+		"OfPorts":      func(t *testing.T) { _ = env.socket(t, "/portforward?ports=1", "v4.channel.k8s.io").NetConn().Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
 				leave(t)
 			}
-			b.free(t)
+			env.free(t)
 		})
 	}
 }

@@ -48,7 +48,7 @@ type host struct {
 
 	headers headers
 	verdict bool   // it says of a success, too, that it was one
-	out     []byte // room for a frame
+	out     []byte // a buffer for a frame
 	deaf    bool   // what is sent to it is not read any more
 
 	mu      sync.Mutex
@@ -185,7 +185,7 @@ func (h *host) size() int {
 type sink interface {
 	// opened tells that the host has taken a stream.
 	opened(s *stream) error
-	// data has room for a head before what the stream says; ends if it was the last.
+	// data has space for a header before what the stream says; ends if it was the last.
 	data(s *stream, p []byte, ends bool) error
 	// said is all that the host says of a failure.
 	said(s *stream, text []byte) error

@@ -196,7 +196,7 @@ func TestTheCodeOfACommandIsToldWhenItsPodIsGone(t *testing.T) {
 
 // N1: a host that talks without an end of a failure takes a bounded part.
 func TestWhatIsSaidOfAFailureIsBounded(t *testing.T) {
-	b := &heard{}
+	b := &received{}
 	h := newHost(newLastWords(1, []byte(strings.Repeat(string(dataFrame(1, false, strings.Repeat("x", 60_000))), 5))))
 	s := &stream{id: 1, kind: corev1.StreamTypeError, port: 1}
 	h.open(s, "")

@@ -33,7 +33,7 @@ func reviewed() map[string]string {
 		"vcluster/slow_readers.go arm":             "what it calls is guarded",
 		"shard/shard.go Start":                     "it counts and compares times",
 		"shard/shard.go Stop":                      "it waits",
-		"shard/sleep.go makeRoom":                  "it asks spaces by guarded calls",
+		"shard/sleep.go sleepIdlest":               "it asks spaces by guarded calls",
 		"shard/space.go supervise":                 "what it calls is guarded",
 		"shard/wake.go begin":                      "what it calls is guarded",
 		"shard/wake.go run":                        "what it calls is guarded",

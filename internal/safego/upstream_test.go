@@ -26,7 +26,7 @@ func upstreamReviewed() map[string]string {
 		controllers + "podgc gcTerminating":                 "Berth does not run this controller",
 		controllers + "replicaset manageReplicas":           "it deletes pods by name",
 		controllers + "replicaset slowStartBatch":           "it makes pods of a template, which was validated",
-		controllers + "statefulset slowStartBatch":          "it applies revisions, of which the guard refuses those that take fields away (admission.checkRevision)",
+		controllers + "statefulset slowStartBatch":          "it applies revisions, of which the isolation plug-in rejects those that take fields away (admission.checkRevision)",
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/host"
-	"github.com/berth-dev/berth/syncer/kinds"
-	"github.com/berth-dev/berth/tenancy"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Host is an embedded host cluster in a directory of its own. It guards what
-// spaces' accounts write, as hosts of Berth's do.
+// Host is an embedded host cluster in a directory of its own. It has the
+// admission policies for spaces' accounts, as hosts of Berth have.
 type Host struct {
 	*host.Cluster
-	// ServingCA of the port that the host and its spaces would be reached by.
+	// ServingCA of the API endpoint that the host and its spaces would be reached by.
 	ServingCA []byte
 	dir       string
 }
@@ -46,7 +46,7 @@ func start(dir string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	cluster, err := host.Start(ctx, host.Options{
 		Dir: filepath.Join(dir, "host"), Endpoint: "https://berth.example:7443/spaces/system", ServingCA: ca.PEM(),
@@ -56,7 +56,7 @@ func start(dir string) (*Host, error) {
 	}
 	admin, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err == nil {
-		err = tenancy.Guard(ctx, admin, kinds.Switches{})
+		err = isolation.InstallPolicies(ctx, admin, resources.SyncOptions{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop(ctx))
@@ -66,7 +66,7 @@ func start(dir string) (*Host, error) {
 
 // Close stops it and leaves nothing behind.
 func (h *Host) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	return errors.Join(h.Stop(ctx), os.RemoveAll(h.dir))
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// Patience bounds every wait of the tests.
-	Patience = 90 * time.Second
+	// Timeout bounds every wait of the tests.
+	Timeout = 90 * time.Second
 	// pause is between two looks at a condition.
 	pause = 50 * time.Millisecond
 )
@@ -72,7 +72,7 @@ func Clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 func Eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pause, Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), pause, Timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil || last == nil {
 			last = err

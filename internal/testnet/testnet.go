@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testnet has what tests of several rooms need of the loopback interface.
+// Package testnet has what tests of several packages need of the loopback interface.
 package testnet
 
 import (

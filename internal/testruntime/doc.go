@@ -3,5 +3,5 @@
 
 // Package testruntime has what tests of streams need at both ends: a container
 // runtime whose containers are processes of this machine, and clients of port
-// forwarding. It knows no room of the product; only tests call it.
+// forwarding. It knows no package of the product; only tests call it.
 package testruntime

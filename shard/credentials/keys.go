@@ -21,10 +21,10 @@ import (
 
 // keys are what a space's credentials are signed by.
 type keys struct {
-	authorities []crypto.PublicKey // of client certificates
-	tokens      crypto.PublicKey   // of service-account tokens
-	files       [2]fileStamp
-	seen        *lru.Cache // of [sha256.Size]byte to the time.Time when it ends
+	cas    []crypto.PublicKey // of client certificates
+	tokens crypto.PublicKey   // of service-account tokens
+	files  [2]fileStamp
+	seen   *lru.Cache // of [sha256.Size]byte to the time.Time when it ends
 }
 
 func newKeys() *keys { return &keys{seen: lru.New(rememberedBearers)} }
@@ -55,7 +55,7 @@ func readKeys(dir string) (*keys, error) {
 		return nil, err
 	}
 	for _, cert := range certs {
-		k.authorities = append(k.authorities, cert.PublicKey)
+		k.cas = append(k.cas, cert.PublicKey)
 	}
 	private, err := keyutil.PrivateKeyFromFile(files[1])
 	if err != nil {
@@ -91,8 +91,8 @@ func (c certificate) sum() [sha256.Size]byte { return sha256.Sum256(c.Raw) }
 func (c certificate) from() time.Time { return c.NotBefore }
 
 func (c certificate) signedBy(k *keys) (time.Time, bool) {
-	for _, authority := range k.authorities {
-		key, ok := authority.(*ecdsa.PublicKey)
+	for _, ca := range k.cas {
+		key, ok := ca.(*ecdsa.PublicKey)
 		if !ok {
 			continue
 		}

@@ -72,7 +72,7 @@ func New(dir func(space string) string, spacesMax int, c clock.PassiveClock) (*V
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	nobody := newKeys()
-	nobody.authorities, nobody.tokens = append(nobody.authorities, &key.PublicKey), &key.PublicKey
+	nobody.cas, nobody.tokens = append(nobody.cas, &key.PublicKey), &key.PublicKey
 	remembered := min(max(leastSpaces, 2*spacesMax), mostSpaces)
 	return &Verifier{
 		dir: dir, clock: c, nobody: nobody,

@@ -22,13 +22,13 @@ import (
 func controllerChecks() map[schema.GroupResource]func(admission.Attributes) error {
 	return map[schema.GroupResource]func(admission.Attributes) error{
 		{Group: batchv1.GroupName, Resource: "cronjobs"}: func(a admission.Attributes) error {
-			return guardSpec(a, &batchv1.CronJob{}, checkCronJob)
+			return validateSpec(a, &batchv1.CronJob{}, checkCronJob)
 		},
 		{Group: batchv1.GroupName, Resource: "jobs"}: func(a admission.Attributes) error {
-			return guardSpec(a, &batchv1.Job{}, checkJob)
+			return validateSpec(a, &batchv1.Job{}, checkJob)
 		},
 		{Group: appsv1.GroupName, Resource: "controllerrevisions"}: func(a admission.Attributes) error {
-			return guardSpec(a, &appsv1.ControllerRevision{}, checkRevision)
+			return validateSpec(a, &appsv1.ControllerRevision{}, checkRevision)
 		},
 	}
 }

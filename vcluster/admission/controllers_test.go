@@ -87,7 +87,7 @@ func TestHostileRevisionsTakeNothingAway(t *testing.T) {
 	if _, err := s.outside.AppsV1().StatefulSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, testTimeout, true, func(ctx context.Context) (bool, error) {
 		pods, err := s.outside.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 1, nil
 	}); err != nil {

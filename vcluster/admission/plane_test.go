@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // space is a real control plane with Berth's plugins, and a host that only
 // gives out addresses.
@@ -92,7 +92,7 @@ func (h *addresses) fail(err error) {
 
 func startSpace(t *testing.T) *space {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	ca, err := pki.OpenCA(t.TempDir(), "serving")
 	if err != nil {
@@ -108,8 +108,8 @@ func startSpace(t *testing.T) *space {
 		Controllers: vcluster.SpaceControllers(), HiddenNodes: true, Account: s.account,
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve, s.account), nil }},
-			{Name: "BerthGuard", New: func() (apiadmission.Interface, error) {
-				return admission.NewGuard(false, translate.Placement{}, translate.PodSecurity{}), nil
+			{Name: "BerthIsolation", New: func() (apiadmission.Interface, error) {
+				return admission.NewIsolation(false, translate.Placement{}, translate.PodSecurity{}), nil
 			}},
 		},
 	})

@@ -256,7 +256,7 @@ func TestHostilePortsOfAllServicesTogetherAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	for s.account.Used(bounds.ServicePortsTotal) < 201 { // kubernetes has one
 		if _, err := services.Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {

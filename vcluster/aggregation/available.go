@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// patience is how long a server may take to say what it serves.
-	patience = 5 * time.Second
+	// discoveryTimeout is how long a server may take to say what it serves.
+	discoveryTimeout = 5 * time.Second
 	// attempts is how many of a service's pods are tried: one that does not answer
 	// must not make it unavailable.
 	attempts = 5
@@ -134,7 +134,7 @@ func leads(e *discoveryv1.EndpointSlice, port string) bool {
 
 // answers asks one pod what its server must serve.
 func (s *server) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
 	resp, err := s.get(ctx, aggregator, "/apis/"+s.spec.Group+"/"+s.spec.Version, nil)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestPathsOfServers(t *testing.T) {
 	}
 	for _, name := range []string{"v1.example.com", "v2.example.com"} {
 		if !s.put(name, &server{}) {
-			t.Fatal("there is no room")
+			t.Fatal("the bound is reached")
 		}
 	}
 	for path, want := range map[string]bool{

@@ -21,7 +21,7 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The manager bounds one of its two questions only, and asks all servers by two workers.
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), discoveryTimeout)
 	defer cancel()
 	resp, err := s.get(ctx, by, r.URL.Path, r.Header)
 	if err != nil {

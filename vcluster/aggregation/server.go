@@ -35,8 +35,8 @@ const (
 	// upgrading is how long a server may take to say that a connection is upgraded: it
 	// outlives the client's request from the start.
 	upgrading = 30 * time.Second
-	// insidePatience is how long the control plane itself waits for an answer.
-	insidePatience = 10 * time.Second
+	// insideTimeout is how long the control plane itself waits for an answer.
+	insideTimeout = 10 * time.Second
 )
 
 // server is what answers for one API service.
@@ -119,7 +119,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "the control plane itself does not follow what pods serve", http.StatusMethodNotAllowed)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), insidePatience)
+		ctx, cancel := context.WithTimeout(r.Context(), insideTimeout)
 		defer cancel()
 		r, forwarded = r.WithContext(ctx), inward
 	}

@@ -75,7 +75,7 @@ func (s *Services) at(path string) *server {
 	return s.servers[version+"."+group]
 }
 
-// put has made answer for an API service, and tells whether there is room for it.
+// put has made answer for an API service, and reports whether the bound allows it.
 // The one that did before is closed.
 func (s *Services) put(name string, made *server) bool {
 	s.mu.Lock()

@@ -105,7 +105,7 @@ func resident() (rssMiB float64, files int, err error) {
 	return float64(status.VmRSS) / (1 << 20), files, nil
 }
 
-// CPU returns the user and system time used per second of wall time, over d.
+// CPU returns the user and system time used per second of real time, over d.
 func CPU(ctx context.Context, d time.Duration) (cores float64, err error) {
 	start := time.Now()
 	before, err := cpuTime()

@@ -147,7 +147,7 @@ capabilities:
 {{- dict "apiVersion" "config.berth.dev/v1alpha1" "kind" "PlatformConfiguration" "spaceDefaults" $defaults "spaces" $spaces "ingressAnnotations" .Values.ingressAnnotations "reservedLabels" .Values.reservedLabels "nodeAddresses" .Values.nodeAddresses | toYaml }}
 {{- end }}
 
-{{/* The rights on classes that the switches take, as tenancy.ClassRules has them. */}}
+{{/* The rights on classes that the sync options take, as isolation.ClassRules has them. */}}
 {{- define "berth.classRules" -}}
 {{- $rules := list }}
 {{- $verbs := list "get" "create" "update" "delete" }}

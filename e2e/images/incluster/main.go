@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 func main() {
 	if err := run(); err != nil {
@@ -36,12 +36,12 @@ func run() error {
 	if len(os.Args) > 1 {
 		config.Host = os.Args[1] // another name of the same
 	}
-	config.Timeout = patience
+	config.Timeout = timeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {

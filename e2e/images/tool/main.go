@@ -32,8 +32,8 @@ Commands are chained by --, and run one after the other`
 
 var errUsage = errors.New(usage)
 
-// patience is how long a network call may take: refused packets are often just dropped.
-const patience = 5 * time.Second
+// timeout is how long a network call may take: refused packets are often just dropped.
+const timeout = 5 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -92,7 +92,7 @@ func serve(ctx context.Context, address string) error {
 	}
 	server := &http.Server{
 		Addr:              address,
-		ReadHeaderTimeout: patience,
+		ReadHeaderTimeout: timeout,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "%s serves %s\n", name, r.RemoteAddr)
 		}),
@@ -108,7 +108,7 @@ func serve(ctx context.Context, address string) error {
 }
 
 func wget(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func wget(ctx context.Context, url string) error {
 }
 
 func dig(ctx context.Context, names []string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for _, name := range names {
 		addresses, err := net.DefaultResolver.LookupHost(ctx, name)

@@ -1,0 +1,126 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+func startHost(t *testing.T) client.Client {
+	t.Helper()
+	return clientOf(t, startCluster(t))
+}
+
+func clientOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func startCluster(t *testing.T) *rest.Config {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	ca, err := pki.OpenCA(t.TempDir(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := host.Start(ctx, host.Options{Dir: t.TempDir(), Endpoint: "https://127.0.0.1:1", ServingCA: ca.PEM(), Nodes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster.Config()
+}
+
+// Q1, Q3, S7: Apply is repeatable, keeps what admins chose, repairs what was
+// changed, and never takes over a namespace that is somebody else's.
+func TestIsolationIsAppliedToARealHost(t *testing.T) {
+	c, ctx := startHost(t), t.Context()
+	space := translate.Space{Name: "demo"}
+	apply := func(t *testing.T) {
+		t.Helper()
+		if err := isolation.Apply(ctx, c, space, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth"}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space.HostNamespace()}}
+	get := func(t *testing.T, o client.Object) {
+		t.Helper()
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("an admin's quota stays", func(t *testing.T) {
+		get(t, quota)
+		quota.Spec.Hard[corev1.ResourcePods] = resource.MustParse("7")
+		delete(quota.Spec.Hard, corev1.ResourceConfigMaps) // as if Berth had not known the kind then
+		quota.ResourceVersion = ""                         // its status is being written
+		if err := c.Update(ctx, quota); err != nil {
+			t.Fatal(err)
+		}
+		apply(t)
+		get(t, quota)
+		if pods := quota.Spec.Hard[corev1.ResourcePods]; pods.Value() != 7 {
+			t.Errorf("pods are %s, want the admin's 7", pods.String())
+		}
+		if _, bounded := quota.Spec.Hard[corev1.ResourceConfigMaps]; !bounded {
+			t.Error("a kind that had no bound has none still")
+		}
+	})
+
+	t.Run("a weakened label is set again, and other labels stay", func(t *testing.T) {
+		get(t, ns)
+		ns.Labels["pod-security.kubernetes.io/enforce"] = "privileged"
+		ns.Labels["team"] = "a"
+		if err := c.Update(ctx, ns); err != nil {
+			t.Fatal(err)
+		}
+		apply(t)
+		get(t, ns)
+		if ns.Labels["pod-security.kubernetes.io/enforce"] != "baseline" || ns.Labels["team"] != "a" {
+			t.Errorf("labels are %v", ns.Labels)
+		}
+	})
+
+	t.Run("a foreign namespace is refused and left as it is", func(t *testing.T) {
+		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}
+		if err := c.Create(ctx, foreign); err != nil {
+			t.Fatal(err)
+		}
+		if err := isolation.Apply(ctx, c, translate.Space{Name: "theirs"}, nil); !errors.Is(err, isolation.ErrTaken) {
+			t.Errorf("got error %v, want ErrTaken", err)
+		}
+		after := foreign.DeepCopy()
+		get(t, after)
+		if after.Labels[translate.LabelSpace] != "" {
+			t.Error("the namespace was taken over")
+		}
+	})
+}

@@ -1,0 +1,147 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/isolation/hostpolicy"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Syncing has the space's account get what these sync options take beyond
+// [AccountRules]: [MoreRules], and the rights on classes, which are in no
+// namespace. Those who bind the account to a ClusterRole see to these rights
+// themselves, and to [ClassPolicy].
+func Syncing(syncOptions resources.SyncOptions) Option {
+	return func(s *settings) { s.more, s.classes = MoreRules(syncOptions), ClassRules(syncOptions) }
+}
+
+// MoreRules are the rights of a space's account in the space's namespace on
+// resources that are not synced unless they are enabled: also to delete the stale
+// objects of those that were.
+func MoreRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
+	for _, r := range optionalRules() {
+		if !syncOptions.On(r.resource) {
+			if r.resource == resources.VolumeSnapshots { // which stay
+				continue
+			}
+			r.Verbs = []string{"delete"}
+		}
+		rules = append(rules, r.PolicyRule)
+	}
+	return rules
+}
+
+type optionalRule struct {
+	resource string
+	rbacv1.PolicyRule
+}
+
+// optionalRules are [MoreRules] for all such resources.
+func optionalRules() (all []optionalRule) {
+	for resource, group := range map[string]string{
+		resources.Budgets: "policy", resources.ServiceAccounts: "", resources.VolumeSnapshots: "snapshot.storage.k8s.io",
+		resources.Gateways: "gateway.networking.k8s.io", resources.HTTPRoutes: "gateway.networking.k8s.io",
+	} {
+		all = append(all, optionalRule{resource, rbacv1.PolicyRule{
+			APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "create", "update", "delete"},
+		}})
+	}
+	slices.SortFunc(all, func(a, b optionalRule) int { return strings.Compare(a.resource, b.resource) })
+	return all
+}
+
+// ClassRules are the rights on the host's classes that a space's account needs
+// for its tenant's own, if these are exported.
+func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
+	for _, class := range classes(syncOptions) {
+		if class.allowed == never {
+			continue
+		}
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{class.group}, Resources: []string{class.resource}, Verbs: []string{"get", "create", "update", "delete"},
+		})
+	}
+	return rules
+}
+
+// ClassPolicy is what the host holds these rights to: a space's own classes,
+// and in them what the admin allows. A space that sleeps keeps its rights when an
+// option is turned off, so that the policy is about those that are off, too.
+func ClassPolicy(syncOptions resources.SyncOptions) admissionv1.ValidatingAdmissionPolicySpec {
+	policy := admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: hostpolicy.FromAccounts(),
+		Validations: hostpolicy.Classes(),
+	}
+	for _, class := range classes(syncOptions) {
+		policy.MatchConstraints.ResourceRules = append(policy.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
+			RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+				Rule: admissionv1.Rule{
+					APIGroups: []string{class.group}, APIVersions: []string{"v1"}, Resources: []string{class.resource}, Scope: ptr.To(admissionv1.ClusterScope),
+				},
+			},
+		})
+		policy.Validations = append(policy.Validations, hostpolicy.Refuse(class.message,
+			fmt.Sprintf("request.resource.resource != '%s' || object == null || %s", class.resource, class.allowed)))
+	}
+	policy.Validations = append(policy.Validations, hostpolicy.ClassFields()...)
+	return policy
+}
+
+type class struct{ group, resource, allowed, message string }
+
+// never is what is allowed of a resource that is disabled.
+const never = "false"
+
+func classes(syncOptions resources.SyncOptions) []class {
+	priorities := class{schedulingv1.GroupName, "priorityclasses", never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
+	if highest, preempt, ok := syncOptions.PriorityBound(); ok {
+		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
+		if !preempt {
+			priorities.allowed += " && object.?preemptionPolicy.orValue('') == 'Never'"
+		}
+	}
+	storage := class{storagev1.GroupName, "storageclasses", never,
+		"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"}
+	if provisioners := syncOptions.Provisioners(); len(provisioners) > 0 {
+		storage.allowed = "object.provisioner in " + "['" + strings.Join(provisioners, "', '") + "']" +
+			" && object.?parameters.orValue({}).all(k, !k.lowerAscii().contains('secret'))" +
+			" && size(object.?mountOptions.orValue([])) == 0 && size(object.?allowedTopologies.orValue([])) == 0 && object.?reclaimPolicy.orValue('Delete') == 'Delete'" +
+			" && !('storageclass.kubernetes.io/is-default-class' in object.metadata.?annotations.orValue({}))"
+	}
+	return []class{priorities, storage}
+}
+
+// classRights are the objects that give a space's account its rights on classes.
+// They are in no namespace, and go with the space's.
+func classRights(space translate.Space, namespace metav1.Object, rules []rbacv1.PolicyRule) []client.Object {
+	if len(rules) == 0 {
+		return nil
+	}
+	at := meta(space, space.HostNamespace())
+	at.Namespace = ""
+	at.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.GetName(), UID: namespace.GetUID()}}
+	return []client.Object{
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: at, Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: space.HostNamespace()}},
+		},
+	}
+}

@@ -1,0 +1,71 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// Remove deletes all that a space has on the host: its namespace, with all that is in it, and the classes that its tenant
+// made. It returns what is left, for people: nothing once all is gone. It does not wait, and is to be called again until
+// then. account is the space's own, which alone may delete classes; host may delete the namespace.
+//
+// A namespace that belongs to somebody else, or to a space of the same name in another store, is left alone.
+func Remove(ctx context.Context, host, account client.Client, space translate.Space) (left string, err error) {
+	ns := &corev1.Namespace{}
+	switch err := host.Get(ctx, client.ObjectKey{Name: space.HostNamespace()}, ns); {
+	case client.IgnoreNotFound(err) != nil:
+		return "", fmt.Errorf("read host namespace %s: %w", space.HostNamespace(), err)
+	case err != nil, ns.Labels[translate.LabelSpace] != space.Name, ns.Annotations[translate.AnnotationStore] != space.Store:
+		return "", nil
+	}
+	if ns.DeletionTimestamp.IsZero() { // its account goes with it
+		for _, class := range []client.ObjectList{&schedulingv1.PriorityClassList{}, &storagev1.StorageClassList{}} {
+			if err := removeClasses(ctx, host, account, class, space); err != nil {
+				return "", err
+			}
+		}
+		err := host.Delete(ctx, ns, client.Preconditions{UID: &ns.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("delete host namespace %s: %w", ns.Name, err)
+		}
+	}
+	return "host namespace " + ns.Name + " is being deleted" + remaining(ns), nil
+}
+
+// remaining says why a namespace takes its time, as its controller has it.
+func remaining(ns *corev1.Namespace) (text string) {
+	for _, c := range ns.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining || c.Type == corev1.NamespaceDeletionContentFailure) {
+			text += ": " + c.Message
+		}
+	}
+	return text
+}
+
+func removeClasses(ctx context.Context, host, account client.Client, list client.ObjectList, space translate.Space) error {
+	if err := host.List(ctx, list, client.MatchingLabels{translate.LabelSpace: space.Name}); err != nil {
+		return fmt.Errorf("list the classes of space %s: %w", space.Name, err)
+	}
+	return apimeta.EachListItem(list, func(item runtime.Object) error {
+		class, ok := item.(client.Object)
+		if !ok {
+			return nil
+		}
+		if err := account.Delete(ctx, class); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete class %s of space %s: %w", class.GetName(), space.Name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,120 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+// bound is how many host objects of a resource a space may have, where a quota of
+// the host can't limit it: on objects in no namespace, and on a resource that the host
+// may have got after its controllers began, of which a quota would refuse all.
+type bound struct {
+	most int
+	of   string // what they are to the tenant
+}
+
+// bound is the space's limit for host objects of a resource.
+func (s *Syncer) bound(limit bounds.Quantity, of string) bound {
+	if s.account == nil { // of tests
+		return bound{limit.Max(), of}
+	}
+	return bound{int(s.account.Limit(limit)), of}
+}
+
+// pendingCreates are the host objects of bounded resources that the host's watches
+// do not show yet. Many are created at once, and each create must count the others.
+type pendingCreates struct {
+	mu sync.Mutex
+	of map[object]*pendingCreate
+}
+
+// pendingCreate is a host object that is being created, or was created in some version.
+type pendingCreate struct {
+	tries   int // under way
+	version uint64
+}
+
+// errPanicked is the result of a create that did not return.
+var errPanicked = errors.New("panicked")
+
+// createHost creates v's host object, unless a quota or a bound is reached.
+func (k *syncedResource[T]) createHost(ctx context.Context, v, host T) error {
+	key := Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
+	try, err := k.shortages.enter(key, host)
+	if err != nil {
+		return err
+	}
+	err = errPanicked
+	defer func() { k.shortages.done(try, key, host, err) }() // or else those that wait for this try would wait forever
+	err = k.createBounded(ctx, host)
+	return err
+}
+
+func (k *syncedResource[T]) createBounded(ctx context.Context, host T) error {
+	if k.bound.most == 0 {
+		return createOnHost(ctx, k.writer, host)
+	}
+	o := object{k.name, client.ObjectKeyFromObject(host)}
+	if err := k.reserveCreate(o); err != nil {
+		return err
+	}
+	err := errPanicked
+	defer func() { k.creates.done(o, host, err) }()
+	err = createOnHost(ctx, k.writer, host)
+	return err
+}
+
+// reserveCreate counts an object that is about to be created, or returns an error if
+// the bound is reached.
+func (k *syncedResource[T]) reserveCreate(o object) error {
+	k.creates.mu.Lock()
+	defer k.creates.mu.Unlock()
+	delivered := k.host.routers[k.name].delivered.Load() // before the cache is read
+	others := map[types.NamespacedName]struct{}{}
+	for host := range hosted[T](k.Syncer, k.name) {
+		others[client.ObjectKeyFromObject(host)] = struct{}{}
+	}
+	for made, p := range k.creates.of {
+		switch {
+		case made.resource != k.name || made == o:
+		case p.tries == 0 && p.version <= delivered:
+			delete(k.creates.of, made)
+		default:
+			others[made.NamespacedName] = struct{}{}
+		}
+	}
+	if len(others) >= k.bound.most {
+		return forbids(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
+			fmt.Sprintf("a space may have %d %s; delete some", k.bound.most, k.bound.of))})
+	}
+	if k.creates.of[o] == nil {
+		k.creates.of[o] = &pendingCreate{}
+	}
+	k.creates.of[o].tries++
+	return nil
+}
+
+// done notes the result of a create.
+func (c *pendingCreates) done(o object, host client.Object, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of[o]
+	p.tries--
+	if err == nil {
+		p.version = version(host.GetResourceVersion())
+	}
+	if p.tries == 0 && p.version == 0 {
+		delete(c.of, o)
+	}
+}

@@ -1,0 +1,182 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// SyncOptions say what is synced. The zero value has every resource at its default.
+type SyncOptions struct{ set map[string]string }
+
+// Parse reads sync options of the form RESOURCE=VALUE. The last of a resource counts.
+func Parse(args []string) (SyncOptions, error) {
+	s := SyncOptions{set: map[string]string{}}
+	for _, arg := range args {
+		name, value, found := strings.Cut(arg, "=")
+		resource, known := find(name)
+		switch {
+		case !known:
+			return SyncOptions{}, fmt.Errorf("%q is not a resource that is synced; there are %s", name, strings.Join(names(), ", "))
+		case name == Pods && value == Off:
+			return SyncOptions{}, fmt.Errorf("%s=%s: this would terminate all pods of all spaces; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
+		case !found || !resource.takes(value):
+			return SyncOptions{}, fmt.Errorf("%s=%s: want %s", name, value, resource.possible())
+		}
+		if value == OffAndDeletePods {
+			value = Off
+		}
+		s.set[name] = value
+	}
+	if s.On(DaemonSets) && s.Value(Nodes) != All {
+		return SyncOptions{}, fmt.Errorf("%s=%s: a DaemonSet runs a pod on each node that its space sees; show them, with %s=%s, too",
+			DaemonSets, s.Value(DaemonSets), Nodes, All)
+	}
+	if s.On(HTTPRoutes) && !s.On(Gateways) {
+		return SyncOptions{}, fmt.Errorf("%s=%s: a route attaches to gateways; sync them, with %s=%s, too", HTTPRoutes, s.Value(HTTPRoutes), Gateways, On)
+	}
+	return s, nil
+}
+
+// Args is s in the form that Parse reads, less what is the default.
+func (s SyncOptions) Args() []string {
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(s.set)) {
+		value := s.set[name]
+		if name == Pods && value == Off {
+			value = OffAndDeletePods
+		}
+		args = append(args, name+"="+value)
+	}
+	return args
+}
+
+// Value of a resource's option.
+func (s SyncOptions) Value(name string) string {
+	if value, ok := s.set[name]; ok {
+		return value
+	}
+	resource, _ := find(name)
+	return resource.Default()
+}
+
+// On reports whether a resource is synced at all.
+func (s SyncOptions) On(name string) bool { return s.Value(name) != Off }
+
+// Selects returns which of the host's objects of a resource spaces import.
+func (s SyncOptions) Selects(name string) labels.Selector {
+	switch value := s.Value(name); value {
+	case On:
+		return labels.Everything()
+	case Off:
+		return labels.Nothing()
+	default:
+		selector, err := labels.Parse(value)
+		if err != nil { // Parse has seen to it
+			return labels.Nothing()
+		}
+		return selector
+	}
+}
+
+// PriorityBound returns the highest priority on the host of tenants' own classes,
+// and whether pods of these may put others out. ok is false if they have none.
+func (s SyncOptions) PriorityBound() (highest int32, preempt, ok bool) {
+	value, preempt := strings.CutPrefix(s.Value(ExportedPriorityClasses), Preempting)
+	highest, ok = bound(value)
+	return highest, preempt && ok, ok
+}
+
+// Provisioners returns those that tenants' own storage classes may name.
+func (s SyncOptions) Provisioners() []string {
+	value := s.Value(ExportedStorageClasses)
+	if value == Off {
+		return nil
+	}
+	return strings.Split(value, "+")
+}
+
+// takes reports whether value is one of the resource's.
+func (r Resource) takes(value string) bool {
+	return slices.ContainsFunc(r.Values, func(v string) bool {
+		switch v {
+		case Selector: // a word alone is one, too, but more likely a mistake
+			_, err := labels.Parse(value)
+			return err == nil && strings.Contains(value, "=")
+		case Bound:
+			_, ok := bound(value)
+			return ok
+		case PreemptingBound:
+			number, preempting := strings.CutPrefix(value, Preempting)
+			_, ok := bound(number)
+			return preempting && ok
+		case Provisioners:
+			return value != Off && !slices.ContainsFunc(strings.Split(value, "+"), func(name string) bool {
+				return len(validation.IsQualifiedName(strings.ToLower(name))) > 0 || !strings.ContainsAny(name, "./")
+			})
+		default:
+			return v == value
+		}
+	})
+}
+
+// bound reads a priority as high as users of a cluster may give.
+func bound(value string) (int32, bool) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	return int32(n), err == nil && n <= highestPriority
+}
+
+// highestPriority is Kubernetes' bound on classes that are not the system's.
+const highestPriority = 1_000_000_000
+
+func (r Resource) possible() string {
+	words := slices.Clone(r.Values)
+	for i, word := range words {
+		switch word {
+		case Selector:
+			words[i] = "a label selector such as " + ImportSelector
+		case Bound:
+			words[i] = "the highest priority"
+		case PreemptingBound:
+			words[i] = Preempting + " before it"
+		case Provisioners:
+			words[i] = "names of provisioners with + between them"
+		}
+	}
+	if slices.Contains(r.Values, Selector) {
+		words = slices.DeleteFunc(words, func(w string) bool { return w == ImportSelector })
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// placeholder reports whether a value stands for others.
+func placeholder(value string) bool {
+	return slices.Contains([]string{Selector, Bound, PreemptingBound, Provisioners}, value)
+}
+
+func names() []string {
+	var out []string
+	for _, r := range Table() {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
+// Markdown is the table as docs/syncing.md has it.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("| resource | direction | default | sync option | what comes back, or is imported | rewritten, and left out |\n|---|---|---|---|---|---|\n")
+	for _, r := range Table() {
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s | %s |\n",
+			r.Name, r.Direction, r.Default(), "`"+strings.Join(r.Values, "`, `")+"`", r.Status, r.Rewritten)
+	}
+	return b.String()
+}

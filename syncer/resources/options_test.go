@@ -1,0 +1,106 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resources_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-dev/berth/syncer/resources"
+)
+
+// S1: each resource has an option, and an error says what is possible.
+func TestSyncOptionsAreParsedAgainstTheTable(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		args   []string
+		wrong  []string // words of the error
+		want   map[string]string
+	}{
+		"none":        {reason: "defaults hold", want: map[string]string{"pods": "on", "configmaps": "used", "poddisruptionbudgets": "off"}},
+		"some":        {reason: "others keep their defaults", args: []string{"ingresses=off", "configmaps=all"}, want: map[string]string{"ingresses": "off", "configmaps": "all", "secrets": "used"}},
+		"twice":       {reason: "the last counts", args: []string{"services=off", "services=on"}, want: map[string]string{"services": "on"}},
+		"selector":    {reason: "the admin chooses", args: []string{"priorityclasses=tier in (a,b),x=y"}, wrong: nil, want: map[string]string{"priorityclasses": "tier in (a,b),x=y"}},
+		"bad kind":    {reason: "resources are named", args: []string{"deployments=on"}, wrong: []string{`"deployments"`, "pods", "networkpolicies", "priorityclasses"}},
+		"needed":      {reason: "an admin shows nodes knowingly", args: []string{"daemonsets=translated", "nodes=standins"}, wrong: []string{"daemonsets=translated", "nodes=all"}},
+		"there":       {reason: "in any order", args: []string{"daemonsets=translated", "nodes=all"}, want: map[string]string{"daemonsets": "translated", "nodes": "all"}},
+		"apart":       {reason: "without gateways nobody would look after routes that are on the host", args: []string{"httproutes=on"}, wrong: []string{"httproutes=on", "gateways=on"}},
+		"together":    {reason: "they need not be", args: []string{"gateways=on"}, want: map[string]string{"gateways": "on", "httproutes": "off"}},
+		"bad value":   {reason: "values are named", args: []string{"configmaps=on"}, wrong: []string{"configmaps=on", "used", "all", "off"}},
+		"no value":    {reason: "nothing is guessed", args: []string{"pods"}, wrong: []string{"pods", "on or off"}},
+		"no such":     {reason: "a word is no selector", args: []string{"storageclasses=yes"}, wrong: []string{"on", "off", "label selector"}},
+		"placeholder": {reason: "it stands for a selector", args: []string{"storageclasses=SELECTOR"}, wrong: []string{"label selector"}},
+		"bound":       {reason: "the admin bounds priorities", args: []string{"ownpriorityclasses=-5"}, want: map[string]string{"ownpriorityclasses": "-5", "ownstorageclasses": "off"}},
+		"preempting":  {reason: "and says whether they preempt", args: []string{"ownpriorityclasses=preempting:100"}, want: map[string]string{"ownpriorityclasses": "preempting:100"}},
+		"provisioner": {reason: "each is named", args: []string{"ownstorageclasses=ebs.csi.aws.com+example.com/nfs"}, want: map[string]string{"ownstorageclasses": "ebs.csi.aws.com+example.com/nfs"}},
+		"the system":  {reason: "its priorities are higher", args: []string{"ownpriorityclasses=2000000000"}, wrong: []string{"the highest priority", "preempting:"}},
+		"no bound":    {reason: "on would be no bound", args: []string{"ownpriorityclasses=on"}, wrong: []string{"off", "the highest priority"}},
+		"any":         {reason: "there is no word for all", args: []string{"ownstorageclasses=on"}, wrong: []string{"off", "provisioners"}},
+		"empty":       {reason: "a slip", args: []string{"ownstorageclasses=a.b++c.d"}, wrong: []string{"provisioners"}},
+		"pods":        {reason: "B16: a slip must not terminate all pods", args: []string{"pods=off"}, wrong: []string{"terminate all pods", "pods=off-and-delete-pods"}},
+		"confirmed":   {reason: "B16: an admin may want it", args: []string{"pods=off-and-delete-pods"}, want: map[string]string{"pods": "off"}},
+		"broken":      {reason: "selectors are checked", args: []string{"runtimeclasses=a=b=c"}, wrong: []string{"label selector"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := resources.Parse(tc.args)
+			if (err != nil) != (tc.wrong != nil) {
+				t.Fatalf("%s: got error %v", tc.reason, err)
+			}
+			for _, word := range tc.wrong {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%s: %q does not say %q", tc.reason, err, word)
+				}
+			}
+			for kind, want := range tc.want {
+				if got.Value(kind) != want {
+					t.Errorf("%s: %s is %q, want %q", tc.reason, kind, got.Value(kind), want)
+				}
+			}
+			again, err := resources.Parse(got.Args())
+			if err != nil || !slices.Equal(again.Args(), got.Args()) {
+				t.Errorf("%v is not read back: %v, %v", got.Args(), again.Args(), err)
+			}
+		})
+	}
+}
+
+// S2: admins choose which of the host's classes spaces see.
+func TestSelectorsChooseWhatIsImported(t *testing.T) {
+	s, err := resources.Parse([]string{"storageclasses=off", "ingressclasses=on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string][2]bool{ // unlabelled, labelled
+		"storageclasses": {false, false}, "ingressclasses": {true, true}, "priorityclasses": {false, true}, "runtimeclasses": {false, true},
+	} {
+		got := [2]bool{s.Selects(kind).Matches(labels.Set{}), s.Selects(kind).Matches(labels.Set{"berth.dev/show": "true"})}
+		if got != want {
+			t.Errorf("%s imports unlabelled and labelled ones: %v, want %v", kind, got, want)
+		}
+	}
+}
+
+// The documentation is the table: a resource that is added or changed is documented.
+func TestTheDocumentationHoldsTheTable(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/syncing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := resources.Markdown(); !strings.Contains(string(doc), want) {
+		t.Errorf("docs/syncing.md does not hold this table; put it in the old one's place:\n%s", want)
+	}
+}
+
+// B12: each reconcile reads options, so that to read one costs nothing.
+func TestAnOptionIsReadWithoutAllocations(t *testing.T) {
+	var s resources.SyncOptions
+	if n := testing.AllocsPerRun(100, func() { s.On(resources.Gateways) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,236 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// eventRouter holds what one shared host watch shows, and routes each event to the
+// one space that it concerns, so that the cost of an event does not grow with the
+// spaces. A reflector calls its methods of [cache.ReflectorStore], one at a time.
+type eventRouter struct {
+	*hostCache
+	// changed, if set, is called with the space of each object that was added, changed or deleted.
+	changed func(space string)
+	// trim drops what no reader needs of an object.
+	trim func(client.Object) client.Object
+	// matters, if set, decides of each object that was added (was is nil), changed or
+	// deleted (is is nil) whether to deliver it: first to the spaces that are awake,
+	// then to follow, so that a space that falls asleep misses nothing.
+	matters func(was, is client.Object) bool
+	follow  func(was, is client.Object)
+
+	// reached is the latest resource version that the watch has got to, delivered the
+	// latest that all receivers have got.
+	reached, delivered atomic.Uint64
+	// filled is closed when what was there at first has been delivered.
+	filled chan struct{}
+	failed lastError // of the watch
+
+	mu     sync.RWMutex
+	spaces map[string]func(client.Object)
+}
+
+// everySpace is what spaceOf returns for objects that concern all spaces.
+const everySpace = "*"
+
+func newEventRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *eventRouter {
+	return &eventRouter{
+		hostCache: newHostCache(spaceOf, more), changed: changed, trim: trim,
+		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
+	}
+}
+
+// watch fills the router, and follows what is listed, until ctx ends.
+func (r *eventRouter) watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
+	cache.NewReflectorWithOptions(r.failed.noted(from), of, r, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
+}
+
+// Add implements [cache.ReflectorStore]. It may be an object that is there.
+func (r *eventRouter) Add(obj any) error { return r.event(obj, r.put) }
+
+// Update implements [cache.ReflectorStore].
+func (r *eventRouter) Update(obj any) error { return r.event(obj, r.put) }
+
+// Delete implements [cache.ReflectorStore].
+func (r *eventRouter) Delete(obj any) error { return r.event(obj, r.drop) }
+
+// event carries out what a watch shows.
+func (r *eventRouter) event(obj any, do func(client.Object) error) error {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return fmt.Errorf("host watch: %T is not an object", obj)
+	}
+	r.reach(o.GetResourceVersion())
+	if err := do(o); err != nil {
+		return fmt.Errorf("host watch: %w", err)
+	}
+	r.noteDelivered()
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore]: it is what there is when a watch
+// begins, and begins anew.
+func (r *eventRouter) Replace(objs []any, resourceVersion string) error {
+	r.reach(resourceVersion)
+	there := make(map[string]struct{}, len(objs))
+	for _, obj := range objs {
+		o, ok := obj.(client.Object)
+		if !ok {
+			return fmt.Errorf("host watch: %T is not an object", obj)
+		}
+		there[cache.MetaObjectToName(o).String()] = struct{}{}
+		if err := r.put(o); err != nil {
+			return fmt.Errorf("host watch: %w", err)
+		}
+	}
+	for _, key := range r.keys() {
+		if _, ok := there[key]; ok {
+			continue
+		}
+		if gone, ok := r.get(key).(client.Object); ok {
+			if err := r.drop(gone); err != nil {
+				return fmt.Errorf("host watch: %w", err)
+			}
+		}
+	}
+	r.noteDelivered()
+	if !r.isFilled() {
+		close(r.filled)
+	}
+	return nil
+}
+
+// Bookmark implements [cache.ReflectorBookmarkStore].
+func (r *eventRouter) Bookmark(resourceVersion string) error {
+	r.reach(resourceVersion)
+	r.noteDelivered()
+	return nil
+}
+
+// Transformer implements [cache.TransformingStore]: what a reflector collects until
+// a watch has begun is no larger than what is kept.
+func (r *eventRouter) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			return r.trim(o), nil
+		}
+		return obj, nil
+	}
+}
+
+// Resync implements [cache.ReflectorStore].
+func (r *eventRouter) Resync() error { return nil }
+
+func (r *eventRouter) isFilled() bool {
+	select {
+	case <-r.filled:
+		return true
+	default:
+		return false
+	}
+}
+
+// put stores an object and delivers it: as a change, unless it is the one that is
+// there, or one of the first.
+func (r *eventRouter) put(is client.Object) error {
+	is = r.trim(is)
+	was, err := r.swap(is)
+	if err != nil {
+		return err
+	}
+	if r.matters != nil && !r.matters(was, is) {
+		return nil
+	}
+	if same(was, is) {
+		r.deliver(was, false)
+		return nil
+	}
+	changed := was != nil || r.isFilled()
+	if was != nil && r.spaceOf(was) != r.spaceOf(is) {
+		r.deliver(was, changed) // it was taken from the space
+	}
+	r.deliver(is, changed)
+	if r.follow != nil {
+		r.follow(was, is)
+	}
+	return nil
+}
+
+// drop removes an object that is gone, and delivers it.
+func (r *eventRouter) drop(gone client.Object) error {
+	err := r.remove(gone)
+	if r.matters != nil && !r.matters(gone, nil) {
+		return err
+	}
+	r.deliver(gone, true)
+	if r.follow != nil {
+		r.follow(gone, nil)
+	}
+	return err
+}
+
+// reach notes that the watch has got to a version; one call at a time.
+func (r *eventRouter) reach(resourceVersion string) {
+	r.reached.Store(max(r.reached.Load(), version(resourceVersion)))
+}
+
+// noteDelivered notes that all has been delivered that the watch has got to.
+func (r *eventRouter) noteDelivered() { r.delivered.Store(r.reached.Load()) }
+
+func (r *eventRouter) deliver(o client.Object, changed bool) {
+	space := r.spaceOf(o)
+	if space == "" {
+		return
+	}
+	r.receive(space, o)
+	if changed && r.changed != nil {
+		r.changed(space)
+	}
+}
+
+func (r *eventRouter) receive(space string, o client.Object) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if space == everySpace {
+		for _, receive := range r.spaces {
+			receive(o)
+		}
+		return
+	}
+	if receive := r.spaces[space]; receive != nil {
+		receive(o)
+	}
+}
+
+// subscribe calls receive with each object of the space there is, then with
+// each that changes, until the returned function is called. receive must not
+// block; it may see an object twice.
+func (r *eventRouter) subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
+	r.mu.Lock()
+	if r.spaces[space] != nil {
+		r.mu.Unlock()
+		return nil, fmt.Errorf("space %s is synced twice", space)
+	}
+	r.spaces[space] = receive
+	r.mu.Unlock()
+	for _, name := range []string{space, everySpace} {
+		for obj := range r.of(name) {
+			receive(obj)
+		}
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.spaces, space)
+	}, nil
+}

@@ -1,0 +1,106 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// sources are where a syncer's work comes from, on both sides.
+type sources struct {
+	all []source
+	// synced reports of each source whether it has enqueued all there was when it was opened.
+	synced []func() bool
+	remove []func()
+	opened atomic.Bool
+}
+
+// source begins to fill the queue, and returns how to end that. synced, if not nil,
+// reports whether all there was at first has been enqueued.
+type source func(q *queue) (remove func(), synced func() bool, err error)
+
+func (s *sources) add(one source) { s.all = append(s.all, one) }
+
+// open opens all sources, until one fails. What it opened is to be closed at
+// any rate.
+func (s *sources) open(q *queue) error {
+	for _, open := range s.all {
+		remove, synced, err := open(q)
+		if err != nil {
+			return err
+		}
+		s.remove = append(s.remove, remove)
+		if synced != nil {
+			s.synced = append(s.synced, synced)
+		}
+	}
+	s.opened.Store(true)
+	return nil
+}
+
+func (s *sources) close() {
+	for _, remove := range slices.Backward(s.remove) {
+		remove()
+	}
+}
+
+// hasSynced reports whether the queue has been given all there was at first.
+func (s *sources) hasSynced() bool {
+	return s.opened.Load() && !slices.ContainsFunc(s.synced, func(synced func() bool) bool { return !synced() })
+}
+
+// fromSpace fills the queue from an informer of the space.
+func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, handle func(client.Object, func(Key))) {
+	s.fromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
+}
+
+// fromChanges is fromSpace with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
+// informer keeps for it all that changes meanwhile.
+func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
+	added := s.extended[informer]
+	if added == nil { // the rest does not wait for extensions
+		s.synced = append(s.synced, informer.HasSyncedChecker())
+	}
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
+		receive := func(was, obj any, enqueue func(Key)) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			before, _ := was.(client.Object)
+			if o, ok := obj.(client.Object); ok {
+				handle(before, o, enqueue)
+			}
+		}
+		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { receive(nil, obj, q.addFirst) },
+			UpdateFunc: func(was, obj any) { receive(was, obj, q.add) },
+			DeleteFunc: func(obj any) { receive(nil, obj, q.add) },
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("watch the space: %w", err)
+		}
+		synced := registration.HasSynced
+		if added != nil {
+			synced = func() bool { return added.hasSynced(registration.HasSynced) }
+		}
+		return func() { _ = informer.RemoveEventHandler(registration) }, synced, nil
+	})
+}
+
+// fromHost fills the queue from the shared watch of a resource on the host.
+func (s *Syncer) fromHost(resource string, handle func(client.Object, func(Key))) {
+	s.sources.add(func(q *queue) (func(), func() bool, error) {
+		f := s.host.routers[resource]
+		if f == nil {
+			return func() {}, nil, nil // it is disabled
+		}
+		remove, err := f.subscribe(s.space.Name, func(obj client.Object) { handle(obj, q.add) })
+		return remove, nil, err
+	})
+}

@@ -1,0 +1,113 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+// clusterMeta is the metadata of a host object that is in no namespace.
+func (s Space) clusterMeta(v metav1.Object) metav1.ObjectMeta {
+	out := s.ObjectMeta(v, LimitSubdomain)
+	out.Namespace = ""
+	return out
+}
+
+// IsTenantClass reports whether a class in the space is one that the tenant made:
+// not an imported one of the host's, and not one that Kubernetes makes.
+func IsTenantClass(v metav1.Object) bool {
+	return v.GetLabels()[LabelManagedBy] != ManagedBy && !strings.HasPrefix(v.GetName(), "system-")
+}
+
+// ExportedPriorityClass is the host object of a class that the tenant made. All
+// spaces' pods wait in one queue and are put out for one another, so that its
+// value is at most the admin's, and it puts nobody out unless the admin says so.
+func (s Space) ExportedPriorityClass(v *schedulingv1.PriorityClass, highest int32, preempt bool) *schedulingv1.PriorityClass {
+	host := &schedulingv1.PriorityClass{ObjectMeta: s.clusterMeta(v), Value: min(v.Value, highest), PreemptionPolicy: ptr.To(corev1.PreemptNever)}
+	if preempt {
+		host.PreemptionPolicy = ptr.To(ptr.Deref(v.PreemptionPolicy, corev1.PreemptLowerPriority))
+	}
+	return host
+}
+
+// PushPriorityClass copies onto have what may change of a class.
+func PushPriorityClass(want, have *schedulingv1.PriorityClass) bool {
+	changed := PushMeta(want, have)
+	if have.GlobalDefault {
+		have.GlobalDefault, changed = false, true
+	}
+	return changed
+}
+
+// OtherPriority reports a difference that only another class mends.
+func OtherPriority(want, have *schedulingv1.PriorityClass) bool {
+	return want.Value != have.Value || !equality.Semantic.DeepEqual(want.PreemptionPolicy, have.PreemptionPolicy)
+}
+
+// CheckStorageClass lists what a class that the tenant made may not ask of a
+// provisioner of the host's. Parameters name secrets in any namespace; options
+// of mounts are carried out by nodes, topologies name their labels, and volumes
+// that are retained are nobody's when the space is gone.
+func CheckStorageClass(v *storagev1.StorageClass, provisioners []string) (errs field.ErrorList) {
+	if !slices.Contains(provisioners, v.Provisioner) {
+		errs = append(errs, field.NotSupported(field.NewPath("provisioner"), v.Provisioner, provisioners))
+	}
+	for key := range v.Parameters {
+		if NamesSecret(key) {
+			errs = append(errs, field.Forbidden(field.NewPath("parameters").Key(key), "it would name a secret of the host; leave it out"))
+		}
+	}
+	for name, set := range map[string]bool{"mountOptions": len(v.MountOptions) > 0, "allowedTopologies": len(v.AllowedTopologies) > 0} {
+		if set {
+			errs = append(errs, field.Forbidden(field.NewPath(name), "it is carried out by the host's nodes; remove the field"))
+		}
+	}
+	if ptr.Deref(v.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete) != corev1.PersistentVolumeReclaimDelete {
+		errs = append(errs, field.Forbidden(field.NewPath("reclaimPolicy"), fmt.Sprintf("%s would leave volumes on the host that no space has; use Delete", *v.ReclaimPolicy)))
+	}
+	return errs
+}
+
+// NamesSecret reports whether a parameter of a driver's, by its key, names a
+// secret: "csi.storage.k8s.io/provisioner-secret-name", "adminSecretNamespace".
+func NamesSecret(key string) bool { return strings.Contains(strings.ToLower(key), "secret") }
+
+// ExportedStorageClass is the host object of a class that the tenant made and that is
+// allowed. It is never the host's default.
+func (s Space) ExportedStorageClass(v *storagev1.StorageClass) *storagev1.StorageClass {
+	p := v.DeepCopy()
+	return &storagev1.StorageClass{
+		ObjectMeta: s.clusterMeta(v), Provisioner: p.Provisioner, Parameters: p.Parameters, ReclaimPolicy: p.ReclaimPolicy,
+		AllowVolumeExpansion: p.AllowVolumeExpansion, VolumeBindingMode: p.VolumeBindingMode,
+	}
+}
+
+// PushStorageClass copies onto have what may change of a class.
+func PushStorageClass(want, have *storagev1.StorageClass) bool {
+	changed := PushMeta(want, have)
+	if _, is := have.Annotations[annotationDefaultClass]; is {
+		delete(have.Annotations, annotationDefaultClass)
+		changed = true
+	}
+	if !equality.Semantic.DeepEqual(want.AllowVolumeExpansion, have.AllowVolumeExpansion) {
+		have.AllowVolumeExpansion, changed = want.AllowVolumeExpansion, true
+	}
+	return changed
+}
+
+// OtherStorage reports a difference that only another class mends.
+func OtherStorage(want, have *storagev1.StorageClass) bool {
+	return want.Provisioner != have.Provisioner || !equality.Semantic.DeepEqual(want.Parameters, have.Parameters) ||
+		!equality.Semantic.DeepEqual(want.ReclaimPolicy, have.ReclaimPolicy) || !equality.Semantic.DeepEqual(want.VolumeBindingMode, have.VolumeBindingMode)
+}
