@@ -59,17 +59,17 @@ func (l *lastError) noted(from *cache.ListWatch) cache.ListerWatcher {
 }
 
 // awaitFilled waits until a shared watch has caught up. It fails when the host refuses it for long, or ctx ends.
-func (f *eventRouter) awaitFilled(ctx context.Context, name string) error {
+func (r *eventRouter) awaitFilled(ctx context.Context, name string) error {
 	denied := time.NewTimer(deniedTimeout)
 	defer denied.Stop()
 	for {
 		select {
-		case <-f.filled:
+		case <-r.filled:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("list %s of the host: %w", name, errors.Join(ctx.Err(), errNotSynced, f.failed.get()))
+			return fmt.Errorf("list %s of the host: %w", name, errors.Join(ctx.Err(), errNotSynced, r.failed.get()))
 		case <-denied.C:
-			if err := f.failed.get(); apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			if err := r.failed.get(); apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 				return fmt.Errorf("read %s of the host, which Berth watches: %w; grant its account list and watch", name, err)
 			}
 			denied.Reset(firstLater)
