@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/kinds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // X6, D2: `kubectl apply` takes each example without a warning, and each limit and sync option in it means something.
@@ -49,7 +49,7 @@ func TestExamplesAreValidSpaces(t *testing.T) {
 			for _, option := range space.Spec.Sync {
 				options = append(options, option.Resource+"="+option.Value)
 			}
-			if _, err := kinds.Parse(options); err != nil {
+			if _, err := resources.Parse(options); err != nil {
 				t.Error(err)
 			}
 		})
