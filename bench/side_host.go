@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // hostProcess is the side of the embedded host cluster. It is there once it is opened; to start it is to get its kubeconfig.
@@ -41,7 +42,7 @@ func openHost(ctx context.Context, dir string) (*hostProcess, error) {
 }
 
 func (h *hostProcess) start(context.Context, string) ([]byte, error) {
-	return h.cluster.ClientKubeconfig("bench", []string{"system:masters"})
+	return h.cluster.ClientKubeconfig("bench", []string{pki.AdminGroup})
 }
 
 func (h *hostProcess) stop(context.Context, string) error { return errors.ErrUnsupported }

@@ -171,7 +171,7 @@ func TestAnOldKubeconfigIsRenewed(t *testing.T) {
 		if err == nil && bytes.Equal(data, nil) {
 			err = fmt.Errorf("it is empty")
 		}
-		if err == nil && remaining(t, data) < 300*24*time.Hour {
+		if err == nil && remaining(t, data) < 23*time.Hour {
 			err = fmt.Errorf("it is not renewed")
 		}
 		return err
@@ -181,14 +181,14 @@ func TestAnOldKubeconfigIsRenewed(t *testing.T) {
 	}
 }
 
-// age replaces a kubeconfig's certificate by one of 200 days before.
+// age replaces a kubeconfig's certificate by one of 20 hours before, as Berth once issued them.
 func age(t *testing.T, dir, name string) {
 	t.Helper()
 	keys := filepath.Join(dir, "spaces", name, "pki")
 	if name == "host" {
 		keys = filepath.Join(dir, "host", "pki")
 	}
-	ca, err := pki.OpenCAWithClock(keys, name, clocktesting.NewFakePassiveClock(time.Now().Add(-200*24*time.Hour)))
+	ca, err := pki.OpenCAWithClock(keys, name, clocktesting.NewFakePassiveClock(time.Now().Add(-20*time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func age(t *testing.T, dir, name string) {
 
 func checkFresh(t *testing.T, name string, kubeconfig []byte) {
 	t.Helper()
-	if left := remaining(t, kubeconfig); left < 300*24*time.Hour {
+	if left := remaining(t, kubeconfig); left < 23*time.Hour {
 		t.Errorf("%s: its certificate ends in %s", name, left)
 	}
 }

@@ -259,7 +259,7 @@ func TestKubeconfigServesWhomItIsFor(t *testing.T) {
 		_, err = client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		return err
 	}
-	if err := list("admin", "system:masters"); err != nil {
+	if err := list("admin", pki.AdminGroup); err != nil {
 		t.Errorf("admin: %v", err)
 	}
 	if err := list("stranger"); !apierrors.IsForbidden(err) {

@@ -65,6 +65,9 @@ func spaceDir(dataDir, space string) string { return filepath.Join(spacesDir(dat
 // retainedDir is the directory of a space that was deleted with Retain.
 func retainedDir(dataDir, space string) string { return filepath.Join(dataDir, "retained", space) }
 
+// hostDir holds the store and the keys of an embedded host.
+func hostDir(dataDir string) string { return filepath.Join(dataDir, "host") }
+
 // scratchDir is for files that are lost in a crash.
 func scratchDir(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/discovery"
@@ -101,7 +100,7 @@ func (p *Platform) startHost(ctx context.Context) error {
 	nodes := p.config.Host.Nodes
 	p.config.Progress("Starting the embedded host: Kubernetes with %d simulated nodes (no containers run) ...", nodes)
 	cluster, err := host.Start(ctx, host.Options{
-		Dir: filepath.Join(p.config.DataDir, "host"), Endpoint: p.Endpoint(gateway.SystemSpace),
+		Dir: hostDir(p.config.DataDir), Endpoint: p.Endpoint(gateway.SystemSpace),
 		ServingCA: p.ca.PEM(), Nodes: nodes, Logger: p.logger,
 	})
 	if err != nil {
@@ -112,13 +111,17 @@ func (p *Platform) startHost(ctx context.Context) error {
 			p.logger.Error(err, "stop the embedded host")
 		}
 	})
-	p.host, p.hostKubeconfig = cluster, KubeconfigPath(p.config.DataDir, HostName)
-	config, err := cluster.ClientKubeconfig("admin", []string{"system:masters"})
+	p.host = cluster
+	config, err := cluster.ClientKubeconfig(AdminUser, []string{pki.AdminGroup})
 	if err != nil {
 		return fmt.Errorf("make kubeconfig of the host: %w", err)
 	}
-	if err := pki.WriteFile(p.hostKubeconfig, config); err != nil {
+	if err := pki.WriteFile(KubeconfigPath(p.config.DataDir, HostName), config); err != nil {
 		return fmt.Errorf("write kubeconfig of the host: %w", err)
+	}
+	p.hostKubeconfig = p.hostFiles().kubeconfig()
+	if err := p.renewHostFiles(); err != nil {
+		return err
 	}
 	p.config.Progress("The host is ready")
 	return nil

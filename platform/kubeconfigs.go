@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -19,9 +18,13 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// renewInterval is how often certificates are looked at. They are renewed long
-// before they end, so it matters little.
+// renewInterval is how often certificates are looked at. They are renewed half a
+// day before they end, so it matters little.
 const renewInterval = time.Hour
+
+// renewPoll is how often it is found out whether that has passed on the wall's clock: timers stand still while a machine
+// is suspended, and certificates go on to end.
+const renewPoll = time.Minute
 
 // startRenewing keeps the kubeconfigs in the data directory good, also those of
 // spaces that sleep, for as long as the process runs.
@@ -36,11 +39,14 @@ func (p *Platform) startRenewing(context.Context) error {
 		case <-run.Done():
 			return
 		}
-		ticker := time.NewTicker(renewInterval)
+		ticker := time.NewTicker(renewPoll)
 		defer ticker.Stop()
-		for {
-			p.renewKubeconfigs(run)
-			authority.publish(run)
+		for renewed := (time.Time{}); ; {
+			if now := time.Now().Round(0); now.Sub(renewed) >= renewInterval {
+				renewed = now
+				p.renewKubeconfigs(run)
+				authority.publish(run)
+			}
 			select {
 			case <-ticker.C:
 			case <-run.Done():
@@ -96,12 +102,18 @@ func (p *Platform) renewKubeconfigs(ctx context.Context) {
 		p.logger.Error(err, "renew kubeconfigs")
 	}
 	for _, name := range names {
+		if name != HostName && p.isBeingDeleted(name) {
+			continue
+		}
 		config, err := renewKubeconfig(p.config.DataDir, name, "", p.ca)
 		if err != nil {
 			p.logger.Error(err, "renew kubeconfig", "name", name)
 			continue
 		}
 		p.publishKubeconfig(ctx, name, config)
+	}
+	if err := p.renewHostFiles(); err != nil {
+		p.logger.Error(err, "renew what dedicated spaces' processes reach the host by")
 	}
 }
 
@@ -115,14 +127,10 @@ func renewKubeconfig(dataDir, name, server string, port *pki.CA) ([]byte, error)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig of %s: %w", name, err)
 	}
-	keys := filepath.Join(spaceDir(dataDir, name), "pki")
-	if name == HostName {
-		keys = filepath.Join(dataDir, "host", "pki")
+	clients, err := openClientCA(dataDir, name)
+	if errors.Is(err, errNoKeys) {
+		return old, nil
 	}
-	if !pki.Exists(keys) {
-		return old, nil // it was never started, or is not ours
-	}
-	clients, err := pki.OpenCA(keys, pki.SpaceCA(name))
 	if err != nil {
 		return nil, fmt.Errorf("renew kubeconfig of %s: %w", name, err)
 	}
@@ -139,7 +147,7 @@ func renewKubeconfig(dataDir, name, server string, port *pki.CA) ([]byte, error)
 }
 
 // Kubeconfig returns the kubeconfig of a space, or of the host, in a data directory, with a certificate that is good for
-// half a year at least. A platform may run on the directory or not.
+// half of [DefaultKubeconfigTTL] at least. A platform may run on the directory or not.
 func Kubeconfig(dataDir, name string) ([]byte, error) {
 	if !pki.Exists(portKeys(dataDir)) {
 		return os.ReadFile(KubeconfigPath(dataDir, name))

@@ -211,7 +211,7 @@ func (p *Platform) earlierSpaces() (names []string, err error) {
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and
 // leads here. The space need not run.
 func (p *Platform) writeKubeconfig(ctx context.Context, name string) error {
-	if pki.Exists(filepath.Join(p.spaceDir(name), "pki")) {
+	if pki.Exists(clientKeys(p.config.DataDir, name)) {
 		if config, err := renewKubeconfig(p.config.DataDir, name, p.Endpoint(name), p.ca); err == nil {
 			p.publishKubeconfig(ctx, name, config)
 			return nil
@@ -219,7 +219,7 @@ func (p *Platform) writeKubeconfig(ctx context.Context, name string) error {
 	}
 	config, err := vcluster.ClientKubeconfig(vcluster.Config{
 		Name: name, Dir: p.spaceDir(name), Endpoint: p.Endpoint(name), ServingCA: p.ca.PEM(),
-	}, "admin", []string{"system:masters"})
+	}, AdminUser, []string{AdminGroup})
 	if err != nil {
 		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
 	}

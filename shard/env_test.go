@@ -25,6 +25,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // idle is after how long without requests the spaces of these tests sleep.
@@ -67,7 +68,7 @@ func newEnv(t *testing.T, change ...func(*shard.Config)) *testEnv {
 // admin is what the space's admin has, at the test's server.
 func (s *testEnv) admin(t *testing.T, space *shard.Space, name string) *rest.Config {
 	t.Helper()
-	kubeconfig, err := space.Kubeconfig("admin", []string{"system:masters"})
+	kubeconfig, err := space.Kubeconfig("admin", []string{pki.AdminGroup})
 	if err != nil {
 		t.Fatal(err)
 	}

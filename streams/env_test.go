@@ -88,7 +88,7 @@ func (env *testEnv) start(ctx context.Context, dir string) error {
 	}
 	env.stops = append(env.stops, host.Stop)
 	env.route(gateway.SystemSpace, host.Handler())
-	kubeconfig, err := host.ClientKubeconfig("admin", []string{"system:masters"})
+	kubeconfig, err := host.ClientKubeconfig("admin", []string{pki.AdminGroup})
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (env *testEnv) space(t *testing.T, name string) *space {
 			t.Error(err)
 		}
 	})
-	kubeconfig, err := running.Kubeconfig("admin", []string{"system:masters"})
+	kubeconfig, err := running.Kubeconfig("admin", []string{pki.AdminGroup})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 
@@ -32,7 +31,8 @@ const (
 )
 
 // bootstrapper makes the objects that upstream gives every cluster: RBAC's
-// default roles and bindings, and the system's priority classes.
+// default roles and bindings, and the system's priority classes; and what gives
+// the space's admins their rights.
 type bootstrapper struct {
 	logger klog.Logger
 	done   chan struct{}
@@ -43,20 +43,17 @@ func newBootstrapper(logger klog.Logger) *bootstrapper {
 }
 
 // run tries until it succeeds or ctx ends.
-func (b *bootstrapper) run(ctx context.Context, config *rest.Config) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		b.logger.Error(err, "Making the client for bootstrap objects")
-		return
-	}
+func (b *bootstrapper) run(ctx context.Context, client kubernetes.Interface, admins *adminAccess) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 10, Cap: time.Minute}
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := ensureBootstrap(ctx, client); err != nil {
+		if err := errors.Join(ensureBootstrap(ctx, client), admins.ensure(ctx)); err != nil {
 			if ctx.Err() == nil {
 				b.logger.Error(err, "Making bootstrap objects; will try again")
 			}
 			return false, nil
 		}
+		// A request that came before the authorizer has seen it would be refused.
+		_ = wait.PollUntilContextCancel(ctx, hookPoll, true, func(context.Context) (bool, error) { return admins.intact(), nil })
 		close(b.done)
 		return true, nil
 	})

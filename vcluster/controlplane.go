@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -106,7 +107,16 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	// Even if ctx has ended: work queues that are made with the server end only
 	// with a server that ran.
 	p.run = runServer(p.chain.server)
-	safego.Go(&p.background, "write bootstrap objects", func() { bootstrap.run(p.stopping, p.client) }, p.fail)
+	client, err := kubernetes.NewForConfig(p.client)
+	if err != nil {
+		return fmt.Errorf("make client for bootstrap objects: %w", err)
+	}
+	admins := newAdminAccess(client.RbacV1(), p.chain.informers.Rbac().V1(), p.config.Logger)
+	if err := admins.watch(); err != nil {
+		return err
+	}
+	safego.Go(&p.background, "write bootstrap objects", func() { bootstrap.run(p.stopping, client, admins) }, p.fail)
+	safego.Go(&p.background, "keep the rights of admins", func() { admins.run(p.stopping) }, p.fail)
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}

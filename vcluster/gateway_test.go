@@ -86,7 +86,7 @@ func (d *testGateway) start(t *testing.T, c vcluster.Config) *vcluster.ControlPl
 // admin is what the space's administrator gets.
 func admin(t *testing.T, p *vcluster.ControlPlane) *rest.Config {
 	t.Helper()
-	return user(t, p, "admin", "system:masters")
+	return user(t, p, "admin", pki.AdminGroup)
 }
 
 func user(t *testing.T, p *vcluster.ControlPlane, name string, groups ...string) *rest.Config {

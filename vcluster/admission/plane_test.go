@@ -127,7 +127,7 @@ func startSpace(t *testing.T) *space {
 	}
 	server := gateway.Serve(listener, certificate.Get, plane.Handler(), klog.Background())
 	t.Cleanup(func() { server.Stop(context.WithoutCancel(t.Context())) })
-	kubeconfig, err := plane.ClientKubeconfig("admin", []string{"system:masters"})
+	kubeconfig, err := plane.ClientKubeconfig("admin", []string{pki.AdminGroup})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,13 +34,15 @@ type CA struct {
 
 // authority is what the files of a CA say. ca.crt holds all that is trusted,
 // ca.key the key that signs, and ca-next.key, while there is one, the key that
-// will. Which certificate goes with a key, the keys tell.
+// will. Which certificate goes with a key, the keys tell. What ca-revoked.crt
+// holds, while there is one, is trusted no more, and about to be replaced.
 type authority struct {
 	key, nextKey *ecdsa.PrivateKey
 	cert, next   *x509.Certificate
-	trusted      []*x509.Certificate // cert and next among them
-	roots        *x509.CertPool
-	pem          []byte
+	kept         []*x509.Certificate // all in ca.crt: cert and next among them
+	revoked      []*x509.Certificate
+	roots        *x509.CertPool // those of kept that are not revoked
+	pem          []byte         // likewise
 }
 
 // OpenCA loads the authority that is kept in dir, or makes one there whose
@@ -128,8 +130,8 @@ func (ca *CA) make() error {
 	return ca.load()
 }
 
-// write writes a key and then the certificates that are trusted.
-func (ca *CA) write(keyFile string, key *ecdsa.PrivateKey, trusted []*x509.Certificate) error {
+// write writes a key and then the certificates of ca.crt.
+func (ca *CA) write(keyFile string, key *ecdsa.PrivateKey, kept []*x509.Certificate) error {
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return fmt.Errorf("encode key of certificate authority: %w", err)
@@ -137,11 +139,11 @@ func (ca *CA) write(keyFile string, key *ecdsa.PrivateKey, trusted []*x509.Certi
 	if err := WriteFile(filepath.Join(ca.dir, keyFile), keyPEM); err != nil {
 		return fmt.Errorf("write key of certificate authority: %w", err)
 	}
-	return ca.writeTrusted(trusted)
+	return ca.writeKept(kept)
 }
 
-func (ca *CA) writeTrusted(trusted []*x509.Certificate) error {
-	bundle, err := certutil.EncodeCertificates(trusted...)
+func (ca *CA) writeKept(kept []*x509.Certificate) error {
+	bundle, err := certutil.EncodeCertificates(kept...)
 	if err != nil {
 		return fmt.Errorf("encode certificate authority: %w", err)
 	}
@@ -171,14 +173,14 @@ func (ca *CA) load() error {
 
 func loadAuthority(dir string) (a authority, err error) {
 	path := filepath.Join(dir, "ca.crt")
-	if a.pem, err = os.ReadFile(path); errors.Is(err, fs.ErrNotExist) {
+	if a.kept, err = readCerts(path); errors.Is(err, fs.ErrNotExist) {
 		return a, errNoCA
 	}
 	if err != nil {
 		return a, err
 	}
-	if a.trusted, err = certutil.ParseCertsPEM(a.pem); err != nil {
-		return a, fmt.Errorf("parse %s: %w", path, err)
+	if a.revoked, err = readCerts(filepath.Join(dir, revokedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return a, err
 	}
 	if a.key, err = readKey(filepath.Join(dir, "ca.key")); err != nil {
 		return a, err
@@ -187,11 +189,16 @@ func loadAuthority(dir string) (a authority, err error) {
 		return a, err
 	}
 	a.roots = x509.NewCertPool()
-	for _, c := range a.trusted {
+	for _, c := range a.trusted() {
+		a.roots.AddCert(c)
+	}
+	if a.pem, err = certutil.EncodeCertificates(a.trusted()...); err != nil {
+		return a, fmt.Errorf("encode certificate authority: %w", err)
+	}
+	for _, c := range a.kept {
 		if !c.IsCA {
 			return a, fmt.Errorf("%s holds the certificate of %s, which is no authority", path, c.Subject.CommonName)
 		}
-		a.roots.AddCert(c)
 		switch {
 		case a.key.PublicKey.Equal(c.PublicKey):
 			a.cert = c
@@ -203,4 +210,25 @@ func loadAuthority(dir string) (a authority, err error) {
 		return a, fmt.Errorf("%s lacks the certificate of the authority whose key is %s", path, filepath.Join(dir, "ca.key"))
 	}
 	return a, nil
+}
+
+// trusted are the certificates that verify others.
+func (a *authority) trusted() []*x509.Certificate {
+	return slices.DeleteFunc(slices.Clone(a.kept), a.isRevoked)
+}
+
+func (a *authority) isRevoked(c *x509.Certificate) bool {
+	return slices.ContainsFunc(a.revoked, c.Equal)
+}
+
+func readCerts(path string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := certutil.ParseCertsPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", path, err)
+	}
+	return certs, nil
 }

@@ -4,6 +4,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/tls"
@@ -20,10 +21,19 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
+// AdminGroup is the group of the admins of a cluster that Berth runs. RBAC binds it to cluster-admin in each cluster, so
+// that it can be taken back, unlike system:masters, which no rule limits (X2).
+const AdminGroup = "berth:admins"
+
+// Bounds of the life of a client's certificate. Nobody can take one back before its end but by a new authority, which
+// ends all others too: a week is the longest that one which was lost may be of use.
 const (
-	// clientLifetime is long, as a kubeconfig that was handed out is renewed by
-	// hand: it has at least half of it before it.
-	clientLifetime = 365 * 24 * time.Hour
+	ClientLifetime    = 24 * time.Hour
+	MinClientLifetime = 10 * time.Minute
+	MaxClientLifetime = 7 * 24 * time.Hour
+)
+
+const (
 	serverLifetime = 90 * 24 * time.Hour
 	// backdate allows for clocks that differ a little.
 	backdate = 5 * time.Minute
@@ -44,12 +54,17 @@ func (p Pair) TLS() (tls.Certificate, error) {
 }
 
 // Client issues a certificate by which an API server that trusts the authority
-// knows the bearer as user in groups. It is valid for a year.
+// knows the bearer as user in groups. It is valid for [ClientLifetime].
 func (ca *CA) Client(user string, groups []string) (Pair, error) {
+	return ca.ClientFor(ClientLifetime, user, groups)
+}
+
+// ClientFor is Client with another life, of [MaxClientLifetime] at most.
+func (ca *CA) ClientFor(life time.Duration, user string, groups []string) (Pair, error) {
 	if user == "" {
 		return Pair{}, errors.New("issue client certificate: user is empty")
 	}
-	p, err := ca.issue(clientLifetime, &x509.Certificate{
+	p, err := ca.issue(min(life, MaxClientLifetime), &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
@@ -95,7 +110,7 @@ func (ca *CA) issue(lifetime time.Duration, template *x509.Certificate) (Pair, e
 	defer ca.mu.Unlock()
 	err = ca.renew()
 	now := ca.clock.Now()
-	if err != nil && now.After(ca.cert.NotAfter) {
+	if err != nil && (now.After(ca.cert.NotAfter) || ca.isRevoked(ca.cert)) {
 		return Pair{}, err
 	}
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)
@@ -113,6 +128,16 @@ func (ca *CA) issue(lifetime time.Duration, template *x509.Certificate) (Pair, e
 		return Pair{}, err
 	}
 	return Pair{Cert: certPEM, Key: keyPEM}, nil
+}
+
+// Signer returns what the authority signs with now, for requests that are signed elsewhere.
+func (ca *CA) Signer() (*x509.Certificate, crypto.Signer, error) {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	if err := ca.renew(); err != nil && (ca.clock.Now().After(ca.cert.NotAfter) || ca.isRevoked(ca.cert)) {
+		return nil, nil, err
+	}
+	return ca.cert, ca.key, nil
 }
 
 // newAuthority makes a key and the certificate that it signs for itself.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
@@ -23,9 +24,18 @@ const clientRenewal = 0.5
 // the name that its cluster and context bear; server is the API's URL, and
 // serverCA the PEM bundle that verifies it.
 func Kubeconfig(cluster, server string, serverCA []byte, user string, client Pair) ([]byte, error) {
+	return encodeKubeconfig(cluster, server, serverCA, user, &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key})
+}
+
+// KubeconfigOfFiles is Kubeconfig with the paths of the client's certificate and key, which clients read anew while they run.
+func KubeconfigOfFiles(cluster, server string, serverCA []byte, cert, key string) ([]byte, error) {
+	return encodeKubeconfig(cluster, server, serverCA, cluster, &clientcmdapi.AuthInfo{ClientCertificate: cert, ClientKey: key})
+}
+
+func encodeKubeconfig(cluster, server string, serverCA []byte, user string, as *clientcmdapi.AuthInfo) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
 	c.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: serverCA}
-	c.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key}
+	c.AuthInfos[user] = as
 	c.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	c.CurrentContext = cluster
 	data, err := clientcmd.Write(*c)
@@ -37,7 +47,8 @@ func Kubeconfig(cluster, server string, serverCA []byte, user string, client Pai
 
 // RenewKubeconfig returns a kubeconfig that [Kubeconfig] made, for the same user
 // and groups, with a certificate that clients issues if its own is past half of
-// its life, or of an authority that is not trusted, and with serverCA. It leads to
+// its life, of an authority that is not trusted, or in system:masters, of which
+// Berth made admins before there was [AdminGroup], and with serverCA. It leads to
 // server, or to where it did if that is empty. What it returns is old itself if
 // that is as it should be.
 func RenewKubeconfig(old []byte, server string, clients *CA, serverCA []byte) ([]byte, error) {
@@ -49,23 +60,37 @@ func RenewKubeconfig(old []byte, server string, clients *CA, serverCA []byte) ([
 	if context == nil || c.Clusters[context.Cluster] == nil || c.AuthInfos[context.AuthInfo] == nil {
 		return nil, errors.New("read kubeconfig: it has no current context; remove the file and start berth again")
 	}
-	cluster, user := c.Clusters[context.Cluster], c.AuthInfos[context.AuthInfo]
-	certs, err := certutil.ParseCertsPEM(user.ClientCertificateData)
+	cluster, kept := c.Clusters[context.Cluster], c.AuthInfos[context.AuthInfo]
+	certs, err := certutil.ParseCertsPEM(kept.ClientCertificateData)
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate of %s in kubeconfig: %w", context.AuthInfo, err)
 	}
 	if server == "" {
 		server = cluster.Server
 	}
-	client := Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}
-	verify := clients.Verify(x509.ExtKeyUsageClientAuth)
-	_, untrusted := certs[0].Verify(verify)
-	if untrusted != nil || !verify.CurrentTime.Before(after(clientRenewal, certs[0])) {
-		if client, err = clients.Client(certs[0].Subject.CommonName, slices.Clone(certs[0].Subject.Organization)); err != nil {
+	client := Pair{Cert: kept.ClientCertificateData, Key: kept.ClientKeyData}
+	groups := slices.Clone(certs[0].Subject.Organization)
+	masters := slices.Index(groups, user.SystemPrivilegedGroup)
+	if masters >= 0 {
+		groups[masters] = AdminGroup
+	}
+	if masters >= 0 || !clients.Fresh(client.Cert) {
+		if client, err = clients.Client(certs[0].Subject.CommonName, groups); err != nil {
 			return nil, err
 		}
 	} else if server == cluster.Server && bytes.Equal(cluster.CertificateAuthorityData, serverCA) {
 		return old, nil
 	}
 	return Kubeconfig(context.Cluster, server, serverCA, context.AuthInfo, client)
+}
+
+// Fresh reports whether a client's certificate, in PEM, is of the authority and not past half of its life.
+func (ca *CA) Fresh(client []byte) bool {
+	certs, err := certutil.ParseCertsPEM(client)
+	if err != nil {
+		return false
+	}
+	verify := ca.Verify(x509.ExtKeyUsageClientAuth)
+	_, err = certs[0].Verify(verify)
+	return err == nil && verify.CurrentTime.Before(after(clientRenewal, certs[0]))
 }

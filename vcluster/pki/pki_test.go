@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -169,12 +170,31 @@ func TestCertificatesServeTheirPurposeOnly(t *testing.T) {
 	}
 }
 
+// X2: no client's certificate lives for longer than a week, whoever asks for it.
+func TestClientCertificatesLiveForDaysAtMost(t *testing.T) {
+	ca, err := pki.OpenCA(t.TempDir(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[time.Duration]time.Duration{
+		pki.ClientLifetime: 24 * time.Hour, 10 * time.Minute: 10 * time.Minute, 10 * 365 * 24 * time.Hour: 7 * 24 * time.Hour,
+	} {
+		pair, err := ca.ClientFor(asked, "jane", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(parse(t, pair.Cert).NotAfter); left > want || left < want-time.Minute {
+			t.Errorf("asked for %s, it lives for %s, want %s", asked, left, want)
+		}
+	}
+}
+
 func TestAKubeconfigRefersToNoFile(t *testing.T) {
 	ca, err := pki.OpenCA(t.TempDir(), "one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Client("admin", []string{"system:masters"})
+	pair, err := ca.Client("admin", []string{pki.AdminGroup})
 	if err != nil {
 		t.Fatal(err)
 	}

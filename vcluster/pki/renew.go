@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An authority's life, in fractions of it. The next one is published for as
-// long as a client's certificate lives before it signs anything: whoever still
-// has a certificate that is good by then got the next authority with it. The
-// old one is trusted until it ends, by when all that it signed has ended.
+// An authority's life, in fractions of it. The next one is published for a year, which is far longer than a client's
+// certificate lives, before it signs anything: whoever still has a certificate that is good by then got the next
+// authority with it. The old one is trusted until it ends, by when all that it signed has ended.
 const (
 	caLifetime = 10 * 365 * 24 * time.Hour
 	publish    = 0.7
-	succeed    = publish + float64(clientLifetime)/float64(caLifetime)
+	succeed    = 0.8
 )
 
 // after is the time at which a fraction of a certificate's life has passed.
@@ -30,21 +29,24 @@ func after(fraction float64, c *x509.Certificate) time.Time {
 }
 
 func (a *authority) duePublish(now time.Time) bool {
+	if a.isRevoked(a.cert) {
+		return a.next == nil || a.isRevoked(a.next)
+	}
 	return a.next == nil && !now.Before(after(publish, a.cert))
 }
 
 func (a *authority) dueSucceed(now time.Time) bool {
-	return a.next != nil && !now.Before(after(succeed, a.cert))
+	return a.next != nil && !a.isRevoked(a.next) && (a.isRevoked(a.cert) || !now.Before(after(succeed, a.cert)))
 }
 
-// live are the certificates that are still good for something.
+// live are the certificates to keep: those that are still good for something, and the one that signs.
 func (a *authority) live(now time.Time) []*x509.Certificate {
-	return slices.DeleteFunc(slices.Clone(a.trusted), func(c *x509.Certificate) bool { return c != a.cert && now.After(c.NotAfter) })
+	return slices.DeleteFunc(slices.Clone(a.kept), func(c *x509.Certificate) bool { return c != a.cert && (now.After(c.NotAfter) || a.isRevoked(c)) })
 }
 
 // due tells whether there is something to renew.
 func (a *authority) due(now time.Time) bool {
-	return a.duePublish(now) || a.dueSucceed(now) || len(a.live(now)) < len(a.trusted)
+	return len(a.revoked) > 0 || a.duePublish(now) || a.dueSucceed(now) || len(a.live(now)) < len(a.kept)
 }
 
 // renew does what is due. On error all is as it was. The caller holds mu.
@@ -53,14 +55,15 @@ func (ca *CA) renew() error {
 	if !ca.due(now) {
 		return nil
 	}
-	lock, err := os.OpenFile(filepath.Join(ca.dir, "ca.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := lockKeys(ca.dir)
 	if err != nil {
 		return fmt.Errorf("renew certificate authority: %w", err)
 	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("renew certificate authority: lock %s: %w", lock.Name(), err)
-	}
+	defer unlock()
+	return ca.renewLocked(now)
+}
+
+func (ca *CA) renewLocked(now time.Time) error {
 	for {
 		// Another may have done it meanwhile.
 		if err := ca.load(); err != nil || !ca.due(now) {
@@ -70,6 +73,19 @@ func (ca *CA) renew() error {
 			return fmt.Errorf("renew certificate authority: %w", err)
 		}
 	}
+}
+
+// lockKeys keeps others, in this process and in others, from changing the keys in dir until unlock is called.
+func lockKeys(dir string) (unlock func(), err error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "ca.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	return func() { _ = lock.Close() }, nil
 }
 
 // step does one thing that is due. A crash at any point leaves files that load.
@@ -86,7 +102,12 @@ func (ca *CA) step(now time.Time) error {
 			return err
 		}
 		return syncDir(ca.dir)
-	default:
-		return ca.writeTrusted(ca.live(now))
+	case len(ca.live(now)) < len(ca.kept):
+		return ca.writeKept(ca.live(now))
+	default: // nothing is left of what is revoked
+		if err := os.Remove(filepath.Join(ca.dir, revokedFile)); err != nil {
+			return err
+		}
+		return syncDir(ca.dir)
 	}
 }
