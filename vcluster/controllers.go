@@ -39,12 +39,15 @@ func SpaceControllers() []string {
 		names.PersistentVolumeProtectionController,
 		names.VolumeAttributesClassProtectionController,
 		names.ValidatingAdmissionPolicyStatusController,
+		// Requests of clients, by the space's CA. Nobody approves any by itself: there are no kubelets.
+		names.CertificateSigningRequestSigningController,
+		names.CertificateSigningRequestCleanerController,
 	}
 }
 
 // HostControllers returns the controllers of a cluster that has nodes of its
-// own, with one that binds volumes and without those that need a cloud, sign
-// certificates, or give nodes their addresses.
+// own, with one that binds volumes and without those that need a cloud, or give
+// nodes their addresses.
 func HostControllers() []string {
 	return append(SpaceControllers(),
 		names.DaemonSetController,
@@ -56,7 +59,6 @@ func HostControllers() []string {
 		names.PersistentVolumeExpanderController,
 		names.PersistentVolumeAttachDetachController,
 		names.ResourceClaimController,
-		names.CertificateSigningRequestCleanerController,
 		names.CertificateSigningRequestApprovingController,
 	)
 }

@@ -135,6 +135,8 @@ func (b *controllerBuilder) controller(
 	case names.ServiceAccountTokenController:
 		// Upstream's descriptor of this one can't be built by others.
 		return newTokensController(ctx, b.id, b.config.ServingCA, b.limited(), view)
+	case names.CertificateSigningRequestSigningController:
+		return newSigningController(ctx, b.id.ca, inputs)
 	case names.ValidatingAdmissionPolicyStatusController:
 		return newPolicyController(inputs, b.pace(ctx))
 	case names.NamespaceController:

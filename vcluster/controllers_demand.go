@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -62,6 +63,7 @@ func demands(servingCA []byte) map[string]demand {
 		volumes      = every(corev1.SchemeGroupVersion, "persistentvolumes")
 		namespaces   = every(corev1.SchemeGroupVersion, "namespaces")
 		clusterRoles = every(rbacv1.SchemeGroupVersion, "clusterroles")
+		requests     = every(certificatesv1.SchemeGroupVersion, "certificatesigningrequests")
 		tokens       = every(corev1.SchemeGroupVersion, "secrets").that(contains(string(corev1.SecretTypeServiceAccountToken)))
 	)
 	return map[string]demand{
@@ -105,6 +107,8 @@ func demands(servingCA []byte) map[string]demand {
 			writes: []trigger{namespaces, every(corev1.SchemeGroupVersion, "configmaps").named(rootCAName)},
 			needed: lacksRootCA(servingCA),
 		},
+		names.CertificateSigningRequestSigningController: on(requests),
+		names.CertificateSigningRequestCleanerController: on(requests),
 		names.ServiceAccountTokenController:              on(tokens),
 		names.LegacyServiceAccountTokenCleanerController: on(tokens),
 		names.ClusterRoleAggregationController:           {writes: []trigger{clusterRoles}, needed: lacksAggregation},
