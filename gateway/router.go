@@ -149,8 +149,7 @@ func refuseStranger(w http.ResponseWriter, err error) {
 // notFound answers in a form that kubectl shows.
 func notFound(w http.ResponseWriter, space string) {
 	closeAfter(w)
-	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints; " +
-		"with a token, use `kubectl proxy --append-server-path`"
+	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints"
 	if space != "" {
 		message = "there is no such space here; check the server's URL in your kubeconfig"
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -201,10 +202,10 @@ func (p *Platform) serve(context.Context) (err error) {
 }
 
 // issuer is for [gateway.Router.Own]: clients whose URL has no path, such as those
-// of `kubectl proxy`, reach the space that issued their certificate (U2).
+// of `kubectl proxy`, reach the space that issued their certificate or token (U2).
 func issuer(r *http.Request) string {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return ""
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return pki.SpaceOf(r.TLS.PeerCertificates[0])
 	}
-	return pki.SpaceOf(r.TLS.PeerCertificates[0])
+	return credentials.SpaceOf(r)
 }

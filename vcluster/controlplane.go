@@ -103,7 +103,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks); err != nil {
 		return err
 	}
-	p.gate.open(p.chain.handler())
+	p.gate.open(serveIssuer(p.config.Name, p.chain.handler()))
 	// Even if ctx has ended: work queues that are made with the server end only
 	// with a server that ran.
 	p.run = runServer(p.chain.server)
@@ -186,6 +186,9 @@ func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, e
 	}
 	return pki.Kubeconfig(p.config.Name, p.config.Endpoint, p.config.ServingCA, user, pair)
 }
+
+// TokenKeyID is the ID of the key that signs service-account tokens, as in the header of a token.
+func (p *ControlPlane) TokenKeyID() string { return p.credentials.tokenKeys.signs() }
 
 // Snapshot writes a copy of the store, as it is at one moment, to path, where
 // nothing is.

@@ -84,7 +84,7 @@ func TestAFreshSpaceDoesNotNameTheMachine(t *testing.T) {
 		docs = append(docs, get(t, p, path))
 	}
 	// S6: pods read the keys where the issuer is, which they know.
-	if discovery := get(t, p, "/.well-known/openid-configuration"); !bytes.Contains(discovery, []byte(`"jwks_uri":"https://kubernetes.default.svc.cluster.local/openid/v1/jwks"`)) {
+	if discovery := get(t, p, "/.well-known/openid-configuration"); !bytes.Contains(discovery, []byte(`"jwks_uri":"https://kubernetes.default.svc.cluster.local/spaces/machine/openid/v1/jwks"`)) {
 		t.Errorf("the issuer's keys are said to be elsewhere: %s", discovery)
 	}
 	names := machineNames(t)

@@ -18,22 +18,25 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+	"k8s.io/kubernetes/pkg/serviceaccount"
 	"k8s.io/kubernetes/plugin/pkg/admission/nodedeclaredfeatures"
 	"k8s.io/kubernetes/plugin/pkg/admission/podresize"
 
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// issuer is what service-account tokens say of their origin. It is the same in
-// every space, as it is in most clusters: a space's own key tells them apart.
-const issuer = "https://kubernetes.default.svc.cluster.local"
+// maxTokenLife is the longest that a service-account token lives that was requested: one that is asked for longer is shortened. Those
+// that pods mount are asked for an hour, and may live for this long, for clients that read a token once; the syncer replaces them
+// after some 50 minutes.
+const maxTokenLife = pki.MaxClientLifetime
 
 // credentials are what a control plane proves itself, and knows others, by.
 type credentials struct {
 	ca                *pki.CA
 	frontProxy        *pki.CA // of what it calls the servers of aggregated APIs with
-	serviceAccountKey string  // path
-	servingCA         string  // path
+	serviceAccountKey string  // path of the one that signs
+	tokenKeys         *tokenKeys
+	servingCA         string // path
 }
 
 func openCredentials(c Config) (credentials, error) {
@@ -50,12 +53,16 @@ func openCredentials(c Config) (credentials, error) {
 	if err != nil {
 		return credentials{}, err
 	}
+	tokenKeys, err := openTokenKeys(dir, c.Clock)
+	if err != nil {
+		return credentials{}, err
+	}
 	// Upstream's controllers read it from a file only.
 	serving := filepath.Join(dir, "serving-ca.crt")
 	if err := pki.WriteFile(serving, c.ServingCA); err != nil {
 		return credentials{}, fmt.Errorf("write serving CA: %w", err)
 	}
-	return credentials{ca: ca, frontProxy: frontProxy, serviceAccountKey: key, servingCA: serving}, nil
+	return credentials{ca: ca, frontProxy: frontProxy, serviceAccountKey: key, tokenKeys: tokenKeys, servingCA: serving}, nil
 }
 
 // newOptions returns the options of c's API server: upstream's defaults, but for
@@ -69,7 +76,7 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 	o.GenericServerRunOptions.ExternalHost = endpoint.Host
 	o.ServiceClusterIPRanges = c.ServiceCIDR
 	store.configure(&o.Etcd.StorageConfig, c.Name)
-	authenticate(o, id)
+	authenticate(o, c.Name, id)
 	o.Authorization.Modes = []string{"RBAC"}
 	if err := admit(o.Admission, c); err != nil {
 		return options.CompletedOptions{}, err
@@ -79,6 +86,8 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 	if err != nil {
 		return options.CompletedOptions{}, fmt.Errorf("complete API server options: %w", err)
 	}
+	// Set before, upstream would warn at each start that the tokens of pods may live longer, which they may not: see authenticate.
+	completed.ServiceAccountTokenMaxExpiration = maxTokenLife
 	return completed, nil
 }
 
@@ -119,17 +128,19 @@ func commonOptions() *options.ServerRunOptions {
 // space's service-account tokens, and anonymous requests, which RBAC gives next
 // to nothing. Everything else that upstream offers is off, request headers
 // above all (A6).
-func authenticate(o *options.ServerRunOptions, id credentials) {
+func authenticate(o *options.ServerRunOptions, space string, id credentials) {
 	a := kubeoptions.NewBuiltInAuthenticationOptions().
 		WithAnonymous().
 		WithClientCert().
 		WithServiceAccounts().
 		WithRequestHeader() // upstream reads it even if it is off, which it is without a CA
 	a.ClientCert.CAContentProvider = clientCA{id.ca}
-	a.ServiceAccounts.Issuers = []string{issuer}
-	a.ServiceAccounts.KeyFiles = []string{id.serviceAccountKey}
+	// The first issues; the others are accepted, and all are audiences of the API.
+	a.ServiceAccounts.Issuers = []string{pki.Issuer(space), sharedIssuer}
+	a.ServiceAccounts.ExternalPublicKeysGetter = id.tokenKeys
+	a.ServiceAccounts.MaxExtendedExpiration = maxTokenLife
 	// Where the issuer is: pods that know its name and its CA find the keys by the same.
-	a.ServiceAccounts.JWKSURI = issuer + "/openid/v1/jwks"
+	a.ServiceAccounts.JWKSURI = pki.Issuer(space) + serviceaccount.JWKSPath
 	o.Authentication = a
 	o.ServiceAccountSigningKeyFile = id.serviceAccountKey
 }

@@ -55,7 +55,7 @@ func newBuiltinAPI() (*sharedAPI, error) {
 		return nil, err
 	}
 	describeTokens(generic)
-	generic.Authentication.APIAudiences = authenticator.Audiences{issuer}
+	generic.Authentication.APIAudiences = authenticator.Audiences{sharedIssuer} // never asked: each space has its own registry of tokens
 	// Upstream's allocator of ports wants a store to be there when it is made.
 	scratch, err := openScratch()
 	if err != nil {

@@ -8,22 +8,21 @@ import (
 	"crypto/ecdsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"errors"
 	"os"
 	"path/filepath"
 	"time"
 
 	"gopkg.in/go-jose/go-jose.v2/jwt"
-	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/lru"
+
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // keys are what a space's credentials are signed by.
 type keys struct {
 	cas    []crypto.PublicKey // of client certificates
-	tokens crypto.PublicKey   // of service-account tokens
-	files  [2]fileStamp
+	tokens []pki.RetiredKey   // of service-account tokens; the one that signs now has no end
+	files  [keyFileCount]fileStamp
 	seen   *lru.Cache // of [sha256.Size]byte to the time.Time when it ends
 }
 
@@ -34,38 +33,35 @@ type fileStamp struct {
 	modified time.Time
 }
 
-func keyFiles(dir string) [2]string {
-	return [2]string{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "service-account.key")}
-}
+const keyFileCount = 4
 
-func stampsOf(dir string) (stamps [2]fileStamp) {
-	for i, path := range keyFiles(dir) {
-		if info, err := os.Stat(path); err == nil {
+func stampsOf(dir string) (stamps [keyFileCount]fileStamp) {
+	for i, name := range [keyFileCount]string{"ca.crt", "ca-revoked.crt", "service-account.key", "service-account-retired.pub"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			stamps[i] = fileStamp{info.Size(), info.ModTime()}
 		}
 	}
 	return stamps
 }
 
-func readKeys(dir string) (*keys, error) {
-	files := keyFiles(dir)
+func readKeys(dir string, now time.Time) (*keys, error) {
 	k := newKeys()
-	certs, err := certutil.CertsFromFile(files[0])
+	certs, err := pki.Trusted(dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, cert := range certs {
 		k.cas = append(k.cas, cert.PublicKey)
 	}
-	private, err := keyutil.PrivateKeyFromFile(files[1])
+	signs, err := pki.ServiceAccountPublicKey(dir)
 	if err != nil {
 		return nil, err
 	}
-	signer, ok := private.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errors.New("the service-account key is not an ECDSA key")
+	retired, err := pki.RetiredServiceAccountKeys(dir, now)
+	if err != nil {
+		return nil, err
 	}
-	k.tokens = &signer.PublicKey
+	k.tokens = append([]pki.RetiredKey{{Key: signs}}, retired...)
 	return k, nil
 }
 
@@ -117,12 +113,19 @@ func (t token) signedBy(k *keys) (time.Time, bool) {
 	if err != nil {
 		return time.Time{}, false
 	}
-	var claims jwt.Claims
-	if parsed.Claims(k.tokens, &claims) != nil {
-		return time.Time{}, false
+	for _, key := range k.tokens {
+		var claims jwt.Claims
+		if parsed.Claims(key.Key, &claims) != nil {
+			continue
+		}
+		until := time.Unix(1<<40, 0) // as of those in Secrets: they have no end
+		if claims.Expiry != nil {
+			until = claims.Expiry.Time()
+		}
+		if !key.Until.IsZero() && key.Until.Before(until) {
+			until = key.Until
+		}
+		return until, true
 	}
-	if claims.Expiry == nil {
-		return time.Unix(1<<40, 0), true // as old ones are: they have no end
-	}
-	return claims.Expiry.Time(), true
+	return time.Time{}, false
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/internal/clientaddr"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 const (
@@ -72,7 +73,7 @@ func New(dir func(space string) string, spacesMax int, c clock.PassiveClock) (*V
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	nobody := newKeys()
-	nobody.cas, nobody.tokens = append(nobody.cas, &key.PublicKey), &key.PublicKey
+	nobody.cas, nobody.tokens = append(nobody.cas, &key.PublicKey), append(nobody.tokens, pki.RetiredKey{Key: &key.PublicKey})
 	remembered := min(max(leastSpaces, 2*spacesMax), mostSpaces)
 	return &Verifier{
 		dir: dir, clock: c, nobody: nobody,
@@ -125,7 +126,7 @@ func (c *Verifier) Verify(space string, r *http.Request) (bool, error) {
 	stamps := stampsOf(dir)
 	if known == nil || known.files != stamps {
 		known = c.nobody
-		if read, err := readKeys(dir); err == nil {
+		if read, err := readKeys(dir, now); err == nil {
 			read.files = stamps
 			c.spaces.Add(space, read)
 			known = read

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -198,6 +199,61 @@ func TestCredentialsFollowTheSpacesFiles(t *testing.T) {
 	if good, err := c.Verify("demo", clientOf(t, dir, "demo")); !good || err != nil {
 		t.Errorf("with new keys: %t, %v", good, err)
 	}
+}
+
+// U2: a token names its space, whoever made it; what is no token names none.
+func TestATokenNamesItsSpace(t *testing.T) {
+	of := func(payload string) string {
+		r := stranger(t.Context(), "e30."+base64.RawURLEncoding.EncodeToString([]byte(payload))+".c2ln", "192.0.2.1")
+		return SpaceOf(r)
+	}
+	for payload, want := range map[string]string{
+		`{"iss":"` + pki.Issuer("demo") + `"}`: "demo", `{"iss":"https://kubernetes.default.svc.cluster.local"}`: "", `{"iss":["demo"]}`: "", `{}`: "", `demo`: "",
+		`{"iss":"https://elsewhere.example/spaces/demo"}`: "", `{"iss":"` + strings.Repeat("x", maxToken) + `"}`: "",
+	} {
+		if got := of(payload); got != want {
+			t.Errorf("%.60s is of %q, want %q", payload, got, want)
+		}
+	}
+	if got := SpaceOf(stranger(t.Context(), madeUp(1), "192.0.2.1")); got != "" {
+		t.Errorf("a token without an issuer is of %q", got)
+	}
+}
+
+// X2: once a space's keys are rotated, what they signed is of nobody, and tokens of the key before are good for the overlap.
+func TestRotatedCredentialsAreRefused(t *testing.T) {
+	v, dir, clock := testCredentials(t)
+	keys := filepath.Join(dir, "demo", "pki")
+	bearing := func(token string) *http.Request { return stranger(t.Context(), token, "192.0.2.1") }
+	certificate, token := clientOf(t, dir, "demo"), bearing(tokenOf(t, dir, "demo"))
+	ask := func(when string, r *http.Request, want bool) {
+		t.Helper()
+		if good, err := v.Verify("demo", r); good != want || err != nil {
+			t.Errorf("%s: %t, %v", when, good, err)
+		}
+	}
+	ask("a certificate", certificate, true)
+	ask("a token", token, true)
+	ca, err := pki.OpenCA(keys, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ca.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	v.Forget("demo")
+	ask("a revoked certificate", certificate, false)
+	ask("a certificate of the new authority", clientOf(t, dir, "demo"), true)
+	ask("a token, when the authority is rotated", token, true)
+	if err := pki.RotateServiceAccountKey(keys, clock.Now(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	v.Forget("demo")
+	ask("a token of the key before", token, true)
+	ask("a token of the new key", bearing(tokenOf(t, dir, "demo")), true)
+	clock.Step(time.Hour)
+	ask("a token of the key before, after the overlap", token, false)
+	ask("a token of the new key, after the overlap", bearing(tokenOf(t, dir, "demo")), true)
 }
 
 // RFC 7235, section 2.1: the name of a scheme has no case.
