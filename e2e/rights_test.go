@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net"
@@ -70,6 +71,9 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 	secret := await(t, secrets.Get, "warded-kubeconfig", there) // Berth serves before its spaces do
 	if len(secret.OwnerReferences) > 0 || secret.Labels[labelSpace] != "" {
 		t.Errorf("the secret with the kubeconfig has owners %v and labels %v", secret.OwnerReferences, secret.Labels)
+	}
+	if len(secret.Data) != 2 || !bytes.Equal(secret.Data["value"], secret.Data["kubeconfig"]) { // where Cluster API looks
+		t.Errorf("the secret has %d keys, and under value %q", len(secret.Data), secret.Data["value"])
 	}
 	path := filepath.Join(t.TempDir(), "warded.kubeconfig")
 	if err := os.WriteFile(path, secret.Data["kubeconfig"], 0o600); err != nil {

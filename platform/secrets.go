@@ -21,8 +21,10 @@ const (
 	// labelKubeconfig marks a Secret as one of Berth's, and names the space. It
 	// is not the label by which the syncer finds a space's own objects.
 	labelKubeconfig = translate.Domain + "/kubeconfig"
-	// kubeconfigKey is where tools look for a kubeconfig in a Secret.
+	// kubeconfigKey and valueKey are where tools look for a kubeconfig in a Secret: most at the first, Cluster API and what
+	// works with it at the second.
 	kubeconfigKey = "kubeconfig"
+	valueKey      = "value"
 )
 
 // kubeconfigSecrets are copies of the spaces' kubeconfigs in a namespace of the
@@ -67,12 +69,12 @@ func (s *kubeconfigSecrets) write(ctx context.Context, space string, kubeconfig 
 		return fmt.Errorf("read secret %s/%s: %w", s.namespace, name, err)
 	case have.Labels[labelKubeconfig] != space:
 		return fmt.Errorf("secret %s/%s is somebody else's: it is not labelled %s=%s; remove it or name the space differently", s.namespace, name, labelKubeconfig, space)
-	case bytes.Equal(have.Data[kubeconfigKey], kubeconfig):
+	case bytes.Equal(have.Data[kubeconfigKey], kubeconfig) && bytes.Equal(have.Data[valueKey], kubeconfig):
 		return nil
 	}
 	secret := corev1ac.Secret(name, s.namespace).
 		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelManagedBy: translate.ManagedBy}).
-		WithData(map[string][]byte{kubeconfigKey: kubeconfig})
+		WithData(map[string][]byte{kubeconfigKey: kubeconfig, valueKey: kubeconfig})
 	if _, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true}); err != nil {
 		return fmt.Errorf("write secret %s/%s: %w", s.namespace, name, err)
 	}

@@ -31,8 +31,8 @@ standard error, runs on with whichever of its spaces start, and tries the others
 again.
 
 The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig', and
-with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
-"kubeconfig". It is written anew when it is renewed.`,
+with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the keys
+"kubeconfig" and "value". It is written anew when it is renewed, twice a day.`,
 		Example: `  berth serve --data-dir /data --listen :7443 --advertise https://berth.berth.svc \
     --space team-a,team-b --kubeconfig-secrets berth`,
 		Args: cobra.NoArgs,
