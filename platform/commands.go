@@ -23,10 +23,11 @@ type spaceSet interface {
 	Status(name string) (shard.Status, bool)
 	Wake(ctx context.Context, name string) error
 	Sleep(ctx context.Context, name string) error
+	Restart(ctx context.Context, name string) error
 }
 
-// serveSpaces lets other commands ask about spaces, wake them and put them to
-// sleep, through the control socket.
+// serveSpaces lets other commands ask about spaces, wake them, put them to sleep
+// and have them read their keys anew, through the control socket.
 func serveSpaces(mux *http.ServeMux, spaces spaceSet) {
 	mux.Handle("GET /spaces", control.Answer(func(*http.Request) (any, error) { return spaces.List(), nil }))
 	mux.Handle("GET /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
@@ -36,7 +37,7 @@ func serveSpaces(mux *http.ServeMux, spaces spaceSet) {
 		}
 		return status, nil
 	}))
-	for verb, do := range map[string]func(context.Context, string) error{"wake": spaces.Wake, "sleep": spaces.Sleep} {
+	for verb, do := range map[string]func(context.Context, string) error{"wake": spaces.Wake, "sleep": spaces.Sleep, "restart": spaces.Restart} {
 		mux.Handle("POST /spaces/{name}/"+verb, control.Answer(func(r *http.Request) (any, error) {
 			name := r.PathValue("name")
 			timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))

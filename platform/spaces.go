@@ -74,6 +74,7 @@ func (p *Platform) startShard(ctx context.Context) error {
 		}
 	})
 	serveSpaces(p.commands, p)
+	serveRotation(p.commands, p.Rotate)
 	return nil
 }
 

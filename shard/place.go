@@ -80,6 +80,7 @@ const (
 	byHost    cause = "host"  // an object of the space changed there
 	byRetry   cause = "retry" // after a failure
 	byWarmUp  cause = "warm-up"
+	byRestart cause = "restart" // with new keys
 )
 
 // set changes the state, and wakes who waits for that.

@@ -156,6 +156,9 @@ func (s *Shard) Names() []string {
 	return slices.Sorted(maps.Keys(s.places))
 }
 
+// ForgetCredentials has the credentials of a space, which may be elsewhere, checked anew: its keys have changed.
+func (s *Shard) ForgetCredentials(space string) { s.credentials.Forget(space) }
+
 // Host is the shared host as the shard's watches show it: who calls from which
 // address, and what DNS has to say.
 func (s *Shard) Host() *syncer.Host { return s.host }

@@ -141,7 +141,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
-		Space:   space, Where: settings.Placement, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, Informers: plane.Informers(), Logger: logger,
+		Space:   space, Where: settings.Placement, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Logger: logger,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

@@ -48,6 +48,46 @@ func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 	}
 }
 
+// Restart has a space read its keys anew: one that runs is stopped and woken again, and requests that come meanwhile wait. Requests
+// under way end; what the space runs on the host runs on. One that does not run reads them when it next wakes.
+func (s *Shard) Restart(ctx context.Context, name string) error {
+	s.credentials.Forget(name)
+	for {
+		s.mu.Lock()
+		p := s.places[name]
+		if p == nil {
+			s.mu.Unlock()
+			return fmt.Errorf("restart space %s: %w", name, ErrUnknown)
+		}
+		turn, woken := p.next(), (*wake)(nil)
+		state := p.state
+		if state == running && !p.removed {
+			s.halt(p)
+			turn, woken = nil, s.need(p, byRestart)
+		}
+		s.mu.Unlock()
+		switch {
+		case state == asleep, state == queued:
+			return nil
+		case woken != nil:
+			select {
+			case <-woken.done:
+				if woken.err != nil {
+					return fmt.Errorf("restart space %s: %w", name, woken.err)
+				}
+				return nil
+			case <-ctx.Done():
+				return fmt.Errorf("restart space %s: %w", name, context.Cause(ctx))
+			}
+		}
+		select { // it may have read its keys before they changed
+		case <-turn:
+		case <-ctx.Done():
+			return fmt.Errorf("restart space %s: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
 // HeldBack returns why a space is not started for itself now, as it may have ended the process before; nil if it may be.
 func (s *Shard) HeldBack(name string) error {
 	s.mu.Lock()

@@ -75,6 +75,9 @@ type Config struct {
 	// Release of Kubernetes that the space's API says it is; virtual nodes
 	// say the same.
 	Release string
+	// TokenKey is the ID of the key that signs the space's service-account tokens. Pods whose tokens another signed
+	// get new ones. Default: whatever signed them, tokens are replaced only when they are about to end.
+	TokenKey string
 	// Informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
 	// Account of the space: what it uses of what is bounded. Nothing is if nil.
@@ -109,6 +112,7 @@ type Syncer struct {
 	creates      pendingCreates
 	// tokens of pods that were written.
 	tokens    tokenWrites
+	tokenKey  string
 	tokenPace *rate.Limiter
 	account   *bounds.Account // nil in tests
 	// soon and later say when to try again what failed: soon if the syncer could
@@ -132,8 +136,8 @@ func New(c Config) (*Syncer, error) {
 		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
 		creates: pendingCreates{of: map[object]*pendingCreate{}}, account: c.Account,
-		tokenPace: newTokenPace(),
-		names:     map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
+		tokenKey: c.TokenKey, tokenPace: newTokenPace(),
+		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.queue = newQueue(workers, s.reconcile)
 	s.shortages = newShortages(s.queue, func(short bool) {

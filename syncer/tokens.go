@@ -20,9 +20,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// annotationRefresh on a token secret is when its tokens are replaced: an
-// instant in RFC 3339, before the first of them expires.
-const annotationRefresh = translate.Domain + "/refresh-at"
+const (
+	// annotationRefresh on a token secret is when its tokens are replaced: an
+	// instant in RFC 3339, before the first of them expires.
+	annotationRefresh = translate.Domain + "/refresh-at"
+	// annotationTokenKey is the ID of the key that signed them. They are replaced
+	// when the space has another.
+	annotationTokenKey = translate.Domain + "/token-key"
+)
 
 // tokensPerSecond is how many tokens a space's syncer requests in a second, once it has requested those of ten seconds. A pod
 // may have as many as items of volumes, and each is signed.
@@ -83,7 +88,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		return at.Sub(s.clock.Now()), nil
 	}
 	have, exists := cached[*corev1.Secret](s.host, secrets, s.space.HostNamespace(), name)
-	if exists && metav1.IsControlledBy(have, host) {
+	if exists && metav1.IsControlledBy(have, host) && (s.tokenKey == "" || have.Annotations[annotationTokenKey] == s.tokenKey) {
 		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRefresh]); err == nil {
 			if left := at.Sub(s.clock.Now()); left > 0 {
 				return left, nil
@@ -102,7 +107,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 			Labels: map[string]string{
 				translate.LabelSpace: s.space.Name, translate.LabelNamespace: v.Namespace, translate.LabelManagedBy: translate.ManagedBy,
 			},
-			Annotations:     map[string]string{annotationRefresh: s.clock.Now().Add(refresh).UTC().Format(time.RFC3339)},
+			Annotations:     map[string]string{annotationRefresh: s.clock.Now().Add(refresh).UTC().Format(time.RFC3339), annotationTokenKey: s.tokenKey},
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Data: data,

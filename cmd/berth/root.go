@@ -24,7 +24,7 @@ shared host cluster, behind quotas and walls, without seeing it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newServe(), newCheck(), newSpaces(), newSleep(), newWake(), newDelete(), newSnapshot(), newKubeconfig(), newVersion(), newDedicated())
+	root.AddCommand(newUp(), newServe(), newCheck(), newSpaces(), newSleep(), newWake(), newDelete(), newSnapshot(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
 	return root
 }
 

@@ -206,6 +206,9 @@ func (p *Process) Wake(ctx context.Context) error { return p.act(ctx, "wake") }
 // Sleep puts the space to sleep; its process runs on.
 func (p *Process) Sleep(ctx context.Context) error { return p.act(ctx, "sleep") }
 
+// Restart has the space read its keys anew; see [shard.Shard.Restart].
+func (p *Process) Restart(ctx context.Context) error { return p.act(ctx, "restart") }
+
 func (p *Process) act(ctx context.Context, verb string) error {
 	query := url.Values{}
 	if deadline, ok := ctx.Deadline(); ok {
