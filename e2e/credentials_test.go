@@ -51,8 +51,8 @@ func whoAmI(t *testing.T, client kubernetes.Interface) (authenticationv1.UserInf
 	return review.Status.UserInfo, nil
 }
 
-// X2: nothing that Berth issues is in system:masters; kubeconfigs live for a day, or as long as is asked for, for whom is asked; and RBAC says
-// what each may do.
+// X2: nothing that Berth issues is in system:masters; kubeconfigs live for a day, or as long as is asked for, for whom
+// is asked; and RBAC says what each may do.
 func TestKubeconfigsAreIssued(t *testing.T) {
 	t.Parallel()
 	b := sharedBerth(t)
@@ -121,8 +121,8 @@ func TestKubeconfigsThatAreTooMuchAreRefused(t *testing.T) {
 	}
 }
 
-// X2: keys are rotated while a space runs, sleeps, and while no berth runs. What was issued before is refused, pods run on, and get tokens of
-// the new key while those of the old one are good.
+// X2: keys are rotated while a space runs, sleeps, and while no berth runs. What was issued before is refused, pods run
+// on, and get tokens of the new key while those of the old one are good.
 func TestKeysAreRotatedWithoutLosingPods(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -245,8 +245,8 @@ func TestRotationsSayWhatTheyRotate(t *testing.T) {
 	must(whoAmI(t, b.demo(t)))(t)
 }
 
-// U2, S19: a token names its space, too, so that clients work that keep no path of a server's URL; one that only says that it is of a
-// space is nobody's, whether there is such a space or not.
+// U2, S19: a token names its space, too, so that clients work that keep no path of a server's URL; one that only says
+// that it is of a space is nobody's, whether there is such a space or not.
 func TestTokensNameTheirSpace(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)

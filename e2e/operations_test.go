@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,9 @@ func TestAnOldKubeconfigIsRenewed(t *testing.T) {
 		checkFresh(t, name, []byte(out))
 		if file, err := os.ReadFile(filepath.Join(b.dir, name+".kubeconfig")); err != nil || string(file) != out {
 			t.Errorf("%s: the file is not what was printed (%v)", name, err)
+		}
+		if user := must(whoAmI(t, b.space(t, name)))(t); !slices.Contains(user.Groups, "berth:admins") || slices.Contains(user.Groups, "system:masters") {
+			t.Errorf("%s: renewed, it is for %s of %v", name, user.Username, user.Groups)
 		}
 		if _, err := b.space(t, name).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)

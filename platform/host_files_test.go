@@ -14,7 +14,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// X2: a process that runs for longer than a certificate lives reads the next one from the files that its kubeconfig names.
+// X2: a process that runs for longer than a certificate lives reads the next one from the files that its kubeconfig
+// names.
 func TestProcessesReachTheHostByFilesThatAreRenewed(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	clients, err := pki.OpenCAWithClock(t.TempDir(), "host", clock)

@@ -113,8 +113,8 @@ func IssueKubeconfig(dataDir, name string, r KubeconfigRequest) ([]byte, error) 
 // errNoKeys says that a space never started, or that the host is not ours.
 var errNoKeys = errors.New("it has no keys here; start it first")
 
-// openClientCA opens the authority that issues client certificates of a space, or of the host. It fails with errNoKeys if
-// there is none.
+// openClientCA opens the authority that issues client certificates of a space, or of the host. It fails with errNoKeys
+// if there is none.
 func openClientCA(dataDir, name string) (*pki.CA, error) {
 	keys := clientKeys(dataDir, name)
 	if !pki.Exists(keys) {

@@ -31,8 +31,8 @@ const (
 type Rotation struct {
 	// CA is the authority of the space's client certificates. All that it issued are revoked at once.
 	CA bool
-	// ServiceAccountKey signs the space's service-account tokens. Those of the key before are accepted for as long as Overlap, in
-	// which pods get new ones; if that is 0, they are refused at once.
+	// ServiceAccountKey signs the space's service-account tokens. Those of the key before are accepted for as long as
+	// Overlap, in which pods get new ones; if that is 0, they are refused at once.
 	ServiceAccountKey bool
 	Overlap           time.Duration
 }
@@ -64,7 +64,8 @@ func parseRotation(q url.Values) (r Rotation, err error) {
 	return r, r.check()
 }
 
-// rotateKeys replaces keys of a space, which may sleep. Those who have it open use the old ones until they open it again.
+// rotateKeys replaces keys of a space, which may sleep. Those who have it open use the old ones until they open it
+// again.
 func rotateKeys(dataDir, space string, r Rotation) error {
 	ca, err := openClientCA(dataDir, space)
 	if err == nil && r.CA {
@@ -137,7 +138,8 @@ func serveRotation(mux *http.ServeMux, rotate func(ctx context.Context, space st
 	}))
 }
 
-// RotateKeys replaces keys of a space of a data directory, through the platform that runs on it, or itself if none does.
+// RotateKeys replaces keys of a space of a data directory, through the platform that runs on it, or itself if none
+// does.
 func RotateKeys(ctx context.Context, dataDir, space string, r Rotation) error {
 	if err := r.check(); err != nil {
 		return err

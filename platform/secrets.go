@@ -21,8 +21,8 @@ const (
 	// labelKubeconfig marks a Secret as one of Berth's, and names the space. It
 	// is not the label by which the syncer finds a space's own objects.
 	labelKubeconfig = translate.Domain + "/kubeconfig"
-	// kubeconfigKey and valueKey are where tools look for a kubeconfig in a Secret: most at the first, Cluster API and what
-	// works with it at the second.
+	// kubeconfigKey and valueKey are where tools look for a kubeconfig in a Secret: most at the first, Cluster API and
+	// what works with it at the second.
 	kubeconfigKey = "kubeconfig"
 	valueKey      = "value"
 )

@@ -11,8 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 	"testing"
 
+	"gopkg.in/go-jose/go-jose.v2/jwt"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +68,29 @@ func TestPodsReachTheirSpacesAPI(t *testing.T) {
 	}
 	in.is(t, "api-a", shard.ReasonRunning, metav1.ConditionTrue)
 
+	t.Run("the documents of its token's issuer are where the issuer's URL says", func(t *testing.T) {
+		parsed, err := jwt.ParseSigned(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claims jwt.Claims
+		if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
+			t.Fatal(err)
+		}
+		issuer, err := url.Parse(claims.Issuer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := testhost.Clientset(t, in.inCluster("127.0.2.1", issuer.Host, token, ca)).CoreV1().RESTClient()
+		document, err := client.Get().AbsPath(issuer.Path + "/.well-known/openid-configuration").DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(document), `"issuer":"`+claims.Issuer+`"`) {
+			t.Errorf("%s says %s (%v)", claims.Issuer, document, err)
+		}
+		keys, err := client.Get().AbsPath(issuer.Path + "/openid/v1/jwks").DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(keys), parsed.Headers[0].KeyID) {
+			t.Errorf("the keys are %s (%v)", keys, err)
+		}
+	})
 	t.Run("another space's pod gets its own API, where the token is worthless", func(t *testing.T) {
 		if who, err := ask(in.inCluster("127.0.2.2", "kubernetes.default.svc", token, ca)); !apierrors.IsUnauthorized(err) {
 			t.Errorf("it is %q: %v", who, err)
@@ -80,7 +106,9 @@ func TestPodsReachTheirSpacesAPI(t *testing.T) {
 	})
 	t.Run("paths lead nowhere else", func(t *testing.T) {
 		c := in.inCluster("127.0.2.1", "kubernetes.default.svc", token, ca)
-		for _, path := range []string{"/spaces/api-b/version", "/spaces/system/version"} {
+		for _, path := range []string{
+			"/spaces/api-b/version", "/spaces/system/version", "/spaces/api-a/version", "/spaces/api-b/.well-known/openid-configuration",
+		} {
 			var code int
 			err := testhost.Clientset(t, c).CoreV1().RESTClient().Get().AbsPath(path).Do(t.Context()).StatusCode(&code).Error()
 			if err == nil || code != http.StatusForbidden && code != http.StatusNotFound {

@@ -48,8 +48,9 @@ func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 	}
 }
 
-// Restart has a space read its keys anew: one that runs is stopped and woken again, and requests that come meanwhile wait. Requests
-// under way end; what the space runs on the host runs on. One that does not run reads them when it next wakes.
+// Restart has a space read its keys anew: one that runs is stopped and woken again, and requests that come meanwhile
+// wait. Requests under way end; what the space runs on the host runs on. One that does not run reads them when it next
+// wakes.
 func (s *Shard) Restart(ctx context.Context, name string) error {
 	s.credentials.Forget(name)
 	for {

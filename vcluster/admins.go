@@ -35,8 +35,8 @@ const (
 // adminAccess keeps the rights of the space's admins. A tenant can take them away, as in any cluster; they come back at
 // once, so that nobody locks the admins out of a space, not even one who may do everything in it.
 //
-// Upstream's reconciliation of RBAC's default objects would not do: it comes with a start only, and leaves alone what has
-// the annotation rbac.authorization.kubernetes.io/autoupdate=false, which a tenant can set.
+// Upstream's reconciliation of RBAC's default objects would not do: it comes with a start only, and leaves alone what
+// has the annotation rbac.authorization.kubernetes.io/autoupdate=false, which a tenant can set.
 type adminAccess struct {
 	client   rbacclient.RbacV1Interface
 	roles    rbacinformers.ClusterRoleInformer

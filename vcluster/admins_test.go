@@ -5,9 +5,11 @@ package vcluster_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	etcd "go.etcd.io/etcd/client/v3/kubernetes"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -47,8 +50,38 @@ func TestAdminsHaveTheirRightsByRBAC(t *testing.T) {
 	}
 }
 
-// X2: whatever a tenant who may do everything does to the admins' rights, they come back while the space runs, past webhooks of the
-// tenant's that refuse it.
+// X2: a space of a Berth that made admins of system:masters has none of the rights of berth:admins in its store. Its
+// admins have them from the first request on.
+func TestAdminsOfAnOlderSpaceHaveTheirRights(t *testing.T) {
+	gateway := newTestGateway(t)
+	c := gateway.config(t, "older")
+	stop(t, gateway.start(t, c))
+	store, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(c.Dir, "store.db"), Name: c.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "/registry/clusterrolebindings/" + pki.AdminGroup
+	stored, err := store.Client().Kubernetes.Get(t.Context(), key, etcd.GetOptions{})
+	if err != nil || stored.KV == nil {
+		t.Fatalf("the binding is not in the store: %v", err)
+	}
+	if _, err := store.Client().Kubernetes.OptimisticDelete(t.Context(), key, stored.KV.ModRevision, etcd.DeleteOptions{GetOnFailure: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := gateway.start(t, c)
+	if err := mayReadSecrets(t, clientset(t, admin(t, p))); err != nil {
+		t.Errorf("the first request: %v", err)
+	}
+	if err := mayReadSecrets(t, clientset(t, user(t, p, "admin", "system:masters"))); err != nil {
+		t.Errorf("a kubeconfig of before: %v", err)
+	}
+}
+
+// X2: whatever a tenant who may do everything does to the admins' rights, they come back while the space runs, past
+// webhooks of the tenant's that refuse it.
 func TestHostileTenantsDoNotLockAdminsOut(t *testing.T) {
 	gateway := newTestGateway(t)
 	p := gateway.start(t, gateway.config(t, "lockout"))

@@ -28,14 +28,15 @@ import (
 const (
 	// signingWorkers is upstream's.
 	signingWorkers = 5
-	// signingBackdate and signingShort are upstream's, too: certificates begin a little before they are issued, unless they are
-	// for less than a working day.
+	// signingBackdate and signingShort are upstream's, too: certificates begin a little before they are issued, unless
+	// they are for less than a working day.
 	signingBackdate = 5 * time.Minute
 	signingShort    = 8 * time.Hour
 )
 
-// signer signs the approved CertificateSigningRequests of clients of the space's API, as upstream's controller does, of which each
-// signer would follow two files for each space. The space has no kubelets: requests of these stay approved and unsigned.
+// signer signs the approved CertificateSigningRequests of clients of the space's API, as upstream's controller does, of
+// which each signer would follow two files for each space. The space has no kubelets: requests of these stay approved
+// and unsigned.
 type signer struct {
 	ca     *pki.CA
 	client kubernetes.Interface

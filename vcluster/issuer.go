@@ -12,11 +12,13 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// sharedIssuer is what the tokens of all spaces said of their origin before each space had an issuer of its own, and an audience of
-// the API that clients ask for by name. Tokens that bear it stay good until they end: a space's own key tells them from others'.
+// sharedIssuer is what the tokens of all spaces said of their origin before each space had an issuer of its own, and an
+// audience of the API that clients ask for by name. Tokens that bear it stay good until they end: a space's own key
+// tells them from others'.
 const sharedIssuer = "https://kubernetes.default.svc.cluster.local"
 
-// serveIssuer serves the documents that describe the space's issuer where its URL says, too: below a path that is not there otherwise.
+// serveIssuer serves the documents that describe the space's issuer where its URL says, too: below a path that is not
+// there otherwise.
 func serveIssuer(space string, next http.Handler) http.Handler {
 	prefix := strings.TrimPrefix(pki.Issuer(space), sharedIssuer)
 	below := http.StripPrefix(prefix, next)

@@ -25,9 +25,9 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// maxTokenLife is the longest that a service-account token lives that was requested: one that is asked for longer is shortened. Those
-// that pods mount are asked for an hour, and may live for this long, for clients that read a token once; the syncer replaces them
-// after some 50 minutes.
+// maxTokenLife is the longest that a service-account token lives that was requested: one that is asked for longer is
+// shortened. Those that pods mount are asked for an hour, and may live for this long, for clients that read a token
+// once; the syncer replaces them after some 50 minutes.
 const maxTokenLife = pki.MaxClientLifetime
 
 // credentials are what a control plane proves itself, and knows others, by.
@@ -86,7 +86,8 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 	if err != nil {
 		return options.CompletedOptions{}, fmt.Errorf("complete API server options: %w", err)
 	}
-	// Set before, upstream would warn at each start that the tokens of pods may live longer, which they may not: see authenticate.
+	// Set before, upstream would warn at each start that the tokens of pods may live longer, which they may not: see
+	// authenticate.
 	completed.ServiceAccountTokenMaxExpiration = maxTokenLife
 	return completed, nil
 }

@@ -94,7 +94,8 @@ func signedClient(t *testing.T, admin *rest.Config, user string, groups ...strin
 	return c
 }
 
-// X2: requests of clients are signed as on a plain cluster: once they are approved, for what the signer is for, and for days at most.
+// X2: requests of clients are signed as on a plain cluster: once they are approved, for what the signer is for, and for
+// days at most.
 func TestCertificateSigningRequestsAreSigned(t *testing.T) {
 	gateway := newTestGateway(t)
 	p := gateway.start(t, gateway.config(t, "signing"))
@@ -104,6 +105,16 @@ func TestCertificateSigningRequestsAreSigned(t *testing.T) {
 	_, err := jane.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("a user without rights: %v", err)
+	}
+	// T2: by the space's own CA.
+	elsewhere := gateway.start(t, gateway.config(t, "signing-elsewhere"))
+	foreign := signedClient(t, config, "admin", "berth:admins")
+	if err := mayReadSecrets(t, clientset(t, foreign)); err != nil {
+		t.Errorf("a certificate of the admins' group: %v", err)
+	}
+	foreign.Host = admin(t, elsewhere).Host
+	if err := mayReadSecrets(t, clientset(t, foreign)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a certificate that another space signed: %v", err)
 	}
 	requests := client.CertificatesV1().CertificateSigningRequests()
 	for name, test := range map[string]struct {

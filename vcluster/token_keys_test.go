@@ -46,8 +46,8 @@ func accepts(t *testing.T, p *vcluster.ControlPlane, token string) error {
 	return err
 }
 
-// X2, A3: a space's tokens name an issuer of its own, whose documents are where its URL says. Tokens that were issued before there was
-// one are good until they end.
+// X2, A3: a space's tokens name an issuer of its own, whose documents are where its URL says. Tokens that were issued
+// before there was one are good until they end.
 func TestEachSpaceIsATokenIssuerOfItsOwn(t *testing.T) {
 	gateway := newTestGateway(t)
 	c := gateway.config(t, "issuer")
@@ -95,7 +95,8 @@ func TestEachSpaceIsATokenIssuerOfItsOwn(t *testing.T) {
 	}
 }
 
-// X2: no token that is requested lives for longer than a week, not even one that a pod mounts, of which upstream makes a year.
+// X2: no token that is requested lives for longer than a week, not even one that a pod mounts, of which upstream makes
+// a year.
 func TestHostileTokensLiveForDaysAtMost(t *testing.T) {
 	gateway := newTestGateway(t)
 	p := gateway.start(t, gateway.config(t, "long"))
@@ -135,8 +136,8 @@ func TestHostileTokensLiveForDaysAtMost(t *testing.T) {
 	}
 }
 
-// X2: tokens of the key before are accepted until the overlap has ended, whether the space starts again or runs on; those of the new key
-// are, too; and the published keys say so.
+// X2: tokens of the key before are accepted until the overlap has ended, whether the space starts again or runs on;
+// those of the new key are, too; and the published keys say so.
 func TestServiceAccountKeysOverlap(t *testing.T) {
 	gateway := newTestGateway(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -174,7 +175,8 @@ func TestServiceAccountKeysOverlap(t *testing.T) {
 	}
 }
 
-// X2: whatever a tenant who may do everything in a space has issued to it, nothing outlives a rotation of the space's keys.
+// X2: whatever a tenant who may do everything in a space has issued to it, nothing outlives a rotation of the space's
+// keys.
 func TestHostileCredentialsDoNotOutliveARotation(t *testing.T) {
 	gateway := newTestGateway(t)
 	c := gateway.config(t, "rotated")

@@ -17,8 +17,9 @@ type sharedTraces struct{ trace.TracerProvider }
 // Shutdown does nothing.
 func (sharedTraces) Shutdown(context.Context) error { return nil }
 
-// Tracer returns one whose spans are below the gateway's, whoever asks. Upstream takes up what a request says of a trace only if
-// the user is in system:masters, and begins a trace of its own otherwise; but here the gateway says it, and no client.
+// Tracer returns one whose spans are below the gateway's, whoever asks. Upstream takes up what a request says of a
+// trace only if the user is in system:masters, and begins a trace of its own otherwise; but here the gateway says it,
+// and no client.
 func (t sharedTraces) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
 	return followingTracer{t.TracerProvider.Tracer(name, options...)}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// SpaceOf is the space whose token a request says that it bears, "" if it says none. Nothing is verified: anybody can make a
-// token that names any space.
+// SpaceOf is the space whose token a request says that it bears, "" if it says none. Nothing is verified: anybody can
+// make a token that names any space.
 func SpaceOf(r *http.Request) string {
 	text := bearer(r)
 	if len(text) > maxToken {

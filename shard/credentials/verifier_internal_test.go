@@ -220,7 +220,8 @@ func TestATokenNamesItsSpace(t *testing.T) {
 	}
 }
 
-// X2: once a space's keys are rotated, what they signed is of nobody, and tokens of the key before are good for the overlap.
+// X2: once a space's keys are rotated, what they signed is of nobody, and tokens of the key before are good for the
+// overlap.
 func TestRotatedCredentialsAreRefused(t *testing.T) {
 	v, dir, clock := testCredentials(t)
 	keys := filepath.Join(dir, "demo", "pki")

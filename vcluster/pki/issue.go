@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// AdminGroup is the group of the admins of a cluster that Berth runs. RBAC binds it to cluster-admin in each cluster, so
-// that it can be taken back, unlike system:masters, which no rule limits (X2).
+// AdminGroup is the group of the admins of a cluster that Berth runs. RBAC binds it to cluster-admin in each cluster,
+// so that it can be taken back, unlike system:masters, which no rule limits (X2).
 const AdminGroup = "berth:admins"
 
 // Bounds of the life of a client's certificate. Nobody can take one back before its end but by a new authority, which

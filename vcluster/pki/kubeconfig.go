@@ -27,7 +27,8 @@ func Kubeconfig(cluster, server string, serverCA []byte, user string, client Pai
 	return encodeKubeconfig(cluster, server, serverCA, user, &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key})
 }
 
-// KubeconfigOfFiles is Kubeconfig with the paths of the client's certificate and key, which clients read anew while they run.
+// KubeconfigOfFiles is Kubeconfig with the paths of the client's certificate and key, which clients read anew while
+// they run.
 func KubeconfigOfFiles(cluster, server string, serverCA []byte, cert, key string) ([]byte, error) {
 	return encodeKubeconfig(cluster, server, serverCA, cluster, &clientcmdapi.AuthInfo{ClientCertificate: cert, ClientKey: key})
 }

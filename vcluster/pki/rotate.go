@@ -18,12 +18,13 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// revokedFile holds certificates of an authority that are trusted no more, until the authority that replaces them is there.
+// revokedFile holds certificates of an authority that are trusted no more, until the authority that replaces them is
+// there.
 const revokedFile = "ca-revoked.crt"
 
-// Rotate replaces the authority by a new one, and revokes so all certificates that it issued. They are refused by whoever
-// opens the authority once a file has been written that says so. After a crash, whoever opens the authority next finishes
-// the rotation.
+// Rotate replaces the authority by a new one, and revokes so all certificates that it issued. They are refused by
+// whoever opens the authority once a file has been written that says so. After a crash, whoever opens the authority
+// next finishes the rotation.
 func (ca *CA) Rotate() error {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -54,8 +55,8 @@ func Trusted(dir string) ([]*x509.Certificate, error) {
 	return a.trusted(), nil
 }
 
-// A service-account key that signs no more is kept in retiredFile as long as tokens are accepted that it signed. Each block
-// says in retiredUntil, an instant in RFC 3339, until when.
+// A service-account key that signs no more is kept in retiredFile as long as tokens are accepted that it signed. Each
+// block says in retiredUntil, an instant in RFC 3339, until when.
 const (
 	retiredFile  = "service-account-retired.pub"
 	retiredUntil = "Until"
@@ -68,9 +69,9 @@ type RetiredKey struct {
 	Until time.Time // tokens that it signed are accepted
 }
 
-// RotateServiceAccountKey replaces the key in dir that signs service-account tokens. Tokens of the key that signed before are
-// accepted for as long as overlap; if that is 0, no token is that was issued before. A crash leaves either the old key in use or
-// the new one.
+// RotateServiceAccountKey replaces the key in dir that signs service-account tokens. Tokens of the key that signed
+// before are accepted for as long as overlap; if that is 0, no token is that was issued before. A crash leaves either
+// the old key in use or the new one.
 func RotateServiceAccountKey(dir string, now time.Time, overlap time.Duration) error {
 	unlock, err := lockKeys(dir)
 	if err != nil {
@@ -78,6 +79,9 @@ func RotateServiceAccountKey(dir string, now time.Time, overlap time.Duration) e
 	}
 	defer unlock()
 	old, err := readKey(filepath.Join(dir, serviceAccountFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeServiceAccountKey(dir) // the space never started
+	}
 	if err != nil {
 		return fmt.Errorf("rotate service-account key: %w", err)
 	}

@@ -52,8 +52,8 @@ func (f dirFiles) restore(t *testing.T) (dir string) {
 	return dir
 }
 
-// between are the states of a directory at a crash between two of them, of which first is the file that is written first. A
-// rename is done at once.
+// between are the states of a directory at a crash between two of them, of which first is the file that is written
+// first. A rename is done at once.
 func between(before, after dirFiles, first string) (states []dirFiles) {
 	if data, ok := after[first]; ok && data != before[first] {
 		state := maps.Clone(before)
@@ -63,8 +63,8 @@ func between(before, after dirFiles, first string) (states []dirFiles) {
 	return append(states, after)
 }
 
-// X2: a rotation that has begun ends, wherever it is cut off: what was issued before is refused from the first write on, and
-// what is issued afterwards is good.
+// X2: a rotation that has begun ends, wherever it is cut off: what was issued before is refused from the first write
+// on, and what is issued afterwards is good.
 func TestARotationThatIsCutOffIsFinished(t *testing.T) {
 	for name, age := range map[string]time.Duration{"a young authority": 0, "one whose successor is published": caLifetime * 3 / 4} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestAnAuthorityThatIsRevokedSignsNothing(t *testing.T) {
 // X2: tokens of the key before are good for the overlap, and a crash leaves one of the two in use.
 func TestTheServiceAccountKeyIsRotated(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Truncate(time.Second)
-	if _, err := ServiceAccountKey(dir); err != nil {
+	if err := RotateServiceAccountKey(dir, now, time.Hour); err != nil { // of a space that never started
 		t.Fatal(err)
 	}
 	first, before := must(ServiceAccountPublicKey(dir))(t), filesIn(t, dir)

@@ -24,8 +24,8 @@ func SpaceOf(client *x509.Certificate) string {
 
 const issuerPrefix = "https://kubernetes.default.svc.cluster.local/spaces/"
 
-// Issuer is what the service-account tokens of a space say of their origin: a URL that leads to the space's API from its pods, however
-// clients outside reach it.
+// Issuer is what the service-account tokens of a space say of their origin: a URL that leads to the space's API from
+// its pods, however clients outside reach it.
 func Issuer(space string) string { return issuerPrefix + space }
 
 // SpaceOfIssuer is the space whose tokens say that they are of issuer, "" if it is that of no space.
