@@ -133,7 +133,7 @@ func (c *Config) Complete() error {
 			return err
 		}
 	}
-	return c.ProcessConfig.complete()
+	return c.complete()
 }
 
 func (c *ProcessConfig) complete() (err error) {

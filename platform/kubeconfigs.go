@@ -22,7 +22,7 @@ import (
 // day before they end, so it matters little.
 const renewInterval = time.Hour
 
-// renewPoll is how often it is found out whether that has passed on the wall's clock: timers stand still while a
+// renewPoll is how often it is found out whether that has passed on the machine's clock: timers stand still while a
 // machine is suspended, and certificates go on to end.
 const renewPoll = time.Minute
 

@@ -185,9 +185,9 @@ func syncOf(options []v1alpha1.SyncOption, path *field.Path) (resources.SyncOpti
 	for _, option := range options {
 		args = append(args, option.Resource+"="+option.Value)
 	}
-	switches, err := resources.Parse(args)
+	synced, err := resources.Parse(args)
 	if err != nil {
-		return switches, field.ErrorList{field.Invalid(path, strings.Join(args, ","), err.Error())}
+		return synced, field.ErrorList{field.Invalid(path, strings.Join(args, ","), err.Error())}
 	}
-	return switches, nil
+	return synced, nil
 }

@@ -111,7 +111,7 @@ func (a *adminAccess) intact() bool {
 	return err == nil && allowsAll(role)
 }
 
-// ensure writes what is missing. It replaces rules and subjects: there might be no room for more of them.
+// ensure writes what is missing. It replaces rules and subjects: the store might not take more of them.
 func (a *adminAccess) ensure(ctx context.Context) error {
 	if err := a.ensureRole(ctx); err != nil {
 		return fmt.Errorf("restore cluster role %s: %w", adminRole, err)

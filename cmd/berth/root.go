@@ -20,7 +20,7 @@ func newRoot() *cobra.Command {
 		Short: "A Kubernetes cluster of its own for every tenant, on the nodes that all share",
 		Long: `Berth gives every tenant of one Kubernetes cluster a space: an API server,
 storage, CRDs, RBAC and kubeconfig of its own. What runs in a space runs on the
-shared host cluster, behind quotas and walls, without seeing it.`,
+shared host cluster, behind quotas and policies, without seeing it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

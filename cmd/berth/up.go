@@ -33,7 +33,7 @@ to do by itself, such as a CronJob's next run. Requests are those that bear a
 credential of the space; a watch lasts as long as it is open, as do exec and logs.
 
 No more than --spaces-max spaces, --dedicated ones not counted, are awake at
-once. At the bound, the one idle longest makes room; if all are in use, the next
+once. At the bound, the one idle longest is put to sleep; if all are in use, the next
 one waits. Reckon with 16 MiB of memory for each that is awake, and more for one
 that holds much.
 

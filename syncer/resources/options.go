@@ -157,11 +157,6 @@ func (r Resource) possible() string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// placeholder reports whether a value stands for others.
-func placeholder(value string) bool {
-	return slices.Contains([]string{Selector, Bound, PreemptingBound, Provisioners}, value)
-}
-
 func names() []string {
 	var out []string
 	for _, r := range Table() {

@@ -51,7 +51,7 @@ type authority struct {
 // in use.
 func OpenCA(dir, name string) (*CA, error) { return OpenCAWithClock(dir, name, clock.RealClock{}) }
 
-// OpenCAWithClock is OpenCA by another clock than the wall's.
+// OpenCAWithClock is OpenCA by another clock than that of the machine.
 func OpenCAWithClock(dir, name string, clock clock.PassiveClock) (*CA, error) {
 	ca := &CA{dir: dir, name: name, clock: clock}
 	err := ca.load()
