@@ -113,7 +113,7 @@ func IssueKubeconfig(dataDir, name string, r KubeconfigRequest) ([]byte, error) 
 // errNoKeys says that a space never started, or that the host is not ours.
 var errNoKeys = errors.New("it has no keys here; start it first")
 
-// openClientCA opens the authority that issues client certificates of a space, or of the host. It fails with errNoKeys
+// openClientCA opens the CA that issues client certificates of a space, or of the host. It fails with errNoKeys
 // if there is none.
 func openClientCA(dataDir, name string) (*pki.CA, error) {
 	keys := clientKeys(dataDir, name)
@@ -123,7 +123,7 @@ func openClientCA(dataDir, name string) (*pki.CA, error) {
 	return pki.OpenCA(keys, pki.SpaceCA(name))
 }
 
-// clientKeys is the directory of that authority.
+// clientKeys is the directory of its keys.
 func clientKeys(dataDir, name string) string {
 	if name == HostName {
 		return filepath.Join(hostDir(dataDir), "pki")

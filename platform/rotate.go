@@ -29,7 +29,7 @@ const (
 
 // Rotation says which keys of a space to replace.
 type Rotation struct {
-	// CA is the authority of the space's client certificates. All that it issued are revoked at once.
+	// CA is that of the space's client certificates. All that it issued are revoked at once.
 	CA bool
 	// ServiceAccountKey signs the space's service-account tokens. Those of the key before are accepted for as long as
 	// Overlap, in which pods get new ones; if that is 0, they are refused at once.

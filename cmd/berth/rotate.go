@@ -24,7 +24,7 @@ func newRotate() *cobra.Command {
 which takes less than a second: watches and other requests under way end, and new
 requests wait.
 
-With --ca, the certificate authority of the space's clients is replaced. All client
+With --ca, the CA of the client certificates of the space is replaced. All client
 certificates and kubeconfigs that were issued for the space are refused from then
 on; so this is how to revoke them. The kubeconfig that 'berth kubeconfig SPACE'
 prints, and the Secret on the host, are issued anew; hand them out again.
@@ -54,7 +54,7 @@ without a berth that runs, too. If the command fails, run it again.`,
 			}
 			out := cmd.OutOrStdout()
 			if rotation.CA {
-				fmt.Fprintf(out, "space/%s has a new certificate authority: print its kubeconfig anew\n", args[0])
+				fmt.Fprintf(out, "space/%s has a new CA: print its kubeconfig anew\n", args[0])
 			}
 			if rotation.ServiceAccountKey {
 				fmt.Fprintf(out, "space/%s has a new service-account key: tokens of the old one end in %s\n", args[0], rotation.Overlap)
@@ -63,7 +63,7 @@ without a berth that runs, too. If the command fails, run it again.`,
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().BoolVar(&rotation.CA, "ca", false, "replace the authority of client certificates, and revoke all that it issued")
+	cmd.Flags().BoolVar(&rotation.CA, "ca", false, "replace the CA of client certificates, and revoke all that it issued")
 	cmd.Flags().BoolVar(&rotation.ServiceAccountKey, "service-account-key", false, "replace the key that signs service-account tokens")
 	cmd.Flags().DurationVar(&rotation.Overlap, "overlap", platform.DefaultTokenOverlap, "how long tokens of the old service-account key are accepted, up to 168h")
 	cmd.Flags().DurationVar(&timeout, "timeout", actTimeout, "how long to wait")
