@@ -6,6 +6,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -179,7 +180,8 @@ func TestADeletionGoesOnAfterACrash(t *testing.T) {
 				case reached <- struct{}{}:
 				default:
 				}
-				<-r.Context().Done() // the process is killed
+				_, _ = io.Copy(io.Discard, r.Body) // else the server does not see its client end
+				<-r.Context().Done()               // the process is killed
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return true
 			})

@@ -218,6 +218,9 @@ func (s *Shard) StopSpace(ctx context.Context, name string) error {
 	return p.stopErr
 }
 
+// Forget forgets all that is known of a space that is deleted, and that has no place.
+func (s *Shard) Forget(name string) error { return s.log.Forget(name) }
+
 // drop takes the place of a space that does not run away.
 func (s *Shard) drop(p *place) {
 	p.release()

@@ -398,3 +398,23 @@ func TestHostileALogThatIsOddIsOpenedAllTheSame(t *testing.T) {
 		t.Error("it is said that it was noted")
 	}
 }
+
+// T7: nothing is left of a space that is deleted, and one of its name is no suspect.
+func TestASpaceThatIsDeletedIsForgotten(t *testing.T) {
+	dir, clock := t.TempDir(), clocktesting.NewFakeClock(time.Now())
+	check(t, open(t, dir, clock).Started("deleted", clock.Now(), nil)) // and the process ends
+	l := open(t, dir, clock)
+	if _, held := l.Held("deleted"); !held {
+		t.Fatal("it is no suspect before")
+	}
+	check(t, l.Forget("deleted"))
+	if _, held := l.Held("deleted"); held {
+		t.Error("it is a suspect still")
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*deleted*")); err != nil || len(left) > 0 {
+		t.Errorf("it left %q (%v)", left, err)
+	}
+	if _, held := open(t, dir, clock).Held("deleted"); held {
+		t.Error("it is one in the next run")
+	}
+}

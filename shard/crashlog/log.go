@@ -150,6 +150,17 @@ func (l *Log) Survived(space string) error {
 	})
 }
 
+// Forget forgets a space that is deleted: one of its name that is created later is no suspect.
+func (l *Log) Forget(space string) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	delete(l.held, space)
+	l.mu.Unlock()
+	return l.change(space, func(r *record) { *r = record{} })
+}
+
 // Clear clears the suspects that have run long enough.
 func (l *Log) Clear() error {
 	if l == nil {
