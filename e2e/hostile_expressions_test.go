@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -73,7 +74,7 @@ func thingMatches() *admissionv1.MatchResources {
 // validate binds a policy with an expression and variables v0, v1 and so on. The function that is returned takes it away.
 func (a *attacked) validate(t *testing.T, expression string, variables ...string) (remove func()) {
 	t.Helper()
-	const name = "hostile"
+	name := unusedName()
 	policies, bindings := a.attacker.AdmissionregistrationV1().ValidatingAdmissionPolicies(), a.attacker.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: thingMatches(), Validations: []admissionv1.Validation{{Expression: expression}},
@@ -95,6 +96,10 @@ func (a *attacked) validate(t *testing.T, expression string, variables ...string
 	return func() { removeAll(t, name, bindings, policies) }
 }
 
+// unusedName is one that no policy had before. One that is created under the name of another that is being removed may bind the
+// other's expression for a moment.
+func unusedName() string { return "hostile-" + utilrand.String(5) }
+
 type deleter interface {
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
@@ -112,7 +117,7 @@ func removeAll(t *testing.T, name string, kinds ...deleter) {
 // mutate binds a policy that makes a JSON patch.
 func (a *attacked) mutate(t *testing.T, expression string) (remove func()) {
 	t.Helper()
-	const name = "hostile"
+	name := unusedName()
 	policies, bindings := a.attacker.AdmissionregistrationV1().MutatingAdmissionPolicies(), a.attacker.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	if _, err := policies.Create(t.Context(), &admissionv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
@@ -133,7 +138,7 @@ func (a *attacked) mutate(t *testing.T, expression string) (remove func()) {
 // condition has a webhook called on a condition. It is never called: the address is one that none has.
 func (a *attacked) condition(t *testing.T, expression string) (remove func()) {
 	t.Helper()
-	const name = "hostile"
+	name := unusedName()
 	hooks, url, none := a.attacker.AdmissionregistrationV1().ValidatingWebhookConfigurations(), "https://203.0.113.1", admissionv1.SideEffectClassNone
 	if _, err := hooks.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionv1.ValidatingWebhook{{
