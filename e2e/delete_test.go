@@ -202,8 +202,15 @@ func TestADeletionGoesOnAfterACrash(t *testing.T) {
 			if state, _ := b.stateOf(t, at.name); state != "Deleting" {
 				t.Errorf("the space is %s", state)
 			}
+			if _, out, code := runBerth(t, "delete", at.name, "--policy", "Retain", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "being deleted with policy=Delete already") {
+				t.Errorf("another policy, too late, ends with %d: %s", code, out)
+			}
 			b.crash(t)
 			deleting.Store(false)
+			stray := filepath.Join(b.dir, "spaces", "stray") // somebody's file is no reason not to serve
+			if err := os.WriteFile(stray, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			b.launch(t, "--host-kubeconfig", host, "--space", at.next)
 			eventually(t, func() error {
 				if left := traces(t, sharedBerth(t).host(t), b.dir, at.name); len(left) > 0 {

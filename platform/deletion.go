@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
@@ -48,7 +49,8 @@ type deletions struct {
 }
 
 type deletion struct {
-	policy  v1alpha1.DeletionPolicy // for the goroutine that deletes alone
+	asked   v1alpha1.DeletionPolicy
+	policy  v1alpha1.DeletionPolicy // what is left to do of it; for the goroutine that deletes alone
 	since   time.Time
 	message string // what it waits for
 }
@@ -69,7 +71,10 @@ func (p *Platform) Delete(name string, policy v1alpha1.DeletionPolicy) error {
 	if _, ok := p.Status(name); !ok {
 		return apierrors.NewNotFound(v1alpha1.Resource("spaces"), name)
 	}
-	if p.deletions.has(name) {
+	if asked, deleting := p.deletions.asked(name); deleting {
+		if asked != policy {
+			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("it is being deleted with policy=%s already", asked))
+		}
 		return nil
 	}
 	end, err := p.changes.begin(name, "being deleted")
@@ -103,9 +108,12 @@ func (p *Platform) resumeDeletions(ctx context.Context) error {
 		return fmt.Errorf("list spaces: %w", err)
 	}
 	for _, entry := range entries {
-		policy, deleting, err := deletionOf(filepath.Join(spacesDir(p.config.DataDir), entry.Name()))
-		if err != nil {
-			return err
+		if !entry.IsDir() {
+			continue
+		}
+		policy, deleting, err := deletionOf(p.spaceDir(entry.Name()))
+		if err != nil { // the space is not served; the others are
+			p.logger.Error(err, "Whether a space is being deleted can't be read; repair its directory, and start berth again", "space", entry.Name())
 		}
 		if !deleting {
 			continue
@@ -120,7 +128,7 @@ func (p *Platform) resumeDeletions(ctx context.Context) error {
 	return nil
 }
 
-// isBeingDeleted reports whether a space is not to be served, as it is being deleted. One of which that can't be read is not served.
+// isBeingDeleted reports whether a space is not to be served, as it is being deleted. One of which that can't be read is not served either.
 func (p *Platform) isBeingDeleted(name string) bool {
 	_, deleting, err := deletionOf(p.spaceDir(name))
 	return deleting || err != nil
@@ -139,14 +147,18 @@ func deletionOf(dir string) (policy v1alpha1.DeletionPolicy, deleting bool, err 
 }
 
 func (p *Platform) beginDeletion(name string, policy v1alpha1.DeletionPolicy, end func()) {
-	d := &deletion{policy: policy, since: time.Now(), message: "the space is being stopped"}
+	d := &deletion{asked: policy, policy: policy, since: time.Now(), message: "the space is being stopped"}
 	p.deletions.add(name, d)
 	p.deletions.work.Go(func() {
 		defer end()
 		ctx := p.deletions.life
 		pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
 		for {
-			left, err := p.deleteOnce(ctx, name, d)
+			var left string
+			err := safego.Call("delete", func() (err error) {
+				left, err = p.deleteOnce(ctx, name, d)
+				return err
+			})
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -300,10 +312,14 @@ func (d *deletions) remove(name string) {
 	delete(d.of, name)
 }
 
-func (d *deletions) has(name string) bool {
+// asked returns the policy by which a space is being deleted.
+func (d *deletions) asked(name string) (policy v1alpha1.DeletionPolicy, deleting bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.of[name] != nil
+	if one := d.of[name]; one != nil {
+		return one.asked, true
+	}
+	return "", false
 }
 
 func (d *deletions) say(one *deletion, message string) {

@@ -80,7 +80,7 @@ is next started.`,
 
 // awaitDeleted waits until there is no such space any more, and tells what it waits for.
 func awaitDeleted(ctx context.Context, client *control.Client, name string, progress io.Writer) error {
-	var told string
+	var last string
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var status shard.Status
 		if err := client.Do(ctx, http.MethodGet, spacePath(name), &status); apierrors.IsNotFound(err) {
@@ -88,14 +88,14 @@ func awaitDeleted(ctx context.Context, client *control.Client, name string, prog
 		} else if err != nil {
 			return false, err
 		}
-		if message := status.Conditions[0].Message; message != told {
-			told = message
+		if message := status.Conditions[0].Message; message != last {
+			last = message
 			fmt.Fprintf(progress, "space/%s: %s\n", name, message)
 		}
 		return false, nil
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("delete space %s: %w (%s)", name, context.Cause(ctx), told)
+		return fmt.Errorf("delete space %s: %w (%s)", name, context.Cause(ctx), last)
 	}
 	return err
 }
