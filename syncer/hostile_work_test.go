@@ -37,9 +37,11 @@ func TestHostilePolicyChangesDoNotLookAtAllPods(t *testing.T) {
 			},
 		})
 	}
+	// Once a pod that was made after them is on the host, all of them have been told.
+	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("last"))
+	awaited(t, "see the last pod on the host", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName("last"), nil)
 	policies := env.virtual.NetworkingV1().NetworkPolicies("default")
 	must(t, policies.Create, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all"}})
-	env.idle(t)
 	// What is made later in another namespace is on the host: then all before it has been told.
 	told := func(patch, next string) {
 		t.Helper()
@@ -50,6 +52,7 @@ func TestHostilePolicyChangesDoNotLookAtAllPods(t *testing.T) {
 		awaited(t, "see the next one on the host", env.host.NetworkingV1().NetworkPolicies(env.space.HostNamespace()).Get, env.space.HostName("kube-public", next, translate.LimitSubdomain), nil)
 		env.idle(t)
 	}
+	told(`{}`, "before")
 	before := env.run.syncer.Stats().Done
 	told(`{"metadata":{"annotations":{"a":"b"}}}`, "first")
 	if n := env.run.syncer.Stats().Done - before; n >= many {
