@@ -113,7 +113,7 @@ func TestAChangedSpecTakesEffect(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--space", "other")
 	host := b.host(t)
-	applySpace(t, host, "changing", `{limits: {configmaps: "3"}}`)
+	applySpace(t, host, "changing", `{limits: {watches: "400"}}`)
 	space := b.space(t, "changing")
 	pod := space.run(t, "default", newPod("stays"))
 	create := func(name string) string {
@@ -225,7 +225,7 @@ func TestASpaceThatIsNeverStartedSaysWhy(t *testing.T) {
 	host := b.host(t)
 	for name, want := range map[string]struct{ spec, says string }{
 		"paused":  {`{paused: true}`, "False Paused the space is paused"},
-		"invalid": {`{sleep: {idleAfterSeconds: 5}}`, "False InvalidSpec spec.sleep: Forbidden"},
+		"invalid": {`{snapshots: {to: "file:///backups"}}`, "False InvalidSpec spec.snapshots: Forbidden"},
 	} {
 		host.apply(t, spaceObject(name, want.spec))
 		awaitReady(t, host, name, want.says)
