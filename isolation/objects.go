@@ -97,6 +97,9 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	maps.Copy(ns.Labels, o.labels)
 	maps.Copy(ns.Labels, own)
 	maps.Copy(ns.Annotations, o.annotations)
+	if space.Platform != "" {
+		ns.Labels[translate.LabelPlatform] = space.Platform
+	}
 	if space.Store != "" {
 		ns.Annotations[translate.AnnotationStore] = space.Store
 	}
@@ -207,7 +210,9 @@ type Option func(*settings)
 // BoundTo has the space's account get the rights of a ClusterRole in the space's
 // namespace, instead of a Role that is written there: the caller of [Apply] then
 // needs the right to bind that one role, and none to write roles. The ClusterRole
-// is to have [AccountRules]. Nothing changes if it is empty.
+// is to have [AccountRules], and [MoreRules]. If the sync options of [Syncing] export classes,
+// the account is bound to a second one, of the same name with [ClassesSuffix], which is to have
+// [ClassRules]. Nothing changes if clusterRole is empty.
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
 
 // PlacedBy has the host hold the space's account to a placement of pods.

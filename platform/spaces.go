@@ -39,12 +39,13 @@ func (p *Platform) startShard(ctx context.Context) (err error) {
 	p.hostClient = host
 	specs := p.config.specs
 	p.closed = closedRanges(ctx, host, p.logger)
-	options := []isolation.Option{isolation.BoundTo(p.config.SpaceRole), isolation.ExposedBy(specs.sync.IngressAnnotations)}
+	options := []isolation.Option{
+		isolation.BoundTo(p.config.SpaceRole), isolation.Syncing(specs.sync.Sync), isolation.ExposedBy(specs.sync.IngressAnnotations),
+	}
 	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
 		if err := isolation.InstallPolicies(ctx, host, specs.sync.Sync); err != nil {
 			return err
 		}
-		options = append(options, isolation.Syncing(specs.sync.Sync))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
@@ -97,13 +98,16 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	}
 }
 
+// platformName names this platform among those of the host.
+const platformName = "berth"
+
 func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
 	store, err := p.storeID(name)
 	if err != nil {
 		return err
 	}
 	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
-	space := translate.Space{Name: name, Store: store, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
+	space := translate.Space{Name: name, Store: store, Platform: platformName, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
 	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.limitRange),
 		isolation.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
 	if err := isolation.Apply(ctx, host, space, own.quota, options...); err != nil {
