@@ -33,7 +33,7 @@ const release = "berth-chart-test"
 func TestTheChartOnARealCluster(t *testing.T) {
 	host, images := realCluster(t, envImage)
 	image := images[0]
-	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", ofImage(image) +
+	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "3m", "--set", ofImage(image) +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
 	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -95,6 +95,9 @@ func TestTheChartOnARealCluster(t *testing.T) {
 			if out := host.kubectl(t, "get", left, "-l", "app.kubernetes.io/instance=berth", "-o", "name"); out != "" {
 				t.Errorf("uninstalling leaves %s", out)
 			}
+		}
+		if out := host.kubectl(t, "get", "customresourcedefinition", "spaces.berth.dev", "-o", "name"); out == "" {
+			t.Error("uninstalling removes the definition of spaces, and all of them with it")
 		}
 		if still := host.awaitRunning(t, "berth-chart-a", running.Name); still.UID != running.UID {
 			t.Error("what the space ran went with the release")
