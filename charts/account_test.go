@@ -14,6 +14,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -52,7 +53,9 @@ type twoReleases struct {
 
 // with are the options by which a platform isolates its spaces in a release in a namespace.
 func with(namespace string, syncOptions resources.SyncOptions) []isolation.Option {
-	return []isolation.Option{isolation.BoundTo(namespace + "-berth-space"), isolation.Syncing(syncOptions)}
+	return []isolation.Option{
+		isolation.BoundTo(namespace + "-berth-space"), isolation.Syncing(syncOptions), isolation.ImpersonatedBy("system:serviceaccount:" + namespace + ":berth"),
+	}
 }
 
 // exported has tenants make priority classes of their own.
@@ -348,6 +351,10 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"a role for another's":         {"it is that platform's", applied(spaceBinding("berth-theirs", "berth-theirs")), byPolicy},
 		"a role for itself":            {"all Secrets of the host's", applied(spaceBinding("kube-system", "platform")), byPolicy},
 		"a role for another account":   {"its own namespace's account alone", applied(spaceBinding("berth-mine", "berth-theirs")), byPolicy},
+		"to pose as another's account": {"it is that platform's", applied(impersonation("berth-theirs", "platform", "berth")), byPolicy},
+		"to pose as any account":       {"the namespace is no space's", applied(impersonation("kube-system", "platform", "berth")), byPolicy},
+		"to have another pose":         {"Berth's account alone", applied(impersonation("berth-mine", "second", "berth")), byPolicy},
+		"to have a tenant's pods pose": {"Berth's account alone", applied(impersonation("berth-mine", "berth-mine", "default")), byPolicy},
 		"somebody's Secret":            {"it would be read", func() error { return r.berth.Get(ctx, client.ObjectKeyFromObject(plain), &corev1.Secret{}) }, byRBAC},
 		"its own Secret": {"no more than others", func() error {
 			return r.berth.Get(ctx, client.ObjectKey{Namespace: "platform", Name: "mine-kubeconfig"}, &corev1.Secret{})
@@ -403,6 +410,16 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 			t.Errorf("somebody's Secret %s, applied: %v, want its type be immutable", o.Name, err)
 		}
 	}
+	// Nor may either pose as the account of the other's space, as which it could write all the same.
+	r.eventually(t, "Berth may not pose as the account of its space", func(ctx context.Context) bool { return r.mayPose(ctx, t, "platform", "berth-mine") })
+	r.eventually(t, "the other may not pose as the account of its space", func(ctx context.Context) bool { return r.mayPose(ctx, t, "second", "berth-theirs") })
+	for release, namespaces := range map[string][]string{"platform": {"berth-theirs", "kube-system", ""}, "second": {"berth-mine", "kube-system", ""}} {
+		for _, namespace := range namespaces {
+			if r.mayPose(ctx, t, release, namespace) {
+				t.Errorf("the release in %s may pose as the account of %q", release, namespace)
+			}
+		}
+	}
 	// What is its own, it may write.
 	for name, do := range map[string]func() error{
 		"space": patched(&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, label("a", "b")),
@@ -421,11 +438,19 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 
 // spaceBinding binds the role of spaces' accounts in a namespace to the account of a namespace.
 func spaceBinding(namespace, subject string) *rbacv1.RoleBinding {
-	const role = "platform-berth-space"
+	return roleBinding(namespace, "platform-berth-space", subject, syncer.ServiceAccount)
+}
+
+// impersonation has an account pose as the account of a space.
+func impersonation(namespace, subject, name string) *rbacv1.RoleBinding {
+	return roleBinding(namespace, "platform-berth-space"+isolation.ImpersonatorSuffix, subject, name)
+}
+
+func roleBinding(namespace, role, subject, name string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta: typed("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: subject}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: subject}},
 	}
 }
 
@@ -434,4 +459,18 @@ func priorityClass(name, space string) *schedulingv1.PriorityClass {
 	return &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{translate.LabelSpace: space}}, Value: 1, PreemptionPolicy: ptr.To(corev1.PreemptNever),
 	}
+}
+
+// mayPose asks the host whether the account of a release may pose as the account of the space of a namespace.
+func (r *twoReleases) mayPose(ctx context.Context, t *testing.T, release, namespace string) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + release + ":berth",
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + release, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: syncer.ServiceAccount},
+	}}
+	if err := r.admin.Create(ctx, review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
 }

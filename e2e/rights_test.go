@@ -145,7 +145,7 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 		"bind clusterroles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io kube-system", "create rolebindings.rbac.authorization.k8s.io kube-system",
 		"create clusterroles.rbac.authorization.k8s.io", "create clusterrolebindings.rbac.authorization.k8s.io", "patch clusterroles.rbac.authorization.k8s.io",
 		"update namespaces", "list namespaces", "patch namespaces/status", "delete networkpolicies.networking.k8s.io berth-warded",
-		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts kube-system",
+		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts", "impersonate serviceaccounts kube-system", "impersonate serviceaccounts berth-demo",
 		"update persistentvolumes", "create storageclasses.storage.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io", "patch customresourcedefinitions.apiextensions.k8s.io",
 	} {
 		if mayOnHost(t, account, what) {
@@ -160,6 +160,8 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 	for user, groups := range map[string][]string{
 		"system:admin": {"system:masters"},
 		"system:serviceaccount:kube-system:default":       nil,
+		"system:serviceaccount:kube-system:berth-syncer":  nil,
+		"system:serviceaccount:berth-demo:berth-syncer":   nil, // of another platform's space
 		"system:serviceaccount:berth-warded:default":      nil,
 		"system:serviceaccount:berth-warded:berth-syncer": {"system:masters"},
 	} {

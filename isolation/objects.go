@@ -186,6 +186,8 @@ func networkPolicies(space translate.Space) []client.Object {
 // settings are what options set.
 type settings struct {
 	clusterRole string
+	// impersonator is who may impersonate the space's account, see ImpersonatedBy; nobody if it is nil.
+	impersonator *rbacv1.Subject
 	// more and classes are rights beyond AccountRules, see Syncing.
 	more, classes []rbacv1.PolicyRule
 	where         translate.Placement
@@ -214,6 +216,26 @@ type Option func(*settings)
 // the account is bound to a second one, of the same name with [ClassesSuffix], which is to have
 // [ClassRules]. Nothing changes if clusterRole is empty.
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
+
+// ImpersonatorSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one that grants to impersonate
+// accounts of spaces.
+const ImpersonatorSuffix = "-impersonator"
+
+// ImpersonatedBy gives a user of the host, such as the platform's account, the right to impersonate the space's account, by a
+// binding in the space's namespace. The user then needs no such right in all namespaces, where it would be one on
+// the accounts of other platforms' spaces, too. It takes effect with [BoundTo] only.
+func ImpersonatedBy(user string) Option {
+	return func(s *settings) {
+		s.impersonator = &rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
+		if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
+			namespace, name, _ := strings.Cut(account, ":")
+			s.impersonator = &rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+}
+
+// serviceAccountPrefix begins the name of the user that a service account is, before NAMESPACE:NAME.
+const serviceAccountPrefix = "system:serviceaccount:"
 
 // PlacedBy has the host hold the space's account to a placement of pods.
 func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.where = where } }
@@ -293,6 +315,14 @@ func account(space translate.Space, o settings) []client.Object {
 		binding.Name = o.clusterRole
 		binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", o.clusterRole
 		rights = []client.Object{binding}
+		if o.impersonator != nil {
+			name := o.clusterRole + ImpersonatorSuffix
+			rights = append(rights, &rbacv1.RoleBinding{
+				TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, name),
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{*o.impersonator},
+			})
+		}
 	}
 	return append([]client.Object{
 		// The account that the space's pods run as, which upstream's controller

@@ -65,7 +65,7 @@ func (p *Platform) openSecrets(context.Context) error {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	namespace := p.config.KubeconfigSecrets
-	p.secrets = kubeconfigSecrets{namespace: namespace, platform: platformName, client: client.CoreV1().Secrets(namespace)}
+	p.secrets = kubeconfigSecrets{namespace: namespace, platform: p.config.PlatformName, client: client.CoreV1().Secrets(namespace)}
 	return nil
 }
 

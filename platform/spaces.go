@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,12 @@ func (p *Platform) startShard(ctx context.Context) (err error) {
 		if err := isolation.InstallPolicies(ctx, host, specs.sync.Sync); err != nil {
 			return err
 		}
+	} else {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := host.Create(ctx, review); err != nil {
+			return fmt.Errorf("ask the host who this platform is there: %w", err)
+		}
+		options = append(options, isolation.ImpersonatedBy(review.Status.UserInfo.Username))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
@@ -98,16 +105,13 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	}
 }
 
-// platformName names this platform among those of the host.
-const platformName = "berth"
-
 func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
 	store, err := p.storeID(name)
 	if err != nil {
 		return err
 	}
 	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
-	space := translate.Space{Name: name, Store: store, Platform: platformName, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
+	space := translate.Space{Name: name, Store: store, Platform: p.config.PlatformName, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
 	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.limitRange),
 		isolation.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
 	if err := isolation.Apply(ctx, host, space, own.quota, options...); err != nil {
