@@ -394,6 +394,9 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"a space of this platform, by other": {"it would be that platform's", func() error {
 			return r.other.Patch(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, client.RawPatch(types.MergePatchType, []byte(label("a", "b"))))
 		}, "only spaces of the platform other"},
+		"a space for another platform": {"it would be that platform's", func() error {
+			return r.berth.Create(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "free"}, Spec: v1alpha1.SpaceSpec{PlatformName: "other"}})
+		}, byPolicy},
 		"its status": {"it is that platform's", func() error {
 			return r.other.Status().Patch(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"version":"v1"}}`)))
 		}, "only spaces of the platform other"},
@@ -421,17 +424,25 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		}
 	}
 	// What is its own, it may write.
-	for name, do := range map[string]func() error{
-		"space": patched(&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, label("a", "b")),
-		"status": func() error {
-			return r.berth.Status().Patch(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"version":"v1"}}`)))
-		},
-		"delete":    deleted(&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}),
-		"namespace": patched(namespace("berth-mine", nil), label("a", "b")),
-		"limits":    applied(limits("berth-mine")),
+	at := metav1.ObjectMeta{Name: "mine"}
+	for _, own := range []struct {
+		what string
+		do   func() error
+	}{
+		{"space", patched(&v1alpha1.Space{ObjectMeta: at}, label("a", "b"))},
+		{"status", func() error {
+			return r.berth.Status().Patch(ctx, &v1alpha1.Space{ObjectMeta: at}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"version":"v1"}}`)))
+		}},
+		{"space, deleted", deleted(&v1alpha1.Space{ObjectMeta: at})},
+		{"space, created", func() error { return r.berth.Create(ctx, &v1alpha1.Space{ObjectMeta: at}) }},
+		{"space of the other", func() error {
+			return r.other.Create(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: v1alpha1.SpaceSpec{PlatformName: "other"}})
+		}},
+		{"namespace", patched(namespace("berth-mine", nil), label("a", "b"))},
+		{"limits", applied(limits("berth-mine"))},
 	} {
-		if err := do(); err != nil {
-			t.Errorf("its own %s: %v", name, err)
+		if err := own.do(); err != nil {
+			t.Errorf("its own %s: %v", own.what, err)
 		}
 	}
 }
