@@ -35,7 +35,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	image := images[0]
 	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "3m", "--set", ofImage(image) +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
-	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c")
+	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c", "chart-d")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 
@@ -71,6 +71,13 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	t.Run("an upgrade adds a space, and keeps those that were there", func(t *testing.T) {
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "spaces[2].name=chart-c,log.verbosity=1")...)...)
 		helmTest(t, "chart-a", "chart-b", "chart-c")
+		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
+	})
+	t.Run("a space comes and goes with kubectl, without an upgrade", func(t *testing.T) {
+		applySpace(t, host, "chart-d", "{}")
+		must(forwarded(t, host, release, "chart-d").CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}))(t)
+		host.kubectl(t, "delete", "space", "chart-d", "--wait", "--timeout=120s")
+		awaitGone(t, "the space's namespace", host.CoreV1().Namespaces().Get, "berth-chart-d")
 		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
 	})
 	t.Run("a snapshot takes the place of the space that was added", func(t *testing.T) {

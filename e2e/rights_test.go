@@ -104,6 +104,20 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 		newCluster(t, kept).awaitRunning(t, "default", "visitor")
 		host.awaitRunning(t, "berth-refilled", "refilled--default--visitor")
 	})
+	t.Run("a space that the chart does not name comes and goes with kubectl", func(t *testing.T) {
+		applySpace(t, host, "unforeseen", "{platformName: "+chartsPlatform+"}")
+		await(t, secrets.Get, "unforeseen-kubeconfig", there)
+		if ns := must(host.CoreV1().Namespaces().Get(t.Context(), "berth-unforeseen", metav1.GetOptions{}))(t); ns.Labels["berth.dev/platform"] != chartsPlatform {
+			t.Errorf("its namespace has the labels %v", ns.Labels)
+		}
+		host.kubectl(t, "delete", "space", "unforeseen", "--wait", "--timeout=120s")
+		if left := traces(t, host, b.dir, "unforeseen"); len(left) > 0 {
+			t.Errorf("it has left %q", left)
+		}
+		if _, err := secrets.Get(t.Context(), "unforeseen-kubeconfig", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("it has left its kubeconfig: %v", err)
+		}
+	})
 	t.Run("by name and by verb", func(t *testing.T) { checkRefusedByRBAC(t, account) })
 	t.Run("outside of spaces' namespaces", func(t *testing.T) { checkRefusedByPolicy(t, account) })
 	t.Run("logs are JSON, and a stop is clean", func(t *testing.T) {
