@@ -162,6 +162,13 @@ func TestNotesTellWhatComesNext(t *testing.T) {
 			t.Errorf("the notes don't say %q:\n%s", says, notes)
 		}
 	}
+	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "platformName=other")
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	if _, notes, _ := strings.Cut(out, "NOTES:"); !strings.Contains(notes, "{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: team-a}, spec: {platformName: other}}") {
+		t.Errorf("the notes don't tell how to create a space of this platform:\n%s", notes)
+	}
 	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a,kubeconfigSecrets=false")
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr)
