@@ -48,11 +48,11 @@ test-race: ## Run the tests that don't link the API server under the race detect
 	@$(TESTSUM) --format pkgname --raw-command -- hack/test-race $(TEST_FLAGS)
 
 .PHONY: e2e
-e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/kind.md).
+e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/contributing/kind.md).
 	@hack/e2e
 
 .PHONY: conformance
-conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS=REGEXP, CONFORMANCE_KEEP=1: docs/conformance.md).
+conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS=REGEXP, CONFORMANCE_KEEP=1: docs/contributing/conformance.md).
 	@FOCUS='$(FOCUS)' hack/conformance/run
 
 .PHONY: bench
@@ -60,7 +60,7 @@ bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the fig
 	go run ./bench $(ARGS)
 
 .PHONY: bench-kind
-bench-kind: ## Measure pods through Berth beside direct ones on kind, until they run (BENCH_JSON=, BENCH_KEEP=1: docs/benchmarks.md).
+bench-kind: ## Measure pods through Berth beside direct ones on kind, until they run (BENCH_JSON=, BENCH_KEEP=1: docs/contributing/benchmarks.md).
 	@hack/bench-kind
 
 .PHONY: soak

@@ -56,7 +56,7 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 // M4: who installs it is told of each right by name, and of each kind that is
 // seen whole.
 func TestTheDocumentationTellsOfEachRight(t *testing.T) {
-	text, err := os.ReadFile("../docs/install.md")
+	text, err := os.ReadFile("../docs/guides/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
