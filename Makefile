@@ -4,6 +4,9 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL    := go tool -modfile=hack/tools/go.mod
 HELM    := go tool -modfile=hack/helm/go.mod helm
+VALE    := go tool -modfile=hack/vale/go.mod vale --no-global --config=hack/vale/vale.ini
+# The pages whose prose `make lint` checks. Decisions stay as they were written.
+PROSE   := --glob='!docs/decisions/*' $(wildcard *.md) docs examples
 # The modules of hack that have code, and the tools for use in them.
 MODULES  := image kind conformance drivers
 # Each leaves some of the configuration's exceptions unused, which is worth a warning in the root alone.
@@ -80,9 +83,10 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	$(TOOL) golangci-lint-kube-api-linter run
 	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint-kube-api-linter run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
-	for module in tools helm image kind kind/kubernetes-1.33 conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools vale helm image kind kind/kubernetes-1.33 conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
+	$(VALE) $(PROSE)
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities
