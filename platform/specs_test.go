@@ -104,11 +104,20 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 	if got := s.of("apart").namespace.Labels["example.com/team"]; got != "all" {
 		t.Errorf("the namespace is labelled %q", got)
 	}
-	if !reflect.DeepEqual(s.shared, []string{"team-a"}) || !reflect.DeepEqual(s.dedicated, []string{"apart"}) || !s.isListed("apart") || s.isListed("other") {
-		t.Errorf("shared are %q, dedicated %q", s.shared, s.dedicated)
+	if s.sync.Sync.Value(resources.Nodes) != resources.All {
+		t.Errorf("synced is %+v", s.sync)
 	}
-	if want := []string{"arch", "disk", "os", "pool"}; !reflect.DeepEqual(s.sync.NodeLabels, want) || s.sync.Sync.Value(resources.Nodes) != resources.All {
-		t.Errorf("synced is %+v, want the labels %q of nodes", s.sync, want)
+	changed, errs := s.read(&v1alpha1.SpaceSpec{Limits: quantities("watches", "30")}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	s.set("team-a", changed)
+	if limits := s.limits("team-a"); limits[bounds.Watches] != 30 || limits[bounds.MemoryBytes] != 512<<20 {
+		t.Errorf("with another spec, the limits are %v", limits)
+	}
+	s.remove("team-a")
+	if limits := s.limits("team-a"); limits[bounds.Watches] != 10 {
+		t.Errorf("of a space that is gone, the limits are %v", limits)
 	}
 	if usual := (&ProcessConfig{}); usual.complete() != nil || usual.specs.of("any").quota != nil || usual.specs.objects("any").DefaultLimits != nil {
 		t.Error("without a word about quota and limits, they are not the built-in ones")
@@ -137,10 +146,8 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.hostNamespace.annotations[berth.dev/store]: Invalid value`:                                                    {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "b"}}},
 		`spec.isolation: Unsupported value: "Own"`:                                                                          {Isolation: "Own"},
 		`spec.sync: Forbidden: all spaces of a platform are synced alike`:                                                   pods,
-		`spec.sleep: Forbidden`:          {Sleep: v1alpha1.Sleep{IdleAfterSeconds: ptr.To[int32](1)}},
-		`spec.snapshots: Forbidden`:      {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
-		`spec.deletionPolicy: Forbidden`: {DeletionPolicy: v1alpha1.DeletionRetain},
-		`spec.paused: Forbidden`:         {Paused: ptr.To(true)},
+		`spec.sleep: Forbidden`:     {Sleep: v1alpha1.Sleep{IdleAfterSeconds: ptr.To[int32](1)}},
+		`spec.snapshots: Forbidden`: {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
 	} {
 		if err := (&ProcessConfig{Spaces: []v1alpha1.Space{space("a", spec)}}).complete(); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)

@@ -48,6 +48,10 @@ type Config struct {
 	// was wanted, and with what error. It must not block, nor call the shard.
 	Woken func(space string, took time.Duration, err error)
 
+	// Changed, if set, is told of each space whose status is another than before. It
+	// must not block, nor call the shard.
+	Changed func(space string)
+
 	// Traces, if set, gets spans of what the spaces' API servers do.
 	Traces trace.TracerProvider
 
@@ -117,6 +121,9 @@ func (c Config) complete() Config {
 	}
 	if c.Settings == nil {
 		c.Settings = func(string) Settings { return Settings{} }
+	}
+	if c.Changed == nil {
+		c.Changed = func(string) {}
 	}
 	if c.WakeTimeout <= 0 {
 		c.WakeTimeout = defaultWakeTimeout

@@ -4,7 +4,6 @@
 package shard
 
 import (
-	"errors"
 	"slices"
 	"time"
 )
@@ -169,8 +168,6 @@ func latest(a, b time.Time) time.Time {
 // wakesAt is when a sleeping space is to be woken by itself, zero if never.
 func (s *Shard) wakesAt(p *place) time.Time {
 	switch {
-	case errors.Is(p.failure, ErrNotListed):
-		return time.Time{} // a request may try it
 	case p.failure != nil:
 		return p.retry
 	case p.timer.IsZero():

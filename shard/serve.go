@@ -167,7 +167,7 @@ func (h *spaceHandler) health(w http.ResponseWriter) {
 	h.shard.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if reason == ReasonFailed || reason == ReasonCrashSuspect || reason == ReasonNotListed {
+	if reason == ReasonFailed || reason == ReasonCrashSuspect {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	fmt.Fprintf(w, "the space is %s\n", strings.ToLower(reason))

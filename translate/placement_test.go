@@ -247,7 +247,7 @@ func TestASpaceSeesTheNodesThatAreForIt(t *testing.T) {
 			if tc.pool != "" {
 				node.Labels["pool"] = tc.pool
 			}
-			node = translate.TrimNode(node, []string{"pool", "disk", "rack"})
+			node = translate.TrimNode(node)
 			if strings.Contains(node.String(), "secret") {
 				t.Errorf("more is kept of it than is needed: %v", node)
 			}
