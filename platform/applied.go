@@ -59,6 +59,21 @@ func (a *applied) runsLike(spec *v1alpha1.SpaceSpec) bool {
 	return equality.Semantic.DeepEqual(ofRunning(a.Spec), ofRunning(*spec))
 }
 
+// runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the host, and
+// to what is asked about while it runs.
+func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
+	if a.Spec.Isolation == v1alpha1.Dedicated { // its process is told when it starts
+		return false
+	}
+	return equality.Semantic.DeepEqual(ofProcess(a.Spec), ofProcess(*spec))
+}
+
+func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
+	spec = ofRunning(spec)
+	spec.Quota, spec.HostNamespace, spec.Sleep, spec.Snapshots = nil, v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
+	return spec
+}
+
 // ofRunning is what of a spec matters to a space that runs.
 func ofRunning(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec.Paused, spec.DeletionPolicy, spec.PlatformName = nil, "", ""

@@ -70,7 +70,7 @@ type ProcessConfig struct {
 	IngressAnnotations, ReservedLabels []string
 	// ShowNodeAddresses passes on the addresses of nodes in the statuses of Services, Ingresses, and Gateways.
 	ShowNodeAddresses bool
-	// IdleAfter is how long a space is idle before it is put to sleep, 0 for never.
+	// IdleAfter is how long a space whose spec says nothing of it is idle before it is put to sleep, 0 for never.
 	IdleAfter time.Duration
 
 	Pods   Pods

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -209,6 +210,9 @@ var errPaused = errors.New("the space is paused before it was ever started; set 
 // the one before.
 func (p *Platform) want(object *v1alpha1.Space) (*applied, *spaceSettings, error) {
 	settings, errs := p.config.specs.read(&object.Spec, field.NewPath("spec"))
+	if err := isolation.CheckSpaceName(object.Name); err != nil { // the definition refuses it; names are paths here
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), object.Name, err.Error()))
+	}
 	paused := ptr.Deref(object.Spec.Paused, false)
 	if len(errs) == 0 && !paused {
 		return &applied{Generation: object.Generation, Spec: *object.Spec.DeepCopy()}, settings, nil
@@ -250,8 +254,10 @@ func (p *Platform) run(object *v1alpha1.Space) (isNew bool, err error) {
 	if err := errors.Join(takeBack(p.config.DataDir, name), os.MkdirAll(p.spaceDir(name), 0o700)); err != nil {
 		return false, err
 	}
-	if err := want.write(p.spaceDir(name)); err != nil {
-		return false, err
+	if before, readErr := readApplied(p.spaceDir(name)); readErr != nil || before == nil || !equality.Semantic.DeepEqual(before, want) {
+		if err := want.write(p.spaceDir(name)); err != nil {
+			return false, err
+		}
 	}
 	p.config.specs.set(name, settings)
 	if want.Spec.Isolation == v1alpha1.Dedicated {
@@ -310,11 +316,14 @@ func (p *Platform) rerun(ctx context.Context, object *v1alpha1.Space, want *appl
 		return err
 	}
 	if p.processes.get(name) == nil && want.Spec.Isolation != v1alpha1.Dedicated {
-		if err := errors.Join(want.write(p.spaceDir(name)), p.shard.Restart(ctx, name)); err != nil {
-			return err
+		err := want.write(p.spaceDir(name))
+		if err == nil && !p.applied.get(name).runsInPlace(&want.Spec) {
+			err = p.shard.Restart(ctx, name)
 		}
-		p.applied.set(name, want)
-		return nil
+		if err == nil {
+			p.applied.set(name, want)
+		}
+		return err
 	}
 	if err := p.stop(ctx, name); err != nil {
 		return err

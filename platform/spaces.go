@@ -62,8 +62,8 @@ func (p *Platform) startShard(ctx context.Context) (err error) {
 		Settings: func(space string) shard.Settings { return specs.shardSettings(space, p.closed) },
 		Endpoint: p.Endpoint, ServingCA: p.ca.PEM, Pods: p.config.Pods.endpoint(),
 		Prepare: p.prepare, Changed: p.changed,
-		Memory:    shard.ProcessMemory(),
-		IdleAfter: p.config.IdleAfter, SpacesMax: p.config.SpacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
+		Memory: shard.ProcessMemory(),
+		Idle:   specs.idle, SpacesMax: p.config.SpacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
 	if err != nil {
 		return err

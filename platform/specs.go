@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,6 +27,7 @@ type specs struct {
 	sync              syncer.Options
 	reservedLabels    []string
 	showNodeAddresses bool
+	idleAfter         time.Duration
 	defaults          v1alpha1.SpaceSpec
 	usual             *spaceSettings // of a space that says nothing
 
@@ -55,7 +57,8 @@ func newSpecs(c *ProcessConfig) (*specs, error) {
 	usual.placement.ByName = synced.On(resources.DaemonSets)
 	s := &specs{
 		sync: syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
-		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*spaceSettings{},
+		idleAfter: c.IdleAfter,
+		defaults:  c.SpaceDefaults, usual: &usual, settings: map[string]*spaceSettings{},
 	}
 	for i := range c.Spaces {
 		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
@@ -119,7 +122,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 			errs = append(errs, field.Forbidden(path.Child(name), "each space says this for itself"))
 		}
 	}
-	return append(errs, checkSleepAndSnapshots(spec, path)...)
+	return append(errs, checkSnapshots(spec, path)...)
 }
 
 // checkSpec refuses what can't be said of one space yet.
@@ -130,13 +133,10 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 	if len(spec.Sync) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform are synced alike; set it in spaceDefaults"))
 	}
-	return append(errs, checkSleepAndSnapshots(spec, path)...)
+	return append(errs, checkSnapshots(spec, path)...)
 }
 
-func checkSleepAndSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
-	if sleep := spec.Sleep; sleep.IdleAfterSeconds != nil || len(sleep.IgnoredClients.UserAgents)+len(sleep.IgnoredClients.Users)+len(sleep.IgnoredClients.Groups) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("sleep"), "all spaces of a platform sleep alike; use --idle-after"))
-	}
+func checkSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	if spec.Snapshots.To != "" {
 		errs = append(errs, field.Forbidden(path.Child("snapshots"), "all spaces of a platform have the same snapshots; use --snapshot-to"))
 	}
@@ -145,6 +145,15 @@ func checkSleepAndSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs fi
 
 // limits are for [gateway.NewLimiter].
 func (s *specs) limits(space string) bounds.Limits { return s.of(space).limits }
+
+// idle says when a space is idle.
+func (s *specs) idle(space string) shard.Idle {
+	idle := s.of(space).idle
+	if idle.After < 0 {
+		idle.After = s.idleAfter
+	}
+	return idle
+}
 
 // objects are the settings of a space's objects on the host.
 func (s *specs) objects(space string) translate.Settings {

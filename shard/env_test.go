@@ -44,7 +44,7 @@ func newEnv(t *testing.T, change ...func(*shard.Config)) *testEnv {
 	t.Helper()
 	c := config(t)
 	s := &testEnv{clock: clocktesting.NewFakeClock(time.Now())}
-	c.Clock, c.IdleAfter = s.clock, idle
+	c.Clock, c.Idle = s.clock, func(string) shard.Idle { return shard.Idle{After: idle} }
 	for _, f := range change {
 		f(&c)
 	}

@@ -135,13 +135,14 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 // dueIdle tries to put a running space to sleep that has been idle for long
 // enough, and returns when to look again.
 func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
-	if s.config.IdleAfter <= 0 || p.tryingSleep {
+	after := s.config.Idle(p.name).After
+	if after <= 0 || p.tryingSleep {
 		return time.Time{}
 	}
 	if p.requests > 0 {
-		return now.Add(s.config.IdleAfter)
+		return now.Add(after)
 	}
-	at := s.idleAt(p, s.config.IdleAfter)
+	at := s.idleAt(p, after)
 	if at.After(now) {
 		return at
 	}
