@@ -101,7 +101,7 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 		err = isolation.WaitEnforced(ctx, account, space)
 	}
 	if err != nil {
-		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/install.md on admissionPolicy")
+		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/reference/host-access.md on admissionPolicy")
 	}
 }
 

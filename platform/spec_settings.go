@@ -98,7 +98,7 @@ func limitsOf(limits map[string]resource.Quantity, path *field.Path) (out bounds
 		limit, value := path.Key(name), limits[name]
 		quantity, ok := bounds.ByName(name)
 		if !ok || quantity.Bound().Scope != bounds.PerSpace {
-			errs = append(errs, field.Invalid(limit, name, "it is not the name of a limit of a space; the names are in docs/limits.md"))
+			errs = append(errs, field.Invalid(limit, name, "it is not the name of a limit of a space; the names are in docs/reference/limits.md"))
 			continue
 		}
 		n, whole := value.AsInt64()
