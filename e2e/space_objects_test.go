@@ -193,29 +193,90 @@ func TestASpaceChangesItsIsolationWhileItRuns(t *testing.T) {
 	}
 }
 
-// T7: who gives a space up by force, while its platform does not run, loses nothing but what it runs: the store is retained,
-// and a space of the name takes it back.
-func TestTheStoreOfASpaceThatWasGivenUpByForceIsRetained(t *testing.T) {
+// T7: what is not on the host is no reason to delete anything: the platform may be on another host, or under another name. A
+// space whose object was removed by force is stopped, and its store and its host objects stay, for an admin to say what
+// becomes of them.
+func TestASpaceWithoutItsObjectIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	existing := sharedBerth(t)
 	host := existing.host(t)
-	args := []string{"--host-kubeconfig", filepath.Join(existing.dir, "host.kubeconfig"), "--platform-name", "careless", "--space", "careful"}
+	kubeconfig := filepath.Join(existing.dir, "host.kubeconfig")
+	args := []string{"--host-kubeconfig", kubeconfig, "--platform-name", "careless", "--space", "careful"}
 	b := start(t, args...)
 	applySpace(t, host, "given-up", `{platformName: careless}`)
 	b.space(t, "given-up").kubectl(t, "create", "configmap", "kept")
+	pod := b.space(t, "given-up").run(t, "default", newPod("stays"))
+	b.stop(t, syscall.SIGTERM)
+
+	b.up(t, "--host-kubeconfig", kubeconfig, "--platform-name", "a-mistake", "--space", "mistaken")
+	logged := func(text string) {
+		t.Helper()
+		eventually(t, func() error {
+			if !strings.Contains(b.log(t), text) {
+				return fmt.Errorf("the log does not say %q", text)
+			}
+			return nil
+		})
+	}
 	b.stop(t, syscall.SIGTERM)
 	host.kubectl(t, "delete", "space", "given-up", "--wait=false")
 	host.kubectl(t, "patch", "space", "given-up", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 
 	b.up(t, args...)
-	awaitGone(t, "host namespace", host.CoreV1().Namespaces().Get, "berth-given-up")
+	logged("Create its object again")
+	if _, out, code := runBerth(t, "spaces", "given-up", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "not found") {
+		t.Errorf("a space without an object is served: %d, %s", code, out)
+	}
+	host.apply(t, spaceObject("given-up", `{platformName: careless}`))
+	awaitReady(t, host, "given-up", "False OrphanedStore", "annotate this object with berth.dev/store=")
+	_, command, _ := strings.Cut(readyOf(t, host, "given-up"), "annotate this object with ")
+	annotation, _, _ := strings.Cut(command, ",")
+	host.kubectl(t, "annotate", "space", "given-up", annotation)
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/given-up", "--timeout=60s")
+	b.space(t, "given-up").kubectl(t, "get", "configmap", "kept")
+	if now := b.space(t, "given-up").awaitRunning(t, "default", "stays"); now.UID != pod.UID {
+		t.Error("its pods did not run on")
+	}
+	host.kubectl(t, "delete", "space", "given-up", "careful", "--wait", "--timeout=120s")
+	for _, name := range []string{"given-up", "careful"} {
+		if _, err := host.CoreV1().Namespaces().Get(t.Context(), "berth-"+name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the host namespace of %s: %v", name, err)
+		}
+	}
+	b.stop(t, syscall.SIGTERM)
+	b.up(t, "--host-kubeconfig", kubeconfig, "--platform-name", "a-mistake", "--space", "mistaken")
+	host.kubectl(t, "delete", "space", "mistaken", "--wait", "--timeout=120s")
+}
+
+// X6: an object that somebody else's finalizer holds back stays, and nothing of the space comes back.
+func TestADeletionWithAnotherFinalizerEnds(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--space", "other")
+	host := b.host(t)
+	applySpace(t, host, "held-back", `{deletionPolicy: Retain}`)
+	b.space(t, "held-back").kubectl(t, "create", "configmap", "kept")
+	host.kubectl(t, "patch", "space", "held-back", "--type=json", "-p", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/other"}]`)
+	host.kubectl(t, "delete", "space", "held-back", "--wait=false")
+	retained := filepath.Join(b.dir, "retained", "held-back", "store.db")
 	eventually(t, func() error {
-		_, err := os.Stat(filepath.Join(b.dir, "retained", "given-up", "store.db"))
+		if got := host.kubectl(t, "get", "space", "held-back", "-o", "jsonpath={.metadata.finalizers}"); got != `["example.com/other"]` {
+			return fmt.Errorf("the finalizers are %s", got)
+		}
+		_, err := os.Stat(retained)
 		return err
 	})
-	applySpace(t, host, "given-up", `{platformName: careless}`)
-	b.space(t, "given-up").kubectl(t, "get", "configmap", "kept")
-	host.kubectl(t, "delete", "space", "given-up", "careful", "--wait", "--timeout=120s")
+	before := must(os.Stat(retained))(t)
+	b.stop(t, syscall.SIGTERM)
+	b.up(t, "--space", "other")
+	host = b.host(t)
+	host.kubectl(t, "annotate", "space", "held-back", "a=b") // has it looked at again
+	host.kubectl(t, "patch", "space", "held-back", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	awaitGone(t, "host namespace", host.CoreV1().Namespaces().Get, "berth-held-back")
+	if after, err := os.Stat(retained); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the retained store is another: %v", err)
+	}
+	applySpace(t, host, "held-back", `{}`)
+	b.space(t, "held-back").kubectl(t, "get", "configmap", "kept")
 }
 
 // T7: a space that was paused, and one whose spec means nothing, before they were ever started, are told so, and can be deleted.

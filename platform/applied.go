@@ -25,6 +25,9 @@ const appliedFile = "applied.json"
 type applied struct {
 	Generation int64              `json:"generation"`
 	Spec       v1alpha1.SpaceSpec `json:"spec"`
+
+	// partly is of a space that was to run with another spec, which failed half way.
+	partly bool
 }
 
 // readApplied reads what a space of an earlier run ran with; nil if nothing is known.
@@ -56,13 +59,13 @@ func (a *applied) write(dir string) error {
 
 // runsLike reports whether two specs make no difference to a space that runs.
 func (a *applied) runsLike(spec *v1alpha1.SpaceSpec) bool {
-	return equality.Semantic.DeepEqual(ofRunning(a.Spec), ofRunning(*spec))
+	return !a.partly && equality.Semantic.DeepEqual(ofRunning(a.Spec), ofRunning(*spec))
 }
 
 // runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the host, and
 // to what is asked about while it runs.
 func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
-	if a.Spec.Isolation == v1alpha1.Dedicated { // its process is told when it starts
+	if a.partly || a.Spec.Isolation == v1alpha1.Dedicated { // its process is told when it starts
 		return false
 	}
 	return equality.Semantic.DeepEqual(ofProcess(a.Spec), ofProcess(*spec))

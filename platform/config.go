@@ -41,6 +41,8 @@ type Config struct {
 	// PlatformName is the name by which Space objects on the host say that they are for this platform. Default:
 	// [v1alpha1.DefaultPlatformName].
 	PlatformName string
+	// DedicatedMax is how many dedicated spaces there may be: each takes hundreds of MiB.
+	DedicatedMax int
 	// SpaceRole is the ClusterRole of the spaces' accounts on the host. If it is empty, the platform writes a Role for each.
 	SpaceRole string
 	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
@@ -127,6 +129,8 @@ func (c *Config) Complete() error {
 	switch {
 	case c.IdleAfter < 0:
 		return fieldError("idle-after", c.IdleAfter, "want a time, or 0 for never")
+	case c.DedicatedMax < 0:
+		return fieldError("dedicated-max", c.DedicatedMax, "want a number, or 0 for none")
 	case c.SpacesMax < 0:
 		return fieldError("spaces-max", c.SpacesMax, "want a number, or 0 for no bound")
 	}

@@ -75,17 +75,18 @@ func (p *Platform) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.P
 func (p *Platform) stopDedicated(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, process := range p.processes.all() {
-		wg.Go(func() { process.Stop(ctx) })
+		wg.Go(func() {
+			if err := process.Stop(ctx); err != nil {
+				p.logger.Error(err, "stop dedicated space")
+			}
+		})
 	}
 	wg.Wait()
 }
 
 // List returns the statuses of all spaces, those of dedicated ones included, ordered by name.
 func (p *Platform) List() []shard.Status {
-	list := p.shard.List()
-	for _, process := range p.processes.all() {
-		list = append(list, process.Status(context.Background()))
-	}
+	list := slices.Concat(p.shard.List(), p.processes.statuses())
 	deleted := p.deletions.statuses()
 	list = slices.DeleteFunc(list, func(s shard.Status) bool {
 		return slices.ContainsFunc(deleted, func(d shard.Status) bool { return d.Name == s.Name })

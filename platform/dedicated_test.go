@@ -33,7 +33,7 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 	dirs := map[string]string{}
 	for _, name := range []string{"broken", "fine"} {
 		dirs[name] = t.TempDir()
-		p.processes.add(name, dedicated.New(name, dirs[name], prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background()))
+		p.processes.add(name, dedicated.New(name, dirs[name], prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background()), 9)
 	}
 
 	serve, stop := context.WithCancel(t.Context())
@@ -52,7 +52,11 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 		served <- dedicated.Serve(serve, dirs["fine"], http.NotFoundHandler(), commands, klog.Background())
 	}()
 	p.processes.get("broken").Start()
-	defer p.processes.get("broken").Stop(context.Background())
+	defer func() {
+		if err := p.processes.get("broken").Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
 
 	hostObjects := map[string]map[string]int{"broken": {"pods": 3}}
 	var got []metrics.Space
@@ -85,13 +89,13 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	const script = `cat >/dev/null; : >"$0/$1"; until [ -e "$0/a" ] && [ -e "$0/b" ]; do sleep 0.02; done`
 	p := &Platform{config: Config{Progress: func(string, ...any) {}}}
 	for _, name := range []string{"a", "b"} {
-		p.processes.add(name, dedicated.New(name, t.TempDir(), prepared, func() *exec.Cmd { return exec.Command("sh", "-c", script, ended, name) }, klog.Background()))
+		p.processes.add(name, dedicated.New(name, t.TempDir(), prepared, func() *exec.Cmd { return exec.Command("sh", "-c", script, ended, name) }, klog.Background()), 9)
 	}
 	var tries atomic.Int32
 	p.processes.add("unprepared", dedicated.New("unprepared", t.TempDir(), func(context.Context) error {
 		tries.Add(1)
 		return errors.New("the host forbids it")
-	}, func() *exec.Cmd { return exec.Command("false") }, klog.Background()))
+	}, func() *exec.Cmd { return exec.Command("false") }, klog.Background()), 9)
 	for _, name := range []string{"a", "b", "unprepared"} {
 		p.start(name)
 		p.start(name) // the reconciler may be as fast as the first starts
@@ -105,6 +109,9 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+	if p.processes.add("too-many", nil, 3) {
+		t.Error("there are more than there may be")
+	}
 	p.stopDedicated(ctx)
 	if ctx.Err() != nil {
 		t.Error("one is stopped after the other")

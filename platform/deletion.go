@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // deletions are the spaces that are being deleted. It is safe for concurrent use.
@@ -45,6 +46,7 @@ type deletion struct {
 	message string       // what it waits for
 	pause   wait.Backoff // between tries
 	copied  bool         // the last snapshot was taken
+	policy  v1alpha1.DeletionPolicy
 }
 
 // Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy says, or
@@ -96,18 +98,17 @@ func (p *Platform) serveDeletion() {
 	}))
 }
 
-// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it is gone:
-// then what the space has on the host is deleted, and its data is retained.
+// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it was removed
+// by force meanwhile.
 func (p *Platform) delete(ctx context.Context, name string, object *v1alpha1.Space) (again time.Duration, err error) {
 	d, err := p.deletions.begin(name, func() (end func(), err error) { return p.changes.begin(name, "being deleted") })
 	if err != nil { // something else is done to it now
 		return busyRetry, nil
 	}
-	policy := v1alpha1.DeletionRetain
 	if object != nil {
-		policy = object.Spec.DeletionPolicy
+		d.policy = object.Spec.DeletionPolicy
 	}
-	left, err := p.deleteOnce(ctx, name, d, policy)
+	left, err := p.deleteOnce(ctx, name, d)
 	switch {
 	case ctx.Err() != nil:
 		return 0, nil
@@ -115,15 +116,18 @@ func (p *Platform) delete(ctx context.Context, name string, object *v1alpha1.Spa
 		p.logger.Error(err, "delete space; it is tried again", "space", name)
 		left = err.Error() + "; it is tried again"
 	case left == "":
-		p.applied.remove(name)
-		p.config.specs.remove(name)
+		p.forget(name)
 		if object != nil {
 			if err := p.objects.release(ctx, object); err != nil {
 				return 0, err
 			}
 		}
+		if err := removeAll(deletedDir(p.config.DataDir, name)); err != nil {
+			return 0, err
+		}
 		p.deletions.remove(name)
 		p.config.Progress("Space %s is deleted", name)
+		p.objects.queue.Add(name) // there may be another object of the name by now
 		return 0, nil
 	}
 	again = p.deletions.wait(d, left)
@@ -134,11 +138,11 @@ func (p *Platform) delete(ctx context.Context, name string, object *v1alpha1.Spa
 }
 
 // deleteOnce does what can be done now, and returns what is left. Each step may be repeated.
-func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion, policy v1alpha1.DeletionPolicy) (left string, err error) {
+func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion) (left string, err error) {
 	if err := p.stop(ctx, name); err != nil {
 		return "", err
 	}
-	if policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(p.spaceDir(name)) {
+	if d.policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(p.spaceDir(name)) {
 		bucket := p.snapshots.keeper.Bucket()
 		if bucket == nil {
 			return "", errNoBucket
@@ -154,27 +158,26 @@ func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion, pol
 	if err := errors.Join(p.secrets.remove(ctx, name), p.shard.Forget(name)); err != nil {
 		return "", err
 	}
-	if err := errors.Join(removeIfThere(KubeconfigPath(p.config.DataDir, name)), os.RemoveAll(DedicatedDir(p.config.DataDir, name))); err != nil {
+	if err := errors.Join(removeIfThere(KubeconfigPath(p.config.DataDir, name)), removeAll(DedicatedDir(p.config.DataDir, name))); err != nil {
 		return "", fmt.Errorf("delete the files of space %s: %w", name, err)
 	}
-	return "", moveAway(p.config.DataDir, name, policy == v1alpha1.DeletionRetain)
+	return "", moveAway(p.config.DataDir, name, d.policy == v1alpha1.DeletionRetain)
 }
 
 func (p *Platform) removeFromHost(ctx context.Context, name string) (left string, err error) {
-	host, err := client.New(p.host.Config(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		return "", fmt.Errorf("make host client: %w", err)
+	id, err := storeIDIn(p.spaceDir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // it never had anything there, or all of it is gone
 	}
-	id, err := p.storeID(name)
 	if err != nil {
 		return "", err
 	}
 	space := translate.Space{Name: name, Store: id}
-	account, err := client.New(syncer.AsAccount(p.host.Config(), space), client.Options{Scheme: scheme.Scheme})
+	account, err := client.New(syncer.AsAccount(p.host.Config(), space), client.Options{Scheme: scheme.Scheme, Mapper: p.hostClient.RESTMapper()})
 	if err != nil {
 		return "", fmt.Errorf("make host client: %w", err)
 	}
-	if left, err := isolation.Remove(ctx, host, account, space); err != nil || left != "" {
+	if left, err := isolation.Remove(ctx, p.hostClient, account, space); err != nil || left != "" {
 		return left, err
 	}
 	if volumes := p.shard.Host().VolumesBeingReclaimed(name); volumes > 0 {
@@ -183,23 +186,55 @@ func (p *Platform) removeFromHost(ctx context.Context, name string) (left string
 	return "", nil
 }
 
-// moveAway takes the directory of a space from where spaces are, in one step, so that a crash leaves it there or not.
+// moveAway takes the directory of a space from where spaces are, in one step, so that a crash leaves it there or not. What
+// identifies the store stays, where the space was retained or else in deletedDir, until the object of the space is gone: by
+// it the platform knows that the object is its own.
 func moveAway(dataDir, name string, retain bool) error {
 	dir, to := spaceDir(dataDir, name), filepath.Join(scratchDir(dataDir), "deleted-"+name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return removeAll(to) // a crash may have left it
+	}
 	if retain {
 		to = retainedDir(dataDir, name)
-	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.RemoveAll(to)); err != nil {
+		if _, err := os.Stat(to); err == nil { // an older one; no space has a name with a dot
+			if err := os.Rename(to, fmt.Sprintf("%s.%d", to, time.Now().UnixNano())); err != nil {
+				return fmt.Errorf("keep an older store of space %s: %w", name, err)
+			}
+		}
+	} else if err := errors.Join(keepStoreID(dir, deletedDir(dataDir, name)), removeAll(to)); err != nil {
 		return fmt.Errorf("delete space %s: %w", name, err)
 	}
-	if err := os.Rename(dir, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete space %s: %w", name, err)
+	err := os.MkdirAll(filepath.Dir(to), 0o700)
+	if err == nil {
+		err = os.Rename(dir, to)
 	}
-	if retain {
+	if err == nil && !retain {
+		err = removeAll(to)
+	}
+	if err != nil {
+		return fmt.Errorf("delete the files of space %s: %w", name, err)
+	}
+	return nil
+}
+
+// keepStoreID copies what identifies a store, if it has an identity.
+func keepStoreID(from, to string) error {
+	id, err := os.ReadFile(filepath.Join(from, storeIDFile))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.RemoveAll(to); err != nil {
-		return fmt.Errorf("delete the files of space %s: %w", name, err)
+	if err == nil {
+		err = os.MkdirAll(to, 0o700)
+	}
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(to, storeIDFile), id)
+	}
+	return err
+}
+
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove %s: %w", dir, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,23 +24,26 @@ func TestTheDirectoryOfADeletedSpaceGoesOrIsKept(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(store, []byte("objects"), 0o600); err != nil {
+		for path, text := range map[string]string{store: "objects", filepath.Join(dir, storeIDFile): strings.Repeat("i", 32)} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id, err := storeIDIn(dir)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 {
+		p := &Platform{config: Config{ProcessConfig: ProcessConfig{DataDir: data}}}
+		for range 2 { // the object of the space may not be gone yet
 			if err := moveAway(data, "a", retain); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("its directory is there: %v", err)
 			}
-			if !retain {
-				continue
+			if known, err := p.knownStoreID("a"); known != id || err != nil {
+				t.Fatalf("with %s, the store is known as %q (%v), want %q", policy, known, err, id)
 			}
-			if _, err := os.Stat(retainedDir(data, "a")); err != nil {
-				t.Fatal(err)
-			}
-			break // one that is retained is moved once: the next is another space of the name
 		}
 		for range 2 {
 			if err := takeBack(data, "a"); err != nil {
@@ -50,6 +54,23 @@ func TestTheDirectoryOfADeletedSpaceGoesOrIsKept(t *testing.T) {
 		if retain != (string(text) == "objects") || retain != (err == nil) {
 			t.Errorf("with %s, a space of the name has %q (%v)", policy, text, err)
 		}
+	}
+}
+
+// T7: an older store that was retained is kept beside a newer one.
+func TestAnOlderStoreThatWasRetainedIsKept(t *testing.T) {
+	data := t.TempDir()
+	for range 2 {
+		if err := os.MkdirAll(spaceDir(data, "a"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := moveAway(data, "a", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(retainedDir(data, "a")))
+	if err != nil || len(entries) != 2 || entries[0].Name() != "a" {
+		t.Errorf("retained are %v (%v)", entries, err)
 	}
 }
 

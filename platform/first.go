@@ -44,10 +44,18 @@ func (p *Platform) startOthers(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := p.writeKubeconfig(ctx, name); err != nil { // it may be long until it wakes
-			p.logger.Error(err, "write kubeconfig", "space", name)
+		end, err := p.changes.begin(name, "being started")
+		if err != nil {
+			p.start(name) // which does nothing if it is being deleted
+			continue
 		}
-		p.start(name)
+		if p.applied.get(name) != nil {
+			if err := p.writeKubeconfig(ctx, name); err != nil { // it may be long until it wakes
+				p.logger.Error(err, "write kubeconfig", "space", name)
+			}
+			p.start(name)
+		}
+		end()
 	}
 }
 

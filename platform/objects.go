@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -135,7 +138,14 @@ func (s *spaceObjects) ensure(ctx context.Context, name, store string) error {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1alpha1.Finalizer}, Annotations: map[string]string{translate.AnnotationStore: store}},
 		Spec:       v1alpha1.SpaceSpec{PlatformName: s.platform},
 	}
-	if err := s.client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := s.client.Create(ctx, object)
+	if apierrors.IsAlreadyExists(err) {
+		err = s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if claimed := object.Annotations[translate.AnnotationStore]; err == nil && (object.Spec.PlatformName != s.platform || claimed != "" && claimed != store) {
+			err = errForeign
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("create Space object %s: %w", name, err)
 	}
 	return nil
@@ -153,6 +163,9 @@ func (s *spaceObjects) apply(ctx context.Context, space *v1alpha1.Space, store s
 	}
 	if claimed := have.Annotations[translate.AnnotationStore]; claimed != "" && claimed != store {
 		return errForeign
+	}
+	if !have.DeletionTimestamp.IsZero() {
+		return nil // as it was when its deletion began, so that no other policy holds for that
 	}
 	want := &v1alpha1.Space{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Space"},
@@ -175,7 +188,7 @@ func (s *spaceObjects) apply(ctx context.Context, space *v1alpha1.Space, store s
 // claim notes on an object that this platform serves it. It fails with a conflict if somebody changed it meanwhile.
 func (s *spaceObjects) claim(ctx context.Context, object *v1alpha1.Space, store string) error {
 	claimed := object.DeepCopy()
-	claimed.Finalizers = append(claimed.Finalizers, v1alpha1.Finalizer)
+	controllerutil.AddFinalizer(claimed, v1alpha1.Finalizer)
 	metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, translate.AnnotationStore, store)
 	if err := s.client.Patch(ctx, claimed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("claim Space object %s: %w", object.Name, err)
@@ -185,22 +198,15 @@ func (s *spaceObjects) claim(ctx context.Context, object *v1alpha1.Space, store 
 
 // release notes on an object that nothing is left of the space.
 func (s *spaceObjects) release(ctx context.Context, object *v1alpha1.Space) error {
-	released := object.DeepCopy()
-	released.Finalizers = without(released.Finalizers, v1alpha1.Finalizer)
-	err := s.client.Patch(ctx, released, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+	current := &v1alpha1.Space{}
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(object), current)
+	if released := current.DeepCopy(); err == nil && current.UID == object.UID && controllerutil.RemoveFinalizer(released, v1alpha1.Finalizer) {
+		err = s.client.Patch(ctx, released, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("release Space object %s: %w", object.Name, err)
 	}
 	return nil
-}
-
-func without(list []string, drop string) (kept []string) {
-	for _, item := range list {
-		if item != drop {
-			kept = append(kept, item)
-		}
-	}
-	return kept
 }
 
 // run watches the objects, and calls reconcile for each that was added, changed, deleted, or enqueued, never twice at once for
@@ -223,8 +229,12 @@ func (s *spaceObjects) run(ctx context.Context, reconcile func(ctx context.Conte
 			},
 		},
 		ObjectType: &v1alpha1.Space{},
-		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, is any) { enqueue(is) }, DeleteFunc: enqueue},
-		Transform:  withoutManagedFields,
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(was, is any) {
+			if matters(was, is) {
+				enqueue(is)
+			}
+		}, DeleteFunc: enqueue},
+		Transform: withoutManagedFields,
 	})
 	s.store = store
 	var group sync.WaitGroup
@@ -245,6 +255,15 @@ func (s *spaceObjects) run(ctx context.Context, reconcile func(ctx context.Conte
 		s.queue.ShutDown()
 		group.Wait()
 	}
+}
+
+// matters reports whether there is something to do when an object changes. Statuses are the platform's own: a write to one, which
+// may say why another write failed, must not have everything done again.
+func matters(was, is any) bool {
+	before, ok := was.(*v1alpha1.Space)
+	after, isSpace := is.(*v1alpha1.Space)
+	return !ok || !isSpace || before.UID != after.UID || before.Generation != after.Generation || !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+		!slices.Equal(before.Finalizers, after.Finalizers) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
 // withoutManagedFields saves memory. It is for [cache.InformerOptions.Transform].

@@ -72,6 +72,9 @@ type Platform struct {
 	objects *spaceObjects
 	applied appliedSpecs
 	quotas  sync.Map // of the spaces, by name, of which a quota on the host has changed
+	// unapplied are spaces of the configuration, by name, whose objects could not be applied yet: each a *v1alpha1.Space.
+	unapplied sync.Map
+	foreign   seenObjects
 }
 
 // New returns a platform with a configuration that is complete.

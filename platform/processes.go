@@ -4,9 +4,11 @@
 package platform
 
 import (
+	"context"
 	"maps"
 	"sync"
 
+	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 )
 
@@ -23,13 +25,18 @@ func (p *processes) get(space string) *dedicated.Process {
 	return p.of[space]
 }
 
-func (p *processes) add(space string, process *dedicated.Process) {
+// add fails if there are as many as there may be.
+func (p *processes) add(space string, process *dedicated.Process, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.of) >= most {
+		return false
+	}
 	if p.of == nil {
 		p.of = map[string]*dedicated.Process{}
 	}
 	p.of[space] = process
+	return true
 }
 
 func (p *processes) remove(space string) {
@@ -43,4 +50,18 @@ func (p *processes) all() map[string]*dedicated.Process {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return maps.Clone(p.of)
+}
+
+// statuses asks all at once, as one that hangs takes its time to be given up.
+func (p *processes) statuses() []shard.Status {
+	all := p.all()
+	list, i := make([]shard.Status, len(all)), 0
+	var wg sync.WaitGroup
+	for _, process := range all {
+		to := &list[i]
+		wg.Go(func() { *to = process.Status(context.Background()) })
+		i++
+	}
+	wg.Wait()
+	return list
 }

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
@@ -51,27 +53,30 @@ func (p *Platform) openSpaces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	starts := firstStarts{}
-	for i, space := range p.config.Spaces {
+	starts, isListed := firstStarts{}, map[string]bool{}
+	for i := range p.config.Spaces {
+		space := &p.config.Spaces[i]
+		isListed[space.Name] = true
 		if listed[i] != nil {
 			starts.failures = append(starts.failures, spaceFailure{space.Name, listed[i]})
+			p.unapplied.Store(space.Name, space)
+			p.objects.queue.AddRateLimited(space.Name)
 		}
 	}
 	for i := range all {
 		object := &all[i]
-		if !p.owns(object) || !object.DeletionTimestamp.IsZero() {
-			continue
+		if object.Annotations[translate.AnnotationStore] == "" || !p.owns(object) || !object.DeletionTimestamp.IsZero() {
+			continue // reconcile sees to it
 		}
 		isNew, err := p.run(object)
-		isListed := slices.ContainsFunc(p.config.Spaces, func(s v1alpha1.Space) bool { return s.Name == object.Name })
 		switch {
-		case err != nil && isListed:
+		case err != nil && isListed[object.Name]:
 			starts.failures = append(starts.failures, spaceFailure{object.Name, err})
 		case err != nil:
-			p.logger.Error(err, "Space is not served as its object says; it is tried again", "space", object.Name)
+			p.logger.Error(err, "Could not apply the spec of a space", "space", object.Name)
 		}
 		switch {
-		case isNew && isListed:
+		case isNew && isListed[object.Name]:
 			starts.listed = append(starts.listed, object.Name)
 		case isNew:
 			starts.others = append(starts.others, object.Name)
@@ -102,6 +107,24 @@ func (p *Platform) ensure(ctx context.Context, space string) error {
 	return err
 }
 
+// checkOwn fails if there is an object of the name that this platform doesn't serve.
+func (p *Platform) checkOwn(ctx context.Context, space string) error {
+	object := &v1alpha1.Space{}
+	err := p.objects.client.Get(ctx, client.ObjectKey{Name: space}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Space object %s: %w", space, err)
+	case object.Spec.PlatformName != p.config.PlatformName:
+		return fmt.Errorf("%w: the Space object of that name is of the platform %s; name the space differently", isolation.ErrTaken, object.Spec.PlatformName)
+	case !p.owns(object):
+		return errForeign
+	default:
+		return nil
+	}
+}
+
 // startReconciling keeps spaces as their objects say, and the objects' statuses as the spaces are.
 func (p *Platform) startReconciling(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,13 +133,15 @@ func (p *Platform) startReconciling(ctx context.Context) error {
 	})
 	p.onStop(func(context.Context) { end(); stop() })
 	p.serveDeletion()
-	entries, err := os.ReadDir(spacesDir(p.config.DataDir))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("list spaces: %w", err)
-	}
-	for _, entry := range entries { // also those without an object
-		if entry.IsDir() && isolation.CheckSpaceName(entry.Name()) == nil {
-			p.objects.queue.Add(entry.Name())
+	for _, dir := range []string{spacesDir(p.config.DataDir), deletedDir(p.config.DataDir, "")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("list spaces: %w", err)
+		}
+		for _, entry := range entries { // also those without an object
+			if entry.IsDir() && isolation.CheckSpaceName(entry.Name()) == nil {
+				p.objects.queue.Add(entry.Name())
+			}
 		}
 	}
 	return nil
@@ -132,6 +157,9 @@ const quotaSettleTime = 5 * time.Second
 
 // quotaChanged has what a space uses of its quota looked at soon. It does not block.
 func (p *Platform) quotaChanged(space string) {
+	if p.applied.get(space) == nil {
+		return // not one of this platform's
+	}
 	p.quotas.Store(space, struct{}{})
 	p.objects.queue.AddAfter(space, quotaSettleTime)
 }
@@ -152,27 +180,34 @@ func (p *Platform) owns(object *v1alpha1.Space) bool {
 func (p *Platform) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	object := p.objects.get(name)
 	switch {
+	case p.deletions.has(name):
+		if object != nil && object.DeletionTimestamp.IsZero() {
+			object = nil // the one that is being deleted was removed by force, and this one comes after it
+		}
+		return p.delete(ctx, name, object)
 	case object == nil:
 		return p.reconcileGone(ctx, name)
 	case !p.owns(object):
+		p.foreign.once(object, func() {
+			p.logger.Error(errForeign, "A Space object is not served", "space", name)
+		})
 		return 0, nil
 	case !object.DeletionTimestamp.IsZero():
+		if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
+			return 0, nil // nothing of it is left here, or nothing ever was
+		}
 		return p.delete(ctx, name, object)
 	case !slices.Contains(object.Finalizers, v1alpha1.Finalizer) || object.Annotations[translate.AnnotationStore] == "":
-		if err := takeBack(p.config.DataDir, name); err != nil {
-			return 0, err
-		}
-		store, err := p.storeID(name)
-		if err != nil {
-			return 0, err
-		}
-		return 0, p.objects.claim(ctx, object, store) // which is seen next
+		return p.claim(ctx, object)
+	}
+	before := p.applied.get(name)
+	if before != nil && before.Generation == object.Generation && !before.partly {
+		return p.refreshAfter(name), p.writeStatus(ctx, object, nil)
 	}
 	end, err := p.changes.begin(name, "being changed")
 	if err != nil {
-		return busyRetry, p.writeStatus(ctx, object, nil)
+		return busyRetry, nil // something else is done to it now
 	}
-	defer end()
 	isNew, failure := p.run(object)
 	switch {
 	case isNew:
@@ -180,10 +215,46 @@ func (p *Platform) reconcile(ctx context.Context, name string) (again time.Durat
 	case failure == nil:
 		failure = p.change(ctx, object)
 	}
+	end()
 	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) {
 		err = failure // is tried again
 	}
 	return p.refreshAfter(name), errors.Join(err, p.writeStatus(ctx, object, failure))
+}
+
+// claim notes on a new object that this platform serves it.
+func (p *Platform) claim(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
+	end, err := p.changes.begin(object.Name, "being created")
+	if err != nil {
+		return busyRetry, nil
+	}
+	defer end()
+	if store, err := p.knownStoreID(object.Name); err == nil && object.Annotations[translate.AnnotationStore] == "" && p.applied.get(object.Name) == nil {
+		before, err := readApplied(p.spaceDir(object.Name))
+		if err != nil {
+			return 0, err
+		}
+		if before != nil {
+			return 0, p.writeStatus(ctx, object, &orphanedStore{p.spaceDir(object.Name), store})
+		}
+	}
+	if err := takeBack(p.config.DataDir, object.Name); err != nil {
+		return 0, err
+	}
+	store, err := p.storeID(object.Name)
+	if err != nil {
+		return 0, err
+	}
+	return 0, p.objects.claim(ctx, object, store) // which is seen next
+}
+
+// orphanedStore is of a new object of the name of a space whose object was removed by force, so that its store is still there.
+// Whose it is to be is the admin's to say.
+type orphanedStore struct{ dir, store string }
+
+func (e *orphanedStore) Error() string {
+	return fmt.Sprintf("there is the store of an earlier space of this name, whose object was removed by force; to go on with it, annotate this object with %s=%s, or else move %s away",
+		translate.AnnotationStore, e.store, e.dir)
 }
 
 // refreshAfter is when the status of a space is to be looked at again, if nothing tells that it has changed.
@@ -261,7 +332,9 @@ func (p *Platform) run(object *v1alpha1.Space) (isNew bool, err error) {
 	}
 	p.config.specs.set(name, settings)
 	if want.Spec.Isolation == v1alpha1.Dedicated {
-		p.processes.add(name, p.newProcess(name, want.Spec))
+		if !p.processes.add(name, p.newProcess(name, want.Spec), p.config.DedicatedMax) {
+			return false, fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", p.config.DedicatedMax)
+		}
 	} else if err := p.shard.Add(name); err != nil && !errors.Is(err, shard.ErrTaken) { // it was restored
 		return false, err
 	}
@@ -301,6 +374,9 @@ func (p *Platform) change(ctx context.Context, object *v1alpha1.Space) error {
 	}
 	p.config.specs.set(name, settings)
 	if err := p.rerun(ctx, object, want); err != nil {
+		if before := p.applied.get(name); before != nil {
+			p.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, partly: true})
+		}
 		return fmt.Errorf("change space %s: %w", name, err)
 	}
 	p.logger.Info("Space runs with another spec", "space", name, "generation", want.Generation)
@@ -338,8 +414,12 @@ func (p *Platform) rerun(ctx context.Context, object *v1alpha1.Space, want *appl
 
 // stop stops a space wherever it runs, and takes its place away.
 func (p *Platform) stop(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if process := p.processes.get(name); process != nil {
-		process.Stop(ctx)
+		if err := process.Stop(ctx); err != nil {
+			return err
+		}
 		p.processes.remove(name)
 	}
 	if err := p.shard.StopSpace(ctx, name); err != nil {
@@ -351,27 +431,66 @@ func (p *Platform) stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// reconcileGone is for a space without an object. One that never had an object, as it was restored while no platform ran, gets
-// one. One whose object is gone, though nothing was deleted, was given up by an admin who removed the finalizer: it is
-// deleted from the host, and its data is retained.
+// reconcileGone is for a space without an object. Nothing is deleted on the word of what is not there: it may be the host, or the
+// definition of spaces, that is another one. One that never had an object, as it was restored while no platform ran, gets one.
 func (p *Platform) reconcileGone(ctx context.Context, name string) (again time.Duration, err error) {
-	dir := p.spaceDir(name)
-	if p.applied.get(name) == nil {
-		before, err := readApplied(dir)
-		if err != nil {
+	if listed, ok := p.unapplied.Load(name); ok {
+		if err := p.applyListed(ctx, listed.(*v1alpha1.Space)); err != nil {
 			return 0, err
 		}
-		if before == nil && !p.deletions.has(name) {
-			if !snapshot.Exists(dir) {
-				return 0, nil // there is no such space, or somebody makes one
-			}
-			end, err := p.changes.begin(name, "being changed")
-			if err != nil {
-				return busyRetry, nil
-			}
-			defer end()
-			return 0, p.ensure(ctx, name)
-		}
+		p.unapplied.Delete(name)
+		return 0, nil // which is seen next
 	}
-	return p.delete(ctx, name, nil)
+	dir := p.spaceDir(name)
+	before, err := readApplied(dir)
+	switch {
+	case err != nil:
+		return 0, err
+	case before == nil && snapshot.Exists(dir):
+		end, err := p.changes.begin(name, "being created")
+		if err != nil {
+			return busyRetry, nil
+		}
+		defer end()
+		return 0, p.ensure(ctx, name)
+	}
+	// The watch may be behind.
+	if err := p.objects.client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Space{}); err == nil {
+		return busyRetry, nil
+	} else if !apierrors.IsNotFound(err) {
+		return 0, fmt.Errorf("read Space object %s: %w", name, err)
+	}
+	if before == nil && p.applied.get(name) == nil {
+		return 0, removeAll(deletedDir(p.config.DataDir, name)) // a crash may have left it
+	}
+	if p.applied.get(name) != nil {
+		end, err := p.changes.begin(name, "being stopped")
+		if err != nil {
+			return busyRetry, nil
+		}
+		defer end()
+		if err := p.stop(ctx, name); err != nil {
+			return 0, err
+		}
+		p.forget(name)
+	}
+	p.logger.Error(errors.New("its Space object is gone"), "A space is not served; its store and its host objects stay. Create its object again to have it served, or to delete it in order", "space", name, "directory", dir)
+	return 0, nil
+}
+
+// forget forgets a space that has no place.
+func (p *Platform) forget(name string) {
+	p.applied.remove(name)
+	p.config.specs.remove(name)
+	p.quotas.Delete(name)
+}
+
+// seenObjects are objects that something was logged of. The zero value is ready to use. It is safe for concurrent use.
+type seenObjects struct{ of sync.Map }
+
+// once calls f, unless it was called for the object before.
+func (s *seenObjects) once(object *v1alpha1.Space, f func()) {
+	if last, _ := s.of.Swap(object.Name, object.UID); last != object.UID {
+		f()
+	}
 }

@@ -52,6 +52,9 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
+	if err := s.checkOwn(ctx, cmp.Or(as, id.Space)); err != nil {
+		return nil, err
+	}
 	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
 	end, err := s.changes.begin(result.Space, "being restored")
 	if err != nil {

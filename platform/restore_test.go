@@ -75,7 +75,8 @@ func restorables(t *testing.T) (*snapshots, *places, *snapshot.Bucket) {
 	t.Helper()
 	s := &snapshots{
 		changes: &changes{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) bool { return false },
-		ensure: func(context.Context, string) error { return nil },
+		ensure:   func(context.Context, string) error { return nil },
+		checkOwn: func(context.Context, string) error { return nil },
 	}
 	for _, name := range []string{"from", "into"} {
 		write(t, s, name)

@@ -29,6 +29,8 @@ type snapshots struct {
 	changes   *changes
 	// ensure creates the object of a space that was restored, unless it is there.
 	ensure func(ctx context.Context, space string) error
+	// checkOwn fails if the object of a space is another platform's.
+	checkOwn func(ctx context.Context, space string) error
 
 	restoring sync.Mutex // one at a time
 }
@@ -47,7 +49,7 @@ func (p *Platform) startSnapshots(context.Context) (err error) {
 		}
 	}
 	s := &snapshots{
-		changes: &p.changes, shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, ensure: p.ensure,
+		changes: &p.changes, shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, ensure: p.ensure, checkOwn: p.checkOwn,
 		elsewhere: func(space string) bool { return p.processes.get(space) != nil },
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {

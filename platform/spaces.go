@@ -18,6 +18,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +34,9 @@ func (p *Platform) startShard(ctx context.Context) (err error) {
 	if p.objects, err = openSpaceObjects(p.host.Config(), p.config.PlatformName); err != nil {
 		return err
 	}
-	host, err := client.New(p.host.Config(), client.Options{Scheme: scheme.Scheme})
+	config := rest.CopyConfig(p.host.Config())
+	config.QPS = -1 // the host's own priority and fairness decides
+	host, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
@@ -133,19 +136,26 @@ func (p *Platform) storeID(name string) (string, error) {
 	return hex.EncodeToString(store[:8]), nil
 }
 
-// knownStoreID is storeID of a space that this platform has, or had and retained.
-func (p *Platform) knownStoreID(name string) (string, error) {
-	for _, dir := range []string{p.spaceDir(name), retainedDir(p.config.DataDir, name)} {
-		if _, err := os.Stat(filepath.Join(dir, storeIDFile)); errors.Is(err, fs.ErrNotExist) {
-			continue
+// knownStoreID is storeID of a space that this platform has, retained, or is deleting; it fails with [fs.ErrNotExist] otherwise.
+func (p *Platform) knownStoreID(name string) (id string, err error) {
+	for _, dir := range []string{p.spaceDir(name), retainedDir(p.config.DataDir, name), deletedDir(p.config.DataDir, name)} {
+		if id, err = storeIDIn(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
 		}
-		store, err := pki.Secret(dir, storeIDFile)
-		if err != nil {
-			return "", fmt.Errorf("identify the store of space %s: %w", name, err)
-		}
-		return hex.EncodeToString(store[:8]), nil
 	}
-	return "", fs.ErrNotExist
+	return id, err
+}
+
+// storeIDIn is storeID of what is in a directory; it fails with [fs.ErrNotExist] if it has no identity.
+func storeIDIn(dir string) (string, error) {
+	if _, err := os.Stat(filepath.Join(dir, storeIDFile)); err != nil {
+		return "", err
+	}
+	store, err := pki.Secret(dir, storeIDFile)
+	if err != nil {
+		return "", fmt.Errorf("identify the store in %s: %w", dir, err)
+	}
+	return hex.EncodeToString(store[:8]), nil
 }
 
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and

@@ -50,6 +50,7 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings spaceSetti
 		settings.quota = joinMaps(spec.Quota, isolation.DefaultQuota())
 	}
 	settings.idle = idleOf(&spec.Sleep)
+	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
@@ -62,7 +63,20 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings spaceSetti
 	}
 	closed, more := rangesOf(spec.Network.ClosedRanges, path.Child("network", "closedRanges"))
 	settings.closed, errs = closed, append(errs, more...)
-	return settings, append(errs, checkHostNamespace(&spec.HostNamespace, path.Child("hostNamespace"))...)
+	return settings, append(append(errs, quotaErrs...), checkHostNamespace(&spec.HostNamespace, path.Child("hostNamespace"))...)
+}
+
+// checkQuota refuses what the host would.
+func checkQuota(quota map[corev1.ResourceName]resource.Quantity, path *field.Path) (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(quota)) {
+		for _, problem := range validation.IsQualifiedName(string(name)) {
+			errs = append(errs, field.Invalid(path.Key(string(name)), name, "it is no name of a resource: "+problem))
+		}
+		if value := quota[name]; value.Sign() < 0 {
+			errs = append(errs, field.Invalid(path.Key(string(name)), value.String(), "want zero or more"))
+		}
+	}
+	return errs
 }
 
 // idleOf returns when a space is idle. Without a word about user agents, those of clients that look at all clusters are ignored.
@@ -181,8 +195,8 @@ func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (er
 		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
 			errs = append(errs, field.Invalid(at, key, problem))
 		}
-		if isOf(key, translate.Domain) {
-			errs = append(errs, field.Invalid(at, key, "annotations of berth.dev are set by Berth"))
+		if isOf(key, translate.Domain, "kubernetes.io", "k8s.io", "x-k8s.io") {
+			errs = append(errs, field.Invalid(at, key, "annotations of berth.dev, kubernetes.io, k8s.io, and x-k8s.io are set by Berth and by Kubernetes"))
 		}
 	}
 	return errs

@@ -156,9 +156,12 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.hostNamespace.labels[berth.dev/space]: Invalid value`:                                                         {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"berth.dev/space": "b"}}},
 		`spec.hostNamespace.labels[pod-security.kubernetes.io/enforce]: Invalid value`:                                      {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}},
 		`spec.hostNamespace.annotations[berth.dev/store]: Invalid value`:                                                    {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "b"}}},
+		`spec.hostNamespace.annotations[scheduler.alpha.kubernetes.io/defaultTolerations]: Invalid value`:                   {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"scheduler.alpha.kubernetes.io/defaultTolerations": "[]"}}},
+		`spec.quota[pods]: Invalid value: "-5": want zero or more`:                                                          {Quota: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("-5")}},
+		`spec.quota[foo bar]: Invalid value: "foo bar": it is no name`:                                                      {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
 		`spec.isolation: Unsupported value: "Own"`:                                                                          {Isolation: "Own"},
 		`spec.sync: Forbidden: all spaces of a platform are synced alike`:                                                   pods,
-		`spec.snapshots: Forbidden`:                                                                                         {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
+		`spec.snapshots: Forbidden`: {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
 	} {
 		if err := (&ProcessConfig{Spaces: []v1alpha1.Space{space("a", spec)}}).complete(); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)

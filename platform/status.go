@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -66,13 +67,13 @@ func (p *Platform) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space,
 				continue // it ran when the last process ended, and nothing else is known
 			}
 			condition = withFailure(condition, failure)
-			if condition.Reason == v1alpha1.ReasonInvalidSpec && !there {
+			if failure != nil && !there && !errors.Is(failure, errPaused) {
 				status.State = v1alpha1.SpaceFailed
 			}
 		}
 		condition.ObservedGeneration = object.Generation
 		if len(condition.Message) > maxMessage {
-			condition.Message = condition.Message[:maxMessage] + " ..."
+			condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "") + " ..."
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
@@ -84,9 +85,12 @@ func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 		return ready
 	}
 	ready.Status, ready.Message, ready.LastTransitionTime = metav1.ConditionFalse, failure.Error(), metav1.Time{}
-	switch invalid := (*invalidSpec)(nil); {
+	invalid, orphaned := (*invalidSpec)(nil), (*orphanedStore)(nil)
+	switch {
 	case errors.As(failure, &invalid):
 		ready.Reason = v1alpha1.ReasonInvalidSpec
+	case errors.As(failure, &orphaned):
+		ready.Reason = v1alpha1.ReasonOrphanedStore
 	case errors.Is(failure, errPaused):
 		ready.Reason = v1alpha1.ReasonPaused
 	default:

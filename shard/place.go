@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/berth-dev/berth/shard/crashlog"
 )
 
@@ -30,8 +32,9 @@ type place struct {
 	tell func(space string) // that the status is another than before
 
 	state      state
-	since      time.Time     // of the state
-	readySince time.Time     // of the condition Ready
+	since      time.Time // of the state
+	readySince time.Time // of the condition Ready
+	wasReady   metav1.ConditionStatus
 	turn       chan struct{} // closed with the next change of state; nil if nobody waits
 
 	wake  *wake              // awaited: queued, starting, or stopping and wanted again
@@ -86,10 +89,9 @@ const (
 
 // set changes the state, and wakes who waits for that.
 func (p *place) set(to state, now time.Time) {
-	ready := p.ready()
 	p.state, p.since = to, now
-	if p.ready() != ready || p.readySince.IsZero() {
-		p.readySince = now
+	if ready := p.ready(); ready != p.wasReady {
+		p.wasReady, p.readySince = ready, now
 	}
 	p.turned()
 	p.tell(p.name)

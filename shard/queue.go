@@ -30,6 +30,8 @@ func (s *Shard) enqueue(p *place, why cause) {
 		slices.SortStableFunc(s.suspects, bySuspicion)
 	case p.later:
 		s.later = append(s.later, p)
+	case why == byRestart: // it was running, and others have waited for longer than it will
+		s.queue = slices.Insert(s.queue, 0, p)
 	default:
 		s.queue = append(s.queue, p)
 	}

@@ -116,6 +116,7 @@ func (s *Shard) Add(name string) error {
 	}
 	now := s.config.Clock.Now()
 	p := &place{name: name, since: now, readySince: now, tell: s.config.Changed}
+	p.wasReady = p.ready()
 	s.suspect(p)
 	s.places[name] = p
 	return nil

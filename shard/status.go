@@ -105,7 +105,7 @@ func (s *Shard) parts(space *Space, since time.Time) []metav1.Condition {
 		host = condition(v1alpha1.ConditionHostReachable, v1alpha1.ReasonUnreachable, err.Error()+"; see that the host's API server runs, and that this process reaches it", since)
 	}
 	store := condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonHealthy, "the store takes writes", since)
-	if stats, err := space.StoreStats(context.Background()); err != nil {
+	if stats, err := space.StoreStats(context.Background()); errors.Is(err, kine.ErrDamaged) {
 		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreDamaged, err.Error()+"; restore a snapshot with `berth snapshot restore`", since)
 	} else if stats.Full {
 		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreFull,

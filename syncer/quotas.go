@@ -81,7 +81,7 @@ func eased(was, is client.Object) bool {
 // those who wait for spaces that sleep and have objects that a quota refused.
 func (h *Host) watchQuotas(f *eventRouter, changed func(space string)) {
 	f.matters = func(was, is client.Object) bool {
-		if changed != nil && is != nil && spaceOf(is) != "" && (was == nil || was.GetAnnotations()[annotationLeft] != is.GetAnnotations()[annotationLeft]) {
+		if changed != nil && is != nil && spaceOf(is) != "" && was != nil && was.GetAnnotations()[annotationLeft] != is.GetAnnotations()[annotationLeft] {
 			changed(spaceOf(is))
 		}
 		return eased(was, is)

@@ -327,7 +327,7 @@ type HostNamespace struct {
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key.startsWith('berth.dev/') || key.contains('.berth.dev/'))",message="annotations of berth.dev are set by Berth"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(key, ['berth.dev/', 'kubernetes.io/', 'k8s.io/', 'x-k8s.io/'].exists(domain, key.startsWith(domain) || key.contains('.' + domain)))",message="annotations of berth.dev, kubernetes.io, k8s.io, and x-k8s.io are set by Berth and by Kubernetes"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

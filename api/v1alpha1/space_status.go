@@ -26,6 +26,9 @@ const (
 	// ReasonInvalidSpec makes Ready False for a space with a field that means nothing to the platform. The message names
 	// the field. A space that ran before goes on as it was.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonOrphanedStore makes Ready False for a space of the name of an earlier one whose object was removed by force, so
+	// that its store is still there. The message says how to choose between the two.
+	ReasonOrphanedStore = "OrphanedStore"
 	// ReasonPaused makes Ready False for a space that was paused before it was ever started.
 	ReasonPaused = "Paused"
 	// ReasonCrashSuspect makes Ready False for a space that was active when its process ended uncleanly, until it is started

@@ -173,6 +173,8 @@ func TestASpaceIsValidated(t *testing.T) {
 			says: []string{"spec.hostNamespace.labels", "set by Berth"}},
 		"annotation below Berth": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"a.berth.dev/c": "d"}}},
 			says: []string{"spec.hostNamespace.annotations", "set by Berth"}},
+		"annotation of Kubernetes": {spec: v1alpha1.SpaceSpec{HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"scheduler.alpha.kubernetes.io/node-selector": "a=b"}}},
+			says: []string{"spec.hostNamespace.annotations", "set by Berth and by Kubernetes"}},
 		"snapshots to where": {spec: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{Keep: 1}}, says: []string{"spec.snapshots.to"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, as spec.isolation: Dedicated does, instead of sharing this one")
 	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
 	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "most spaces to be awake at once, --dedicated ones not counted; 0 for no bound")
+	cmd.Flags().IntVar(&o.DedicatedMax, "dedicated-max", 10, "most dedicated spaces; reckon with 512 MiB of memory for each")
 	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
 	cmd.Flags().DurationVar(&o.Snapshots.Every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
 	cmd.Flags().IntVar(&o.Snapshots.Keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")

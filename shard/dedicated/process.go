@@ -29,7 +29,9 @@ const (
 	firstRestart = time.Second
 	lastRestart  = time.Minute
 	// statusTimeout bounds what a list of spaces waits for one process.
-	statusTimeout = 5 * time.Second
+	statusTimeout = 2 * time.Second
+	// stopTime is how long a process has to end in order: as long as a platform has.
+	stopTime = 20 * time.Second
 	// maxComplaint bounds what is kept of the last words of a process.
 	maxComplaint = 4 << 10
 )
@@ -50,6 +52,7 @@ type Process struct {
 	mu      sync.Mutex
 	stop    context.CancelFunc // nil until it is started
 	stopped bool
+	running *os.Process // nil while none does
 	since   time.Time
 	failure string // why it does not run; empty if it does
 }
@@ -133,6 +136,8 @@ func (p *Process) run(ctx context.Context) error {
 		return fmt.Errorf("start the space's process: %w", err)
 	}
 	p.set("")
+	p.setRunning(cmd.Process)
+	defer p.setRunning(nil)
 	asked := context.AfterFunc(ctx, func() { _ = input.Close() })
 	defer asked()
 	_ = cmd.Wait() // its state tells
@@ -148,21 +153,45 @@ func (p *Process) set(failure string) {
 	p.failure, p.since = failure, time.Now()
 }
 
-// Stop ends a process, if it was started, and waits for it, until ctx ends.
-func (p *Process) Stop(ctx context.Context) {
+func (p *Process) setRunning(process *os.Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = process
+}
+
+// killTime is how long a process has to be gone once it is killed.
+const killTime = 5 * time.Second
+
+// Stop ends a process, if it was started, and waits for it. What has not ended by stopTime, or the end of ctx, is killed; the
+// error says that it is not gone even so.
+func (p *Process) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	stop := p.stop
 	p.stopped = true
 	p.mu.Unlock()
 	if stop == nil {
-		return
+		return nil
 	}
 	stop()
+	defer p.transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
 	select {
 	case <-p.done:
+		return nil
 	case <-ctx.Done():
 	}
-	p.transport.CloseIdleConnections()
+	p.mu.Lock()
+	if p.running != nil {
+		_ = p.running.Kill()
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(killTime):
+		return fmt.Errorf("the process of space %s does not end", p.space)
+	}
 }
 
 // Handler leads to the space's API.
