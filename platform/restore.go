@@ -85,7 +85,7 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 		return err
 	}
 	if s.elsewhere(id.Space) {
-		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; stop berth, and restore the space while none runs", id.Space))
+		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; set spec.isolation of its Space object to Shared, or stop berth, and restore the space while none runs", id.Space))
 	}
 	_, had := s.shard.Status(id.Space)
 	err := s.stop(ctx, id.Space)
@@ -129,7 +129,7 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 	case !there:
 		return nil
 	case s.elsewhere(as):
-		remedy = "it runs in a process of its own; choose another name, or run it without (--dedicated, the chart's isolation) and say --replace"
+		remedy = "it runs in a process of its own; choose another name, or set spec.isolation of its Space object to Shared and say --replace"
 	case as == id.Space:
 		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
 	case !replace:

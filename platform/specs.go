@@ -89,7 +89,7 @@ func (s *specs) read(spec *v1alpha1.SpaceSpec, path *field.Path) (*spaceSettings
 	return &settings, errs
 }
 
-// set has a space be what its settings say, once it next starts.
+// set has a space be what its settings say: at once in what is asked about while it runs, and in the rest once it next starts.
 func (s *specs) set(space string, settings *spaceSettings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

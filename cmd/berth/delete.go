@@ -29,20 +29,20 @@ func newDelete() *cobra.Command {
 		Use:   "delete SPACE...",
 		Short: "Delete spaces of a running berth",
 		Long: `Delete spaces: what they run on the host, their stores, their keys, and their
-credentials. Nothing is left, and other spaces go on. A deletion that has begun
-goes on when berth is started again, also after a crash; it can't be undone. It is
-what 'kubectl delete space' on the host does.
+credentials. Nothing is left, and other spaces continue. A deletion that has begun
+continues when berth is started again, also after a crash; it can't be undone.
+'kubectl delete space' on the host does the same.
 
---policy says what becomes of a space's data, instead of the spec.deletionPolicy of
-its object:
+--policy sets the spec.deletionPolicy of the space before, which decides about its
+data:
   Delete    delete it
   Retain    delete what the space has on the host, and keep its store and keys on
             disk, in DATA-DIR/retained. A space of the same name that is created
-            later goes on with them.
+            later continues with them.
   Snapshot  take a last snapshot to --snapshot-to of 'berth up', then delete it
 
-A space that is named by --space or in --config is created anew, empty, when berth
-is next started.`,
+A space that --space, --dedicated, or --config of 'berth up' names is created again,
+empty, when berth is next started.`,
 		Example: `  berth delete team-a
   berth delete team-a team-b --policy Snapshot --wait=false`,
 		Args:              cobra.MinimumNArgs(1),

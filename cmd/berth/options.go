@@ -35,10 +35,10 @@ type runOptions struct {
 // others are each command's to declare.
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	addDataDir(cmd, &o.DataDir)
-	cmd.Flags().StringVar(&o.file, "config", "", "configuration file, a PlatformConfiguration, which says what spaces are")
-	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects of the host whose spec.platformName is this; each platform of a host has a name of its own")
-	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, as spec.isolation: Dedicated does, instead of sharing this one")
-	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
+	cmd.Flags().StringVar(&o.file, "config", "", "configuration file, a PlatformConfiguration: a spec for all spaces, and spaces to create")
+	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects of the host whose spec.platformName is this; give each platform of a host a name of its own")
+	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to create if they don't exist, and to run in a process of their own each (spec.isolation: Dedicated)")
+	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long, unless its spec.sleep says otherwise; 0 for never")
 	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "most spaces to be awake at once, --dedicated ones not counted; 0 for no bound")
 	cmd.Flags().IntVar(&o.DedicatedMax, "dedicated-max", 10, "most dedicated spaces; reckon with 512 MiB of memory for each")
 	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")

@@ -128,18 +128,20 @@ func newSnapshotRestore() *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT [--as SPACE [--replace]]",
-		Short: "Make a space what it was, or another space of it",
-		Long: `Make a space what it was when a snapshot was taken. SNAPSHOT is a name that
-'berth snapshot list' prints, or that of a space, for its newest.
+		Short: "Restore a space from a snapshot",
+		Long: `Restore a space as it was when a snapshot was taken. SNAPSHOT is a name that
+'berth snapshot list' prints, or that of a space, for its newest. The spec of the
+Space object isn't in the snapshot, and doesn't change. If there is no object, one is
+created with all defaults.
 
 Restored under its own name, a space is stopped, whatever state it is in, and
 wakes as it was then: what came later is gone, on the host too. What was given
 out for it, kubeconfigs and tokens, works on; the store that was there is kept
 beside the new one as store.db.replaced until the next time. This works without
-a berth that runs, too: when one is started it goes on with the restored space.
+a berth that runs, too: the next one continues with the restored space.
 
 With --as, the snapshot becomes a space of its own, beside the one it was taken
-of. It gets an identity of its own: nothing that was given out for the other
+of, with an object of its own. It gets an identity of its own: nothing that was given out for the other
 works in it, tokens in Secrets are issued anew, and services have addresses of
 its own. Pods start anew, and claims get new, empty volumes: what is in
 volumes is not in a snapshot.

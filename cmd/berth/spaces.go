@@ -21,7 +21,8 @@ func newSpaces() *cobra.Command {
 		Use:     "spaces [SPACE...]",
 		Aliases: []string{"space"},
 		Short:   "List the spaces of a running berth, and how they are",
-		Long: `List the spaces of the berth that runs on the data directory.
+		Long: `List the spaces of the berth that runs on the data directory. On the host, 'kubectl
+get spaces' shows their objects, with what they use of their quota.
 
 READY is True for a space that runs, and for one that sleeps, which a request ends;
 False until it has started for the first time, and if it has failed; Unknown for one

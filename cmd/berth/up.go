@@ -20,21 +20,23 @@ func newUp() *cobra.Command {
 		Long: `Run everything on this machine, with nothing else installed: a host cluster,
 and spaces on it.
 
-Each Space object on the host is a space: 'kubectl apply' creates one, changes it,
-and 'kubectl delete' deletes it, while the others go on. --space, --dedicated, and
-the spaces of --config are applied as such objects at each start. What they don't
-name any more stays as it is until it is deleted.
+Each Space object on the host whose spec.platformName is --platform-name is a
+space. 'kubectl apply' creates and changes spaces, and 'kubectl delete' deletes them,
+while the others continue. The spaces of --space, --dedicated, and --config are
+applied as such objects at each start. A space that is no longer named there stays
+until you delete it.
 
 The host is an embedded Kubernetes control plane whose nodes are simulated: pods
 are scheduled and report as running, but no container is started. With
 --host-kubeconfig it is the real cluster of that file instead, with the rights
 of its current context.
 
-A space that has had no request from outside for --idle-after is put to sleep:
-its API server and controllers end, its pods run on. A request wakes it, and is
-answered when it has woken; so do changes to its host objects, and what it wants
-to do by itself, such as a CronJob's next run. Requests are those that bear a
-credential of the space; a watch lasts as long as it is open, as do exec and logs.
+A space that has had no request from outside for --idle-after, or for the time in
+its spec.sleep, is put to sleep: its API server and controllers end, its pods run
+on. A request wakes it, and is answered when it has woken. Changes to its host
+objects wake it, too, and its own timers, such as a CronJob's next run. Only
+requests with a credential of the space count, except those of clients in
+spec.sleep.ignoredClients. A watch lasts as long as it is open, as do exec and logs.
 
 No more than --spaces-max spaces, --dedicated ones not counted, are awake at
 once. At the bound, the one idle longest is put to sleep; if all are in use, the next
@@ -44,15 +46,16 @@ that holds much.
 With --snapshot-to, snapshots of all spaces that share the process (not of
 --dedicated ones yet) are taken as scheduled: see 'berth snapshot'.
 
-A dedicated space has a process of its own, with the same data: it can be switched
-at any time. Its log is in DATA-DIR/dedicated/SPACE.
+A dedicated space has a process of its own. Change spec.isolation at any time: the
+space moves with its data. The log of its process is in DATA-DIR/dedicated/SPACE.
 
 It runs until it is interrupted. Started again on the same --data-dir it goes on
 where it was.`,
 		Example: `  berth up
   berth up --space team-a,team-b --idle-after 5m
   berth up --space team-a --data-dir /var/lib/berth --listen 127.0.0.1:8443
-  berth up --host-kubeconfig ~/.kube/config`,
+  berth up --host-kubeconfig ~/.kube/config
+  kubectl --kubeconfig ~/.berth/host.kubeconfig apply -f examples/space.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Host.Embedded = o.Host.Kubeconfig == ""
@@ -76,7 +79,7 @@ where it was.`,
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
-	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of spaces to create if they are not there, besides those of --config; other Space objects of the host are served, too")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of spaces to create if they don't exist, besides those of --config; other Space objects of the host are served, too")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")

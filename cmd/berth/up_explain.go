@@ -26,9 +26,11 @@ func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) s
 	}
 	if c.Host.Embedded {
 		fmt.Fprintf(out, `
-As the platform's admin, see the spaces and all of their pods on the host:
+As the platform's admin, create more spaces, and see them with all of their pods:
 
-  kubectl --kubeconfig %s get spaces,pods -A
+  export KUBECONFIG=%s
+  kubectl apply -f examples/space.yaml
+  kubectl get spaces,pods -A
 `, platform.KubeconfigPath(c.DataDir, platform.HostName))
 	}
 	if c.ListensEverywhere() {

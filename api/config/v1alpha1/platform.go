@@ -18,7 +18,7 @@ type PlatformConfiguration struct {
 	// spaceDefaults are what spaces are that don't say otherwise. Isolation, deletionPolicy, and paused are each space's own.
 	// +optional
 	SpaceDefaults v1alpha1.SpaceSpec `json:"spaceDefaults,omitzero"`
-	// spaces are the spaces to serve, besides those that flags name. Each needs metadata.name only.
+	// spaces are applied as Space objects of the host at each start, besides those that flags name. Each needs metadata.name only.
 	// +optional
 	// +listType=map
 	// +listMapKey=metadata.name
