@@ -282,9 +282,10 @@ func TestADeletionWithAnotherFinalizerEnds(t *testing.T) {
 // T7: a space that was paused, and one whose spec means nothing, before they were ever started, are told so, and can be deleted.
 func TestASpaceThatIsNeverStartedSaysWhy(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--space", "other")
+	b := start(t, "--space", "other", "--dedicated-max", "0")
 	host := b.host(t)
 	for name, want := range map[string]struct{ spec, says string }{
+		"apart":   {`{isolation: Dedicated}`, "False Failed spec.isolation: there are 0 dedicated spaces, and --dedicated-max allows no more"},
 		"paused":  {`{paused: true}`, "False Paused the space is paused"},
 		"invalid": {`{snapshots: {to: "file:///backups"}}`, "False InvalidSpec spec.snapshots: Forbidden"},
 	} {
