@@ -5,10 +5,10 @@ package vcluster
 
 import (
 	"context"
-	"errors"
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -135,7 +135,7 @@ func admitDefinition(a admission.Attributes) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewForbidden(definitionsResource, d.Name, errs.ToAggregate())
+	return apierrors.NewForbidden(apiextensionsv1.Resource("customresourcedefinitions"), d.Name, errs.ToAggregate())
 }
 
 func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
@@ -155,9 +155,6 @@ func (g *guardedAdmission) Validate(ctx context.Context, a admission.Attributes,
 	defer work.Done()
 	return next.Validate(ctx, a, o)
 }
-
-// errAnswered says that nobody waits for a request's work any more.
-var errAnswered = errors.New("the request has ended")
 
 // exempt is not who comes from inside and poses as somebody else: what Berth
 // does on a host of its own in a space's name is held to the host's policies.

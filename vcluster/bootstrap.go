@@ -28,6 +28,8 @@ const (
 	// tenant can make it fail for good, with an admission webhook of its own,
 	// and must still be able to come and remove that.
 	bootstrapTimeout = 10 * time.Second
+
+	intactPoll = 10 * time.Millisecond
 )
 
 // bootstrapper makes the objects that upstream gives every cluster: RBAC's
@@ -53,7 +55,7 @@ func (b *bootstrapper) run(ctx context.Context, client kubernetes.Interface, adm
 			return false, nil
 		}
 		// A request that came before the authorizer has seen it would be refused.
-		_ = wait.PollUntilContextCancel(ctx, hookPoll, true, func(context.Context) (bool, error) { return admins.intact(), nil })
+		_ = wait.PollUntilContextCancel(ctx, intactPoll, true, func(context.Context) (bool, error) { return admins.intact(), nil })
 		close(b.done)
 		return true, nil
 	})

@@ -4,7 +4,10 @@
 package vcluster
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,4 +35,20 @@ func asStatus(err error, resource schema.GroupResource, name string) error {
 		return apierrors.NewTooManyRequests(exceeded.Error(), retrySeconds)
 	}
 	return apierrors.NewForbidden(resource, name, exceeded)
+}
+
+// serveError answers that something that is not an object can't be had.
+func serveError(w http.ResponseWriter, r *http.Request, err error) {
+	code := http.StatusInternalServerError
+	var status *apierrors.StatusError
+	switch {
+	case context.Cause(r.Context()) != nil:
+		code = http.StatusServiceUnavailable
+	case errors.As(err, &status):
+		code = int(status.ErrStatus.Code)
+		if seconds, again := apierrors.SuggestsClientDelay(err); again {
+			w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		}
+	}
+	http.Error(w, err.Error(), code)
 }

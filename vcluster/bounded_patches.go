@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/bounds"
@@ -86,13 +85,4 @@ func requestedType(ctx context.Context, object runtime.Object) reflect.Type {
 		return nil
 	}
 	return legacyscheme.Scheme.AllKnownTypes()[schema.GroupVersionKind{Group: info.APIGroup, Version: info.APIVersion, Kind: kinds[0].Kind}]
-}
-
-func (b *boundedStorage) boundPatch(ctx context.Context, update storage.UpdateFunc) storage.UpdateFunc {
-	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		if err := admitPatch(ctx, old); err != nil {
-			return nil, nil, err
-		}
-		return update(old, response)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -94,7 +93,7 @@ func (u *schemaUse) count(ctx context.Context) error {
 		if definition {
 			decoder = apiextensionsapiserver.Codecs.UniversalDeserializer()
 		}
-		if err := u.reader.scan(ctx, r.prefix, clientv3.WithLimit(scanPage), func(_ string, value []byte) bool {
+		if err := u.reader.scan(ctx, r.prefix, scanPage, func(_ string, value []byte) bool {
 			if definition {
 				definitions++
 			}

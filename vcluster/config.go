@@ -147,9 +147,6 @@ func (c Config) complete() (Config, error) {
 	if c.StoreBytes == 0 && c.Account != nil {
 		c.StoreBytes = c.Account.Limit(bounds.StoreBytes)
 	}
-	if c.ControllersQuiet <= 0 {
-		c.ControllersQuiet = controllersQuiet
-	}
 	if c.Dial == nil {
 		c.Dial = refuseDial
 	}

@@ -16,7 +16,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/pkg/clientbuilder"
@@ -40,8 +39,7 @@ const mapperReset = 30 * time.Second
 // controllerBuilder builds upstream's controllers, each with informers of its
 // own view.
 type controllerBuilder struct {
-	config      Config
-	id          credentials
+	config      controllersConfig
 	descriptors map[string]*app.ControllerDescriptor
 	clients     controllerClients
 	settings    *kcmconfig.KubeControllerManagerConfiguration
@@ -56,31 +54,28 @@ func (b *controllerBuilder) pace(ctx context.Context) *listPace {
 	return &listPace{ctx, clock.RealClock{}, b.lists}
 }
 
-func newControllerBuilder(
-	c Config, id credentials, loopback *rest.Config, pool *informer.Pool, aggregated func(groupVersion string) bool,
-) (*controllerBuilder, error) {
-	descriptors, err := selectControllers(c.Controllers)
+func newControllerBuilder(c controllersConfig) (*controllerBuilder, error) {
+	descriptors, err := selectControllers(c.Names)
 	if err != nil {
 		return nil, err
 	}
-	settings, err := controllerSettings(c, id)
+	settings, err := controllerSettings(c)
 	if err != nil {
 		return nil, err
 	}
-	clients := controllerClients{clientbuilder.SimpleControllerClientBuilder{ClientConfig: loopback}, aggregated}
+	clients := controllerClients{clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Loopback}, c.Aggregated}
 	discovery, err := clients.DiscoveryClient("controller-discovery")
 	if err != nil {
 		return nil, err
 	}
 	return &controllerBuilder{
 		config:      c,
-		id:          id,
 		descriptors: descriptors,
 		clients:     clients,
 		settings:    settings,
 		mapper:      restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 		metrics:     controllersmetrics.NewControllerManagerMetrics("kube-controller-manager"),
-		pool:        pool,
+		pool:        c.Informers,
 		lists:       newListsShare(c.Account),
 	}, nil
 }
@@ -134,9 +129,9 @@ func (b *controllerBuilder) controller(
 	switch name {
 	case names.ServiceAccountTokenController:
 		// Upstream's descriptor of this one can't be built by others.
-		return newTokensController(ctx, b.id, b.config.ServingCA, b.limited(), view)
+		return newTokensController(ctx, b.config.Credentials, b.config.ServingCA, b.limited(), view)
 	case names.CertificateSigningRequestSigningController:
-		return newSigningController(ctx, b.id.ca, inputs)
+		return newSigningController(ctx, b.config.Credentials.ca, inputs)
 	case names.ValidatingAdmissionPolicyStatusController:
 		return newPolicyController(inputs, b.pace(ctx))
 	case names.NamespaceController:
@@ -165,7 +160,7 @@ func (b *controllerBuilder) inputs(
 		return app.ControllerContext{}, nil, fmt.Errorf("make metadata client: %w", err)
 	}
 	kinds := newCountedKinds(b.config.Account,
-		metadatainformer.NewSharedInformerFactoryWithOptions(client, informerResync, metadatainformer.WithTransform(informer.Trim)))
+		metadatainformer.NewSharedInformerFactoryWithOptions(client, informer.Resync, metadatainformer.WithTransform(informer.Trim)))
 	var seen informers.SharedInformerFactory = view
 	if b.config.HiddenNodes && name != names.DaemonSetController { // which works on the nodes that are there
 		seen = coreView{seen, func(all coreinformers.Interface) coreinformers.Interface { return hiddenNodes{all} }}
@@ -192,7 +187,7 @@ func (b *controllerBuilder) inputs(
 		ComponentConfig:                 *b.settings,
 		RESTMapper:                      b.mapper,
 		InformersStarted:                make(chan struct{}),
-		ResyncPeriod:                    func() time.Duration { return informerResync },
+		ResyncPeriod:                    func() time.Duration { return informer.Resync },
 		ControllerManagerMetrics:        b.metrics,
 	}
 	if name == names.GarbageCollectorController {
@@ -204,17 +199,17 @@ func (b *controllerBuilder) inputs(
 
 // controllerSettings returns what the flags of kube-controller-manager would
 // say.
-func controllerSettings(c Config, id credentials) (*kcmconfig.KubeControllerManagerConfiguration, error) {
+func controllerSettings(c controllersConfig) (*kcmconfig.KubeControllerManagerConfiguration, error) {
 	settings, err := kcmoptions.NewDefaultComponentConfig()
 	if err != nil {
 		return nil, fmt.Errorf("default controller configuration: %w", err)
 	}
-	settings.Generic.Controllers = c.Controllers
+	settings.Generic.Controllers = c.Names
 	settings.Generic.LeaderElection.LeaderElect = false
 	// To find out when a CronJob was last due, its controller may count the minutes of half a year: not of several at once.
 	settings.CronJobController.ConcurrentCronJobSyncs = 1
-	settings.SAController.ServiceAccountKeyFile = id.serviceAccountKey
-	settings.SAController.RootCAFile = id.servingCA
+	settings.SAController.ServiceAccountKeyFile = c.Credentials.serviceAccountKey
+	settings.SAController.RootCAFile = c.Credentials.servingCA
 	// Each of these may work for seconds on one change of a pod, or on all pods at once.
 	settings.EndpointController.ConcurrentEndpointSyncs = 2
 	settings.EndpointSliceController.ConcurrentServiceEndpointSyncs = 2

@@ -117,6 +117,12 @@ func demands(servingCA []byte) map[string]demand {
 	}
 }
 
+// hasDaemonSets reports whether there is one: its controller has work when nodes change.
+func hasDaemonSets(ctx context.Context, s *storeReader) (bool, error) {
+	found, err := every(appsv1.SchemeGroupVersion, "daemonsets").find(ctx, s)
+	return found != "", err
+}
+
 // contains matches objects that hold the text, in whatever field.
 func contains(text string) func(string, []byte) bool {
 	return func(_ string, value []byte) bool { return bytes.Contains(value, []byte(text)) }
@@ -151,4 +157,25 @@ func (t trigger) named(name string) trigger {
 
 func (t trigger) matches(key string, value []byte) bool {
 	return strings.HasPrefix(key, t.prefix) && (t.match == nil || t.match(key, value))
+}
+
+// find returns the key of an object of t in the store, or "" if there is none.
+func (t trigger) find(ctx context.Context, s *storeReader) (found string, err error) {
+	page := int64(scanPage)
+	if t.match == nil {
+		page = 1
+	}
+	err = s.scan(ctx, t.prefix, page, func(key string, value []byte) bool {
+		if t.matches(key, value) {
+			found = key
+		}
+		return found == ""
+	})
+	return found, err
+}
+
+// holds says whether there is an object of t under a key.
+func (t trigger) holds(ctx context.Context, s *storeReader, key string) (bool, error) {
+	value, err := s.get(ctx, key)
+	return value != nil && t.matches(key, value), err
 }

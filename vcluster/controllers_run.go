@@ -10,9 +10,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/vcluster/informer"
 )
 
 // controllersQuiet is how long a controller goes on when there is nothing left
@@ -25,31 +28,46 @@ type controllers struct {
 	builder *controllerBuilder
 }
 
+// controllersConfig says which controllers to run, and what they work with.
+type controllersConfig struct {
+	// Names are the controllers', as in k8s.io/kubernetes/cmd/kube-controller-manager/names.
+	Names []string
+	// Quiet is how long a controller that has nothing to do any more goes on.
+	Quiet time.Duration
+	// HiddenNodes says that pods run on nodes that are not in the API.
+	HiddenNodes bool
+	// ServingCA is the PEM bundle that verifies the API's address.
+	ServingCA []byte
+	// Credentials are the control plane's.
+	Credentials credentials
+	// Loopback calls the API with all rights.
+	Loopback *rest.Config
+	// Store is what the API server keeps its objects in.
+	Store *clientv3.Client
+	// Informers follow the store.
+	Informers *informer.Pool
+	// Aggregated reports whether a group's version is served by a pod. Controllers don't follow it.
+	Aggregated func(groupVersion string) bool
+	// Account bounds what they take. Nothing is bounded if it is nil.
+	Account *bounds.Account
+	Logger  klog.Logger
+}
+
 // startControllers runs those of the controllers that c names for which there
-// is work, and the others when there is. They don't follow what is aggregated.
-func startControllers(
-	ctx context.Context, c Config, id credentials, loopback *rest.Config, store *clientv3.Client, factory *ownedInformers,
-	aggregated func(groupVersion string) bool,
-) (*controllers, error) {
-	builder, err := newControllerBuilder(c, id, loopback, factory.pool, aggregated)
+// is work, and the others when there is.
+func startControllers(ctx context.Context, c controllersConfig) (*controllers, error) {
+	if c.Quiet <= 0 {
+		c.Quiet = controllersQuiet
+	}
+	builder, err := newControllerBuilder(c)
 	if err != nil {
 		return nil, fmt.Errorf("build controllers: %w", err)
 	}
-	s := newSupervisor(c.Controllers, demands(c.ServingCA), &storeReader{store}, builder.build,
-		c.ControllersQuiet, clock.RealClock{}, c.Logger)
+	s := newSupervisor(c.Names, demands(c.ServingCA), &storeReader{c.Store}, builder.build, c.Quiet, clock.RealClock{}, c.Logger)
 	safego.Go(&s.running, "forget what was discovered", func() { builder.forget(s.ctx) }, nil)
-	if err := s.start(ctx, factory.pool.Feed()); err != nil {
+	if err := s.start(ctx, c.Informers.Feed()); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("start controllers: %w", err)
 	}
 	return &controllers{supervisor: s, builder: builder}, nil
-}
-
-// RunningControllers returns the names of the controllers that run now. Those
-// for which there is no work do not.
-func (p *ControlPlane) RunningControllers() []string {
-	if p.controllers == nil {
-		return nil
-	}
-	return p.controllers.names()
 }

@@ -290,14 +290,14 @@ func (s *supervisor) needed(ctx context.Context, u *unit) (bool, error) {
 	for _, t := range u.demand.writes {
 		// It is most often still the same object.
 		if u.found != "" {
-			if holds, err := s.store.holds(ctx, t, u.found); holds || err != nil {
+			if holds, err := t.holds(ctx, s.store, u.found); holds || err != nil {
 				return holds, err
 			}
 		}
 	}
 	for _, t := range u.demand.writes {
 		var err error
-		if u.found, err = s.store.find(ctx, t); u.found != "" || err != nil {
+		if u.found, err = t.find(ctx, s.store); u.found != "" || err != nil {
 			return u.found != "", err
 		}
 	}

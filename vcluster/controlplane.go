@@ -78,7 +78,7 @@ func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 }
 
 func (p *ControlPlane) start(ctx context.Context) (err error) {
-	if p.credentials, err = openCredentials(p.config); err != nil {
+	if p.credentials, err = openCredentials(p.config.Dir, p.config.Name, p.config.ServingCA, p.config.Clock); err != nil {
 		return err
 	}
 	store, err := kine.Open(ctx, kine.Options{
@@ -124,8 +124,11 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return fmt.Errorf("load API services: %w", err)
 	}
 	safego.Go(&p.background, "follow API services", func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) }, p.fail)
-	if p.controllers, err = startControllers(
-		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers, p.chain.aggregated.Has); err != nil {
+	if p.controllers, err = startControllers(ctx, controllersConfig{
+		Names: p.config.Controllers, Quiet: p.config.ControllersQuiet, HiddenNodes: p.config.HiddenNodes, ServingCA: p.config.ServingCA,
+		Credentials: p.credentials, Loopback: p.client, Store: p.store.client.Client, Informers: p.chain.informers.pool,
+		Aggregated: p.chain.aggregated.Has, Account: p.config.Account, Logger: p.config.Logger,
+	}); err != nil {
 		return err
 	}
 	p.watchServer()
@@ -213,4 +216,13 @@ func (p *ControlPlane) Err() error {
 	default:
 		return nil
 	}
+}
+
+// RunningControllers returns the names of the controllers that run now. Those
+// for which there is no work do not.
+func (p *ControlPlane) RunningControllers() []string {
+	if p.controllers == nil {
+		return nil
+	}
+	return p.controllers.names()
 }

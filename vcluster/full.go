@@ -82,6 +82,16 @@ func (b *boundedStorage) GuaranteedUpdate(
 	return b.tell(b.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached))
 }
 
+// boundPatch has update refuse to apply a patch that takes too much work.
+func (b *boundedStorage) boundPatch(ctx context.Context, update storage.UpdateFunc) storage.UpdateFunc {
+	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		if err := admitPatch(ctx, old); err != nil {
+			return nil, nil, err
+		}
+		return update(old, response)
+	}
+}
+
 // boundScaled makes update refuse to scale a custom resource whose validation takes too much.
 func boundScaled(ctx context.Context, update storage.UpdateFunc) storage.UpdateFunc {
 	return func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
@@ -130,13 +140,6 @@ func measured(
 func (b *boundedStorage) size(obj runtime.Object) (int64, error) {
 	encoded, err := runtime.Encode(b.codec, obj)
 	return int64(len(encoded)), err
-}
-
-// reading returns a context by which objects are read that are held until the end of the reservation, and not until that of
-// the request. Nothing else of the request is given back with them: the deletion of a collection lists meanwhile.
-func reading(ctx context.Context) (context.Context, *bounds.Reservation) {
-	read := bounds.ReservationOf(ctx).Part()
-	return bounds.WithReservation(ctx, read), read
 }
 
 // tell replaces the store's error by one that a user understands.

@@ -5,6 +5,7 @@ package vcluster
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,9 @@ func newGate() *gate {
 	g.abort, g.cancel = context.WithCancel(context.Background())
 	return g
 }
+
+// errStopping is the answer to requests that come too late.
+var errStopping = errors.New("the API server is stopping")
 
 // open lets requests through to next.
 func (g *gate) open(next http.Handler) { g.next.Store(&next) }

@@ -5,7 +5,6 @@ package vcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,8 +20,6 @@ import (
 // loopbackHost names the API server in URLs of the loopback. Nothing resolves
 // or dials it.
 const loopbackHost = "http://space.invalid"
-
-var errStopping = errors.New("the API server is stopping")
 
 // loopbackConfig returns a client configuration whose requests go to t.
 func loopbackConfig(t http.RoundTripper, token string) *rest.Config {
@@ -102,12 +99,6 @@ func serverRequest(ctx context.Context, req *http.Request) *http.Request {
 		r.Body = http.NoBody
 	}
 	return r
-}
-
-func closeBody(req *http.Request) {
-	if req.Body != nil {
-		_ = req.Body.Close()
-	}
 }
 
 // pipeWriter is the server's side of a response: what is written to it is read

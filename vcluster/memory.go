@@ -4,6 +4,7 @@
 package vcluster
 
 import (
+	"context"
 	"io"
 	"net/http"
 
@@ -59,4 +60,11 @@ func (b *accountedBody) Read(p []byte) (int, error) {
 		return 0, asStatus(exceeded, noResource, "")
 	}
 	return n, err
+}
+
+// reading returns a context by which objects are read that are held until the end of the reservation, and not until that of
+// the request. Nothing else of the request is given back with them: the deletion of a collection lists meanwhile.
+func reading(ctx context.Context) (context.Context, *bounds.Reservation) {
+	read := bounds.ReservationOf(ctx).Part()
+	return bounds.WithReservation(ctx, read), read
 }

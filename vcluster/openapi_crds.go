@@ -144,7 +144,7 @@ func (d *spaceDocuments) makeV3(
 	var specs []*spec3.OpenAPI
 	for _, c := range crds {
 		if err := read.Grow(documentCost(c, version, protobuf)); err != nil {
-			return nil, asStatus(err, definitionsResource, c.Name)
+			return nil, asStatus(err, apiextensionsv1.Resource("customresourcedefinitions"), c.Name)
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("describe CRDs: %w", context.Cause(ctx))
@@ -175,7 +175,7 @@ func (d *spaceDocuments) makeV3(
 		return w, nil
 	})
 	if err == nil {
-		err = asStatus(bounds.ReservationOf(ctx).Grow(int64(made.Body.Cap())), definitionsResource, "")
+		err = asStatus(bounds.ReservationOf(ctx).Grow(int64(made.Body.Cap())), apiextensionsv1.Resource("customresourcedefinitions"), "")
 	}
 	return made, err
 }

@@ -91,7 +91,7 @@ func (m *mergedDocuments) handler(
 	defer read.End()
 	if err := read.Grow(made); err != nil {
 		return nil, fmt.Errorf("describe all CRDs in one document; those of %s are smaller: %w",
-			openAPIV3Path, asStatus(err, definitionsResource, ""))
+			openAPIV3Path, asStatus(err, apiextensionsv1.Resource("customresourcedefinitions"), ""))
 	}
 	h, err := panicsAsErrors("describe CRDs", func() (http.Handler, error) { return m.make(ctx, crds) })
 	if err != nil {

@@ -4,15 +4,11 @@
 package vcluster
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
@@ -113,20 +109,4 @@ func panicsAsErrors[T any](doing string, f func() (T, error)) (result T, err err
 		}
 	}()
 	return f()
-}
-
-// serveError answers that a document can't be had.
-func serveError(w http.ResponseWriter, r *http.Request, err error) {
-	code := http.StatusInternalServerError
-	var status *apierrors.StatusError
-	switch {
-	case context.Cause(r.Context()) != nil:
-		code = http.StatusServiceUnavailable
-	case errors.As(err, &status):
-		code = int(status.ErrStatus.Code)
-		if seconds, again := apierrors.SuggestsClientDelay(err); again {
-			w.Header().Set("Retry-After", strconv.Itoa(seconds))
-		}
-	}
-	http.Error(w, err.Error(), code)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kube-openapi/pkg/handler3"
@@ -45,7 +46,7 @@ func (d *spaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := bounds.ReservationOf(r.Context()).Grow(servedCost(crds)); err != nil {
-		serveError(w, r, fmt.Errorf("describe all CRDs in one document; those of %s are smaller: %w", openAPIV3Path, asStatus(err, definitionsResource, "")))
+		serveError(w, r, fmt.Errorf("describe all CRDs in one document; those of %s are smaller: %w", openAPIV3Path, asStatus(err, apiextensionsv1.Resource("customresourcedefinitions"), "")))
 		return
 	}
 	h.ServeHTTP(w, r)

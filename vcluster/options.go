@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"path/filepath"
 	"slices"
 
 	"go.opentelemetry.io/otel/trace/noop"
@@ -29,41 +28,6 @@ import (
 // shortened. Those that pods mount are asked for an hour, and may live for this long, for clients that read a token
 // once; the syncer replaces them after some 50 minutes.
 const maxTokenLife = pki.MaxClientLifetime
-
-// credentials are what a control plane proves itself, and knows others, by.
-type credentials struct {
-	ca                *pki.CA
-	frontProxy        *pki.CA // of what it calls the servers of aggregated APIs with
-	serviceAccountKey string  // path of the one that signs
-	tokenKeys         *tokenKeys
-	servingCA         string // path
-}
-
-func openCredentials(c Config) (credentials, error) {
-	dir := filepath.Join(c.Dir, "pki")
-	ca, err := openCA(c.Dir, c.Name, c.Clock)
-	if err != nil {
-		return credentials{}, err
-	}
-	frontProxy, err := openFrontProxyCA(c.Dir, c.Name, c.Clock)
-	if err != nil {
-		return credentials{}, err
-	}
-	key, err := pki.ServiceAccountKey(dir)
-	if err != nil {
-		return credentials{}, err
-	}
-	tokenKeys, err := openTokenKeys(dir, c.Clock)
-	if err != nil {
-		return credentials{}, err
-	}
-	// Upstream's controllers read it from a file only.
-	serving := filepath.Join(dir, "serving-ca.crt")
-	if err := pki.WriteFile(serving, c.ServingCA); err != nil {
-		return credentials{}, fmt.Errorf("write serving CA: %w", err)
-	}
-	return credentials{ca: ca, frontProxy: frontProxy, serviceAccountKey: key, tokenKeys: tokenKeys, servingCA: serving}, nil
-}
 
 // newOptions returns the options of c's API server: upstream's defaults, but for
 // what follows.

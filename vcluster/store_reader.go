@@ -23,27 +23,6 @@ type storeReader struct {
 	client *clientv3.Client
 }
 
-// find returns the key of an object of t, or "" if there is none.
-func (s *storeReader) find(ctx context.Context, t trigger) (found string, err error) {
-	page := clientv3.WithLimit(scanPage)
-	if t.match == nil {
-		page = clientv3.WithLimit(1)
-	}
-	err = s.scan(ctx, t.prefix, page, func(key string, value []byte) bool {
-		if t.matches(key, value) {
-			found = key
-		}
-		return found == ""
-	})
-	return found, err
-}
-
-// holds says whether there is an object of t under a key.
-func (s *storeReader) holds(ctx context.Context, t trigger, key string) (bool, error) {
-	value, err := s.get(ctx, key)
-	return value != nil && t.matches(key, value), err
-}
-
 // get returns what is stored, or nil.
 func (s *storeReader) get(ctx context.Context, key string) ([]byte, error) {
 	r, err := s.client.Get(ctx, key)
@@ -56,11 +35,11 @@ func (s *storeReader) get(ctx context.Context, key string) ([]byte, error) {
 	return r.Kvs[0].Value, nil
 }
 
-// scan hands objects to f until it returns false.
-func (s *storeReader) scan(ctx context.Context, prefix string, page clientv3.OpOption, f func(key string, value []byte) bool) error {
+// scan hands objects to f until it returns false. It reads a page of them at once.
+func (s *storeReader) scan(ctx context.Context, prefix string, page int64, f func(key string, value []byte) bool) error {
 	next, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		r, err := s.client.Get(ctx, next, clientv3.WithRange(end), page)
+		r, err := s.client.Get(ctx, next, clientv3.WithRange(end), clientv3.WithLimit(page))
 		if err != nil {
 			return fmt.Errorf("list %s: %w", prefix, err)
 		}
@@ -91,7 +70,7 @@ func eachStored[T any, P interface {
 	runtime.Object
 }](ctx context.Context, s *storeReader, v schema.GroupVersion, resource string, page int64, f func(P)) (err error) {
 	prefix := informer.Prefix(v.WithResource(resource).GroupResource())
-	scanErr := s.scan(ctx, prefix, clientv3.WithLimit(page), func(key string, value []byte) bool {
+	scanErr := s.scan(ctx, prefix, page, func(key string, value []byte) bool {
 		object := P(new(T))
 		if err = decodeStored(value, v, object); err != nil {
 			err = fmt.Errorf("read %s: %w", key, err)

@@ -119,10 +119,6 @@ func quantitiesOf(body func() (io.ReadCloser, error)) (*quantities.Type, error) 
 	return quantities.TypeOf(legacyscheme.Scheme.AllKnownTypes()[review.Request.Kind]), nil
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // boundedBody fails once more than limit bytes have been read, or the request that the webhook is asked for may hold no more.
 type boundedBody struct {
 	io.ReadCloser

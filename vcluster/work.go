@@ -5,6 +5,7 @@ package vcluster
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"time"
@@ -55,6 +56,9 @@ func countWork(abort context.Context, timeout time.Duration, isLong apirequest.L
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
+
+// errAnswered says that nobody waits for a request's work any more.
+var errAnswered = errors.New("the request has ended")
 
 // leftRunning is in the context of a write's handler, and so in that of a goroutine that the handler leaves behind: neither
 // upstream nor the goroutine tells when it ends, but then nothing refers to its context any more.

@@ -3,7 +3,22 @@
 
 package vcluster
 
-import "io"
+import (
+	"io"
+	"net/http"
+)
+
+// roundTripper is a function that makes requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// closeBody closes the body of a request, as whoever makes one must.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
 
 // endingBody calls end, which must do something once, when an answer has been read, or is closed.
 type endingBody struct {
