@@ -5,10 +5,7 @@ package vcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,17 +62,3 @@ func TestObjectsOfManyFieldsThatAreStoredCanBeDeleted(t *testing.T) {
 		}
 	}
 }
-
-// A body that can't be read any further for another reason, such as the space's memory, says so.
-func TestABodyThatFailsKeepsItsError(t *testing.T) {
-	long := io.MultiReader(strings.NewReader(`{"a":[1`+strings.Repeat(",1", 12_000)), failingReader{})
-	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML} {
-		if _, err := io.ReadAll(fieldsBody(contentType, io.NopCloser(long))); !errors.Is(err, errFault) {
-			t.Errorf("%s: %v", contentType, err)
-		}
-	}
-}
-
-type failingReader struct{}
-
-func (failingReader) Read([]byte) (int, error) { return 0, errFault }

@@ -58,7 +58,7 @@ func TestHostilePoliciesAreNotCheckedForHours(t *testing.T) {
 			if err := informer.Informer().GetIndexer().Add(c.policy); err != nil {
 				t.Fatal(err)
 			}
-			pace := &listPace{t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil))}
+			pace := newListPace(t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil)))
 			got, err := checkedPolicies{informer, pace}.Lister().Get("p")
 			if err != nil || got.Generation != c.policy.Generation || c.checked != (len(got.Spec.Validations) > 0) || len(c.policy.Spec.Validations) == 0 {
 				t.Errorf("%d validations left, %v", len(got.Spec.Validations), err)

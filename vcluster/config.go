@@ -105,6 +105,15 @@ type Admission struct {
 	New func() (admission.Interface, error)
 }
 
+// SpaceControllers returns the controllers of a space: what works on a tenant's
+// objects without nodes. Pods are run, and volumes bound, on the host.
+func SpaceControllers() []string { return spaceControllers() }
+
+// HostControllers returns the controllers of a cluster that has nodes of its
+// own, with one that binds volumes and without those that need a cloud, or give
+// nodes their addresses.
+func HostControllers() []string { return hostControllers() }
+
 // complete checks c and returns it with defaults filled in.
 //
 // Values that upstream would end the process for are refused here.

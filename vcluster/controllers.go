@@ -7,9 +7,9 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 )
 
-// SpaceControllers returns the controllers of a space: what works on a tenant's
+// spaceControllers returns the controllers of a space: what works on a tenant's
 // objects without nodes. Pods are run, and volumes bound, on the host.
-func SpaceControllers() []string {
+func spaceControllers() []string {
 	return []string{
 		names.NamespaceController,
 		names.ServiceAccountController,
@@ -45,11 +45,11 @@ func SpaceControllers() []string {
 	}
 }
 
-// HostControllers returns the controllers of a cluster that has nodes of its
+// hostControllers returns the controllers of a cluster that has nodes of its
 // own, with one that binds volumes and without those that need a cloud, or give
 // nodes their addresses.
-func HostControllers() []string {
-	return append(SpaceControllers(),
+func hostControllers() []string {
+	return append(spaceControllers(),
 		names.DaemonSetController,
 		names.NodeLifecycleController,
 		names.TaintEvictionController,

@@ -51,7 +51,7 @@ type controllerBuilder struct {
 
 // pace is for a controller that runs until ctx ends.
 func (b *controllerBuilder) pace(ctx context.Context) *listPace {
-	return &listPace{ctx, clock.RealClock{}, b.lists}
+	return newListPace(ctx, clock.RealClock{}, b.lists)
 }
 
 func newControllerBuilder(c controllersConfig) (*controllerBuilder, error) {

@@ -107,7 +107,7 @@ func TestAWriteWakesTheControllersItIsFor(t *testing.T) {
 // A controller that is not listed would always run, in every space.
 func TestAllControllersOfASpaceRunOnDemand(t *testing.T) {
 	listed := demands(nil)
-	for _, name := range SpaceControllers() {
+	for _, name := range spaceControllers() {
 		if _, ok := listed[name]; !ok {
 			t.Errorf("nothing says when %s is needed", name)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
@@ -62,7 +64,7 @@ func evaluatorsOf(t *testing.T, pace *listPace, n int) map[string]quota.Evaluato
 // deleted: half a minute of a processor. A claim names as many classes.
 func TestHostileNamesOfResourcesAreNotCountedForQuotasThatLimitOthers(t *testing.T) {
 	const objects = 100
-	evaluators := evaluatorsOf(t, &listPace{t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil))}, objects)
+	evaluators := evaluatorsOf(t, newListPace(t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil))), objects)
 	for of, want := range map[string]corev1.ResourceList{
 		"pods": {
 			corev1.ResourcePods: *resource.NewQuantity(objects, resource.DecimalSI), corev1.ResourceRequestsCPU: *resource.NewQuantity(objects, resource.DecimalSI),
@@ -88,7 +90,7 @@ func TestHostileNamesOfResourcesAreNotCountedForQuotasThatLimitOthers(t *testing
 
 // L3: 100 quotas count all objects of their namespace whenever one is deleted.
 func TestHostileQuotasAreNotAllOfAControllersTime(t *testing.T) {
-	evaluators := evaluatorsOf(t, slowPace(t), 1)
+	evaluators := evaluatorsOf(t, slowQuotaPace(t), 1)
 	for _, of := range []string{"pods", "configmaps"} {
 		options := quota.UsageStatsOptions{Namespace: "default", Resources: []corev1.ResourceName{corev1.ResourceName(of)}}
 		var err error
@@ -99,4 +101,22 @@ func TestHostileQuotasAreNotAllOfAControllersTime(t *testing.T) {
 			t.Errorf("%s, counted again: %v", of, err)
 		}
 	}
+}
+
+// quotaStep is what each look at a slowQuota takes.
+const quotaStep = 2 * time.Second
+
+type slowQuota struct{ *clocktesting.FakeClock }
+
+func (s slowQuota) Now() time.Time {
+	defer s.Step(quotaStep)
+	return s.FakeClock.Now()
+}
+
+// slowQuotaPace is of a controller that runs for half as long as the second list would wait.
+func slowQuotaPace(t *testing.T) *listPace {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), quotaStep)
+	t.Cleanup(cancel)
+	return newListPace(ctx, slowQuota{clocktesting.NewFakeClock(time.Now())}, newListsShare(bounds.NewAccount(nil)))
 }

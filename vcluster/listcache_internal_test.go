@@ -6,71 +6,97 @@ package vcluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // ConfigMaps in the scheme
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/vcluster/pki"
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
-func startForTests(t *testing.T, name string) *ControlPlane {
+// openConfigMaps opens the storage of ConfigMaps in a store of its own.
+func openConfigMaps(t *testing.T) (*sharedStore, storage.Interface) {
 	t.Helper()
-	ca, err := pki.OpenCA(t.TempDir(), "serving")
+	store, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(t.TempDir(), "store.db"), Name: "lists"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(t.Context(), Config{Name: name, Dir: t.TempDir(), Endpoint: "https://127.0.0.1:1", ServingCA: ca.PEM()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSharedStore(store, nil)
 	t.Cleanup(func() {
-		if err := p.Stop(context.Background()); err != nil {
+		if err := s.close(); err != nil {
 			t.Error(err)
 		}
+		if n := len(s.lists.open); n > 0 {
+			t.Errorf("%d caches are left of a store that is closed", n)
+		}
 	})
-	return p
+	maps := builtin.Resource{
+		Config: &storagebackend.ConfigForResource{
+			Config: storagebackend.Config{
+				Codec:               legacyscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion),
+				Prefix:              "/registry",
+				EventsHistoryWindow: storagebackend.DefaultEventsHistoryWindow,
+				LeaseManagerConfig:  etcd3.NewDefaultLeaseManagerConfig(),
+			},
+			GroupResource: corev1.Resource("configmaps"),
+		},
+		Prefix: "/configmaps/",
+		Key: func(object runtime.Object) (string, error) {
+			m, err := meta.Accessor(object)
+			if err != nil {
+				return "", err
+			}
+			return "/configmaps/" + m.GetNamespace() + "/" + m.GetName(), nil
+		},
+		New:        func() runtime.Object { return &core.ConfigMap{} },
+		NewList:    func() runtime.Object { return &core.ConfigMapList{} },
+		Attributes: storage.DefaultNamespaceScopedAttr,
+	}
+	opened, err := s.open(maps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, s.lists.add(opened, maps)
 }
 
 // T2: lists from a cache hold what was written before they were asked for, and
 // the cache goes when nobody reads long lists.
 func TestLongListsAreCachedWhileTheyAreReadAndStayConsistent(t *testing.T) {
-	var p *ControlPlane
-	t.Cleanup(func() { // after its stop
-		if n := len(p.store.lists.open); n > 0 {
-			t.Errorf("%d caches are left of a stopped control plane", n)
-		}
-	})
-	p = startForTests(t, "lists")
+	s, maps := openConfigMaps(t)
 	clock := testingclock.NewFakeClock(time.Now())
-	p.store.lists.clock = clock
-	client, err := kubernetes.NewForConfig(p.Loopback())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.lists.clock = clock
 	caches := func() int {
-		p.store.lists.mu.Lock()
-		defer p.store.lists.mu.Unlock()
-		return len(p.store.lists.open)
+		s.lists.mu.Lock()
+		defer s.lists.mu.Unlock()
+		return len(s.lists.open)
 	}
-	maps := client.CoreV1().ConfigMaps("default")
-	list := func() *corev1.ConfigMapList {
+	list := func() *core.ConfigMapList {
 		t.Helper()
-		l, err := maps.List(t.Context(), metav1.ListOptions{})
-		if err != nil {
+		l := &core.ConfigMapList{}
+		if err := maps.GetList(t.Context(), "/configmaps/default/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, l); err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
 	create := func(name string) {
 		t.Helper()
-		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		m := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		if err := maps.Create(t.Context(), "/configmaps/default/"+name, m, &core.ConfigMap{}, 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -100,7 +126,8 @@ func TestLongListsAreCachedWhileTheyAreReadAndStayConsistent(t *testing.T) {
 			t.Fatalf("%d objects after another was made, want %d", got, want)
 		}
 	}
-	if err := maps.Delete(t.Context(), "late-0", metav1.DeleteOptions{}); err != nil {
+	if err := maps.Delete(
+		t.Context(), "/configmaps/default/late-0", &core.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := len(list().Items), len(before.Items)+49; got != want {
@@ -110,13 +137,13 @@ func TestLongListsAreCachedWhileTheyAreReadAndStayConsistent(t *testing.T) {
 		t.Errorf("%d caches while lists are read, want 1", caches())
 	}
 	clock.Step(2 * cachedListQuiet)
-	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) { return caches() == 0, nil })
 	if err != nil {
 		t.Error("a cache is kept though nobody reads long lists")
 	}
 	list()
-	list() // the control plane stops with a cache
+	list() // the store is closed with a cache
 }
 
 // T2: a space that reads long lists of many resources leaves others their caches.

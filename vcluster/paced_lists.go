@@ -60,6 +60,11 @@ type listPace struct {
 	share *timeshare.Share
 }
 
+// newListPace is of a controller that runs until ctx ends.
+func newListPace(ctx context.Context, c clock.PassiveClock, share *timeshare.Share) *listPace {
+	return &listPace{ctx, c, share}
+}
+
 // took waits after a list that was begun at a time.
 func (p *listPace) took(begun time.Time) error { return p.wait(p.clock.Since(begun)) }
 

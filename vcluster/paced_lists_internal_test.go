@@ -65,7 +65,7 @@ func TestHostileOrphansAreNotAllOfAControllersTime(t *testing.T) {
 	seen := func(name string) informers.SharedInformerFactory {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		t.Cleanup(cancel)
-		pace := &listPace{ctx, clock.RealClock{}, timeshare.New(time.Microsecond, objects*time.Microsecond)} // enough for one list
+		pace := newListPace(ctx, clock.RealClock{}, timeshare.New(time.Microsecond, objects*time.Microsecond)) // enough for one list
 		view := viewWorkloads(name, pace, informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 		if listsPods(name) {
 			view = paceLists(pace, view)

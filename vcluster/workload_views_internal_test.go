@@ -27,7 +27,7 @@ import (
 
 func workloadsSeen(t *testing.T, name string) informers.SharedInformerFactory {
 	t.Helper()
-	return viewWorkloads(name, &listPace{t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil))}, informers.NewSharedInformerFactory(fake.NewClientset(), 0))
+	return viewWorkloads(name, newListPace(t.Context(), clock.RealClock{}, newListsShare(bounds.NewAccount(nil))), informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 }
 
 // L3: whenever one of 1,000 ReplicaSets of a Deployment changed, its controller took half a minute to compare their templates.
