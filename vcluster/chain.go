@@ -12,7 +12,7 @@ import (
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -47,9 +47,9 @@ type chain struct {
 }
 
 func newChain(
-	ctx context.Context, c Config, id credentials, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate, hooks *hooks,
+	ctx context.Context, c Config, id credentials, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, entrance *gate, hooks *hooks,
 ) (*chain, error) {
-	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, gate)
+	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, entrance)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func newChain(
 		RuleResolver:  generic.RuleResolver,
 		Authenticator: generic.Authentication.Authenticator,
 		Loopback:      identified,
-		NewStorage: func(r builtin.Resource) (storage.Interface, error) {
+		NewStorage: func(r builtin.Resource) (apistorage.Interface, error) {
 			opened, err := store.open(r)
 			if err != nil {
 				return nil, err

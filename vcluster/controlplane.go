@@ -98,8 +98,8 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	bootstrap := newBootstrapper(p.config.Logger)
-	p.hooks = newHooks(p.stopping, bootstrap)
+	objects := newBootstrapper(p.config.Logger)
+	p.hooks = newHooks(p.stopping, objects)
 	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err := admins.watch(); err != nil {
 		return err
 	}
-	safego.Go(&p.background, "write bootstrap objects", func() { bootstrap.run(p.stopping, client, admins) }, p.fail)
+	safego.Go(&p.background, "write bootstrap objects", func() { objects.run(p.stopping, client, admins) }, p.fail)
 	safego.Go(&p.background, "keep the rights of admins", func() { admins.run(p.stopping) }, p.fail)
 	if err := p.waitReady(ctx); err != nil {
 		return err
