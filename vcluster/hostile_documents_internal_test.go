@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/loopback"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -75,7 +76,7 @@ func TestHostileDocumentsOfManyVersionsAreNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(path, accept string) (int, string) {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, loopbackHost+path, http.NoBody)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, loopback.Host+path, http.NoBody)
 		r.RequestURI = ""
 		r.Header.Set("Accept", accept)
 		resp, err := transport.RoundTrip(r)

@@ -7,10 +7,13 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/berth-dev/berth/vcluster/controllers"
+	"github.com/berth-dev/berth/vcluster/registry"
 )
 
 // Quiet returns for how long nothing has been written to the control plane.
-func (p *ControlPlane) Quiet() time.Duration { return p.store.store.Quiet() }
+func (p *ControlPlane) Quiet() time.Duration { return p.store.Kine.Quiet() }
 
 // NextTimer returns when the control plane next has something to do by itself,
 // though nobody asks it: a schedule, a time to live, a deadline. A time that has
@@ -19,11 +22,11 @@ func (p *ControlPlane) Quiet() time.Duration { return p.store.store.Quiet() }
 // It is for those who put the control plane to sleep, and reads all objects that
 // can have a timer.
 func (p *ControlPlane) NextTimer(ctx context.Context) (t time.Time, ok bool, err error) {
-	t, ok, err = nextTimer(ctx, &storeReader{p.store.client.Client}, time.Now())
+	t, ok, err = controllers.NextTimer(ctx, &registry.Reader{Client: p.store.Client.Client}, time.Now())
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("look for timers of %s: %w", p.config.Name, err)
 	}
-	expiry, expires, err := p.store.store.NextExpiry(ctx)
+	expiry, expires, err := p.store.Kine.NextExpiry(ctx)
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("look for timers of %s: %w", p.config.Name, err)
 	}
@@ -36,7 +39,7 @@ func (p *ControlPlane) NextTimer(ctx context.Context) (t time.Time, ok bool, err
 // HasDaemonSets reports whether there is one, so that the control plane has work
 // when its nodes change.
 func (p *ControlPlane) HasDaemonSets(ctx context.Context) (bool, error) {
-	found, err := hasDaemonSets(ctx, &storeReader{p.store.client.Client})
+	found, err := controllers.HasDaemonSets(ctx, &registry.Reader{Client: p.store.Client.Client})
 	if err != nil {
 		return false, fmt.Errorf("look for daemon sets of %s: %w", p.config.Name, err)
 	}
