@@ -26,7 +26,7 @@ const crdSyncedHook = "crd-informer-synced"
 
 // replacedHooks are upstream's post-start hooks that can fail: a failing hook
 // ends the process, and with it every other space. All that they do here is
-// done by bootstrap.go, where a failure is logged and tried again. Their first
+// done by package bootstrap, where a failure is logged and tried again. Their first
 // try comes after a second, too, which is most of a start.
 var replacedHooks = []string{
 	rbacrest.PostStartHookName,

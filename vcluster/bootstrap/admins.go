@@ -45,6 +45,7 @@ type adminAccess struct {
 	due      chan struct{} // something may have changed
 }
 
+// NewAdminAccess keeps the rights of admins by the client. It sees by the informers what others do to them.
 func NewAdminAccess(client rbacclient.RbacV1Interface, informers rbacinformers.Interface, logger klog.Logger) *adminAccess {
 	return &adminAccess{
 		client: client, roles: informers.ClusterRoles(), bindings: informers.ClusterRoleBindings(), logger: logger, due: make(chan struct{}, 1),

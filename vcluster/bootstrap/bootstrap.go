@@ -40,6 +40,7 @@ type Writer struct {
 	done   chan struct{}
 }
 
+// New returns a writer that has not run.
 func New(logger klog.Logger) *Writer {
 	return &Writer{logger: logger, done: make(chan struct{})}
 }

@@ -17,12 +17,16 @@ type ClientCA struct{ CA *pki.CA }
 
 var _ dynamiccertificates.CAContentProvider = ClientCA{}
 
+// Name names the CA in errors.
 func (ClientCA) Name() string { return "client-ca" }
 
+// AddListener has l called when the certificate is renewed.
 func (c ClientCA) AddListener(l dynamiccertificates.Listener) { c.CA.OnRenewal(l.Enqueue) }
 
+// CurrentCABundleContent returns the certificate as PEM.
 func (c ClientCA) CurrentCABundleContent() []byte { return c.CA.PEM() }
 
+// VerifyOptions are those for client certificates of the CA.
 func (c ClientCA) VerifyOptions() (x509.VerifyOptions, bool) {
 	return c.CA.Verify(x509.ExtKeyUsageClientAuth), true
 }

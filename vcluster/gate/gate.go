@@ -24,6 +24,7 @@ type Gate struct {
 	startDrain, cancel context.CancelFunc
 }
 
+// New returns a gate that is closed until Open.
 func New() *Gate {
 	g := &Gate{calls: NewLatch()}
 	g.Drain, g.startDrain = context.WithCancel(context.Background())
@@ -50,6 +51,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Enter reports whether a request may go on. If so, leave must follow.
 func (g *Gate) Enter() bool { return g.next.Load() != nil && g.calls.Enter() }
 
+// Leave notes that a request that entered has ended.
 func (g *Gate) Leave() { g.calls.Leave() }
 
 // Serve must be called between enter and leave.

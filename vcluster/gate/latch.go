@@ -14,6 +14,7 @@ type Latch struct {
 	empty  chan struct{} // closed when closed and nobody is inside
 }
 
+// NewLatch returns a latch that is open.
 func NewLatch() *Latch { return &Latch{empty: make(chan struct{})} }
 
 // Enter reports whether the latch is open. If so, leave must follow.
@@ -27,6 +28,7 @@ func (l *Latch) Enter() bool {
 	return true
 }
 
+// Leave must follow each Enter that reported true.
 func (l *Latch) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

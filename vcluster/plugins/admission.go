@@ -58,8 +58,11 @@ type Chain struct {
 	Definitions *invalid.CustomResources
 }
 
+// Handles reports what the next plugins report.
 func (g *Chain) Handles(op admission.Operation) bool { return g.Next.Handles(op) }
 
+// Admit runs the mutating plugins. Then it rejects an object that takes too much to validate, store or answer with, and waits
+// until it may be validated.
 func (g *Chain) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	requests.EndValidation(ctx) // the store had another version than was expected; webhooks and policies come next, once more
 	next, ok := g.Next.(admission.MutationInterface)
@@ -141,6 +144,7 @@ func admitDefinition(a admission.Attributes) error {
 	return apierrors.NewForbidden(apiextensionsv1.Resource("customresourcedefinitions"), d.Name, errs.ToAggregate())
 }
 
+// Validate runs the validating plugins.
 func (g *Chain) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	requests.EndValidation(ctx) // webhooks come next, which may write to the space
 	next, ok := g.Next.(admission.ValidationInterface)

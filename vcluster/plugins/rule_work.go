@@ -32,6 +32,7 @@ type ruleWork struct {
 	clusterRoleBindings rbaclisters.ClusterRoleBindingLister
 }
 
+// NewRuleWork bounds the work of the resolver next. It reads roles and bindings from the informers.
 func NewRuleWork(next authorizer.RuleResolver, f informers.SharedInformerFactory) *ruleWork {
 	listers := f.Rbac().V1()
 	return &ruleWork{next, listers.Roles().Lister(), listers.ClusterRoles().Lister(), listers.RoleBindings().Lister(), listers.ClusterRoleBindings().Lister()}

@@ -149,10 +149,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 type answerSize struct {
 	admission bool  // whether it may have a patch
 	object    asked // that the patch is for
-	json      requests.JsonSize
+	json      requests.JSONSize
 	begun     bool
 	base64    base64Text        // of the string that is being read
-	patch     requests.JsonSize // in it
+	patch     requests.JSONSize // in it
 	steps     *patches.Patch    // the same
 	text      []byte            // the same
 }
@@ -173,7 +173,7 @@ func (d *answerSize) Add(p []byte) (int64, error) {
 		size += n
 		switch {
 		case !inString && d.json.InString:
-			d.base64, d.patch, d.steps, d.text = base64Text{}, requests.JsonSize{}, nil, d.text[:0]
+			d.base64, d.patch, d.steps, d.text = base64Text{}, requests.JSONSize{}, nil, d.text[:0]
 		case inString && !d.json.InString:
 			n, err := d.end()
 			if err != nil {

@@ -27,6 +27,7 @@ type Metrics struct {
 	Pods  corelisters.PodLister
 }
 
+// PodMetrics returns what the containers of these pods use.
 func (u Metrics) PodMetrics(ctx context.Context, namespace string, label labels.Selector, field fields.Selector) ([]metricsv1beta1.PodMetrics, error) {
 	all, err := u.Pods.Pods(namespace).List(label)
 	if err != nil {

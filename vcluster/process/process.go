@@ -77,7 +77,7 @@ func (f validatedOnce) Enabled(key featuregate.Feature) bool {
 // other space as well, so it ends the hook's goroutine only, and the space
 // that it belongs to does not become ready.
 //
-// It is the last line: hooks known to fail are replaced (bootstrap.go), and a
+// It is the last line: hooks known to fail are replaced (package bootstrap), and a
 // control plane is stopped only after its hooks have finished (stop.go).
 func exitUnlessHook(code int) {
 	if bytes.Contains(debug.Stack(), []byte("server.runPostStartHook(")) {

@@ -18,6 +18,7 @@ import (
 // RetrySeconds is when a client whose request found no place may try again.
 const RetrySeconds = 1
 
+// NoResource is for errors about a request rather than an object.
 var NoResource = schema.GroupResource{} //nolint:gochecknoglobals // Does not change.
 
 // Status makes of a [bounds.ExceededError] what clients understand: that they may try again in a moment, that they must

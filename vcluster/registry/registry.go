@@ -85,6 +85,7 @@ func Each[T any, P interface {
 	return err
 }
 
+// Decode decodes what is stored into an object of a version.
 func Decode(value []byte, v schema.GroupVersion, into runtime.Object) error {
 	return runtime.DecodeInto(legacyscheme.Codecs.UniversalDecoder(v), value, into)
 }

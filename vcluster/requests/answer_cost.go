@@ -31,6 +31,7 @@ var (
 	treed = AnswerCost{stored: 10, decoded: 2, lines: true}
 )
 
+// Of is what the answer takes for objects of these sizes, in bytes, as stored and decoded.
 func (c AnswerCost) Of(stored, decoded int64) int64 { return c.stored*stored + c.decoded*decoded }
 
 // Indentation is what the spaces take that an object's lines begin with: more than the object by far, if it is deep.
@@ -89,6 +90,7 @@ func withAnswerCost(ctx context.Context, c AnswerCost) context.Context {
 	return context.WithValue(ctx, answerKey{}, &answerMemory{AnswerCost: c})
 }
 
+// AnswerOf returns what the answer of the request of ctx costs.
 func AnswerOf(ctx context.Context) *answerMemory {
 	if a, ok := ctx.Value(answerKey{}).(*answerMemory); ok {
 		return a

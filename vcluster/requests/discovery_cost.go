@@ -32,6 +32,7 @@ type DiscoveryCost struct {
 	CRDs crdlisters.CustomResourceDefinitionLister // set before requests come
 }
 
+// Handler wraps what serves discovery.
 func (d *DiscoveryCost) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := apirequest.RequestInfoFrom(r.Context())

@@ -32,7 +32,7 @@ func newDocumentSize(contentType string) DocumentSize {
 	media = strings.ToLower(strings.TrimSpace(media))
 	switch {
 	case media == "", strings.HasSuffix(media, "json"):
-		return &JsonSize{}
+		return &JSONSize{}
 	case media == runtime.ContentTypeProtobuf:
 		return newProtobufSize()
 	case strings.HasSuffix(media, "yaml"):
@@ -45,10 +45,11 @@ type opaqueSize struct{}
 
 func (opaqueSize) Add(p []byte) (int64, error) { return opaqueBytes * int64(len(p)), nil }
 
-// JsonSize counts the elements of a JSON document.
-type JsonSize struct{ InString, escaped bool }
+// JSONSize counts the elements of a JSON document.
+type JSONSize struct{ InString, escaped bool }
 
-func (d *JsonSize) Add(p []byte) (int64, error) {
+// Add returns by how much the estimate grows.
+func (d *JSONSize) Add(p []byte) (int64, error) {
 	size := textBytes * int64(len(p))
 	for _, c := range p {
 		switch {
@@ -75,7 +76,7 @@ var errAliases = apierrors.NewBadRequest(
 // it takes a document for JSON up to a byte that JSON can't have there. From then on strings are not distinguished from the rest.
 type yamlSize struct {
 	json    bool
-	strings JsonSize
+	strings JSONSize
 	token   byte // the last that is no space, outside of strings
 	before  byte
 	before2 byte

@@ -33,6 +33,7 @@ type validation struct {
 
 type validationKey struct{}
 
+// WithValidation returns the context of a write whose object will be validated.
 func WithValidation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, validationKey{}, &validation{})
 }
@@ -60,6 +61,7 @@ func BeginValidation(ctx context.Context, slots *semaphore.Weighted, a admission
 	return nil
 }
 
+// AcquireValidation waits for one of the slots, as long as ctx lasts. The error of one that came too late tells a client to try again.
 func AcquireValidation(ctx context.Context, slots *semaphore.Weighted) error {
 	if err := slots.Acquire(ctx, 1); err != nil {
 		return apierrors.NewTooManyRequests(fmt.Sprintf(
@@ -68,6 +70,7 @@ func AcquireValidation(ctx context.Context, slots *semaphore.Weighted) error {
 	return nil
 }
 
+// EndValidation gives back the slot of a write, if it has one.
 func EndValidation(ctx context.Context) {
 	if v, ok := ctx.Value(validationKey{}).(*validation); ok {
 		v.end()

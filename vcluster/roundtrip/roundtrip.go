@@ -11,6 +11,7 @@ import (
 // Func is a function that makes requests.
 type Func func(*http.Request) (*http.Response, error)
 
+// RoundTrip calls f.
 func (f Func) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // CloseBody closes the body of a request, as whoever makes one must.
@@ -34,6 +35,7 @@ func (b *EndingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the body, and then calls End.
 func (b *EndingBody) Close() error {
 	defer b.End()
 	return b.ReadCloser.Close()

@@ -48,6 +48,7 @@ type Store struct {
 	services once // whether their ports were counted
 }
 
+// New returns a store as an API server uses it. Close closes store, too. Nothing is bounded by a nil account.
 func New(store *kine.Store, a *bounds.Account) *Store {
 	client := *store.Client()
 	client.Kubernetes = countingStore{client.Kubernetes}
@@ -56,6 +57,7 @@ func New(store *kine.Store, a *bounds.Account) *Store {
 		Lists:   newListCaches(store.Used, a, clock.RealClock{})}
 }
 
+// Close ends caches and watches, and closes the store.
 func (s *Store) Close() error {
 	s.Lists.close()
 	s.watches.work.Wait()

@@ -32,6 +32,7 @@ type CheckedPolicies struct {
 	Pace *Pace
 }
 
+// Lister lists policies that are checked at a pace.
 func (i CheckedPolicies) Lister() admissionlisters.ValidatingAdmissionPolicyLister {
 	return checkedPolicyLister{i.ValidatingAdmissionPolicyInformer.Lister(), i.Pace}
 }

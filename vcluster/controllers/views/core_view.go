@@ -19,6 +19,7 @@ type CoreView struct {
 	View func(coreinformers.Interface) coreinformers.Interface
 }
 
+// Core returns the group as the controller sees it.
 func (f CoreView) Core() core.Interface { return coreGroupView{f.SharedInformerFactory.Core(), f.View} }
 
 type coreGroupView struct {

@@ -24,6 +24,7 @@ type Counted struct {
 	counters map[schema.GroupVersionResource]*heapsize.Counter
 }
 
+// NewCounted counts the objects of the informers of kinds.
 func NewCounted(a *bounds.Account, kinds metadatainformer.SharedInformerFactory) *Counted {
 	return &Counted{SharedInformerFactory: kinds, account: a, counters: map[schema.GroupVersionResource]*heapsize.Counter{}}
 }

@@ -16,6 +16,7 @@ import (
 // name exists, and is bare. Lists hold the virtual nodes, if there are any.
 type HiddenNodes struct{ coreinformers.Interface }
 
+// Nodes returns an informer whose lister finds any node that is asked for by name.
 func (v HiddenNodes) Nodes() coreinformers.NodeInformer {
 	return hiddenNodeInformer{v.Interface.Nodes()}
 }

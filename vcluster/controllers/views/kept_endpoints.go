@@ -19,6 +19,7 @@ import (
 // wake, so it is shown only those that it made itself: what a tenant wrote by hand stays.
 type KeptEndpoints struct{ coreinformers.Interface }
 
+// Endpoints returns an informer whose lister lists those that the controller made.
 func (v KeptEndpoints) Endpoints() coreinformers.EndpointsInformer {
 	return keptEndpointsInformer{v.Interface.Endpoints()}
 }

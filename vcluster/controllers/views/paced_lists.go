@@ -107,6 +107,7 @@ func (i pacedIndex) ByIndex(name, value string) ([]any, error) {
 // Begin returns work that can wait before it is done.
 func (p *Pace) Begin() *Work { return &Work{p, p.clock.Now()} }
 
+// Work is a controller's work that lists nothing, between Begin and End. It is not safe for concurrent use.
 type Work struct {
 	pace  *Pace
 	begun time.Time
@@ -115,6 +116,7 @@ type Work struct {
 // pauseAfter is how long work goes on without a pause, once the controllers have used what they may at once.
 const pauseAfter = 10 * time.Millisecond
 
+// Pause waits for the controller's share of time, if the work has gone on for a while. It fails when the controller ends.
 func (w *Work) Pause() error {
 	if w.pace.clock.Since(w.begun) < pauseAfter {
 		return nil
@@ -122,6 +124,7 @@ func (w *Work) Pause() error {
 	return w.End()
 }
 
+// End accounts the work's time, and waits for the controller's share of it.
 func (w *Work) End() error {
 	err := w.pace.took(w.begun)
 	w.begun = w.pace.clock.Now()
