@@ -16,11 +16,7 @@ const (
 	annotationLabels      = Domain + "/labels"
 	annotationAnnotations = Domain + "/annotations"
 	annotationAccount     = Domain + "/service-account"
-	prefixLabel           = "label." + Domain + "/"
 	prefixAnnotation      = "annotation." + Domain + "/"
-	// AnnotationNode is the pod's node as the space knows it; it is set once
-	// the host has scheduled the pod.
-	AnnotationNode = Domain + "/node"
 )
 
 // fieldPath is where a host pod finds what path meant in the space.

@@ -8,22 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// DefaultLimits are what a container may use that sets no limit of its own, if [Settings] say nothing else. The LimitRange of
-// the host namespace says the same: a quota counts only what is limited.
-func DefaultLimits() corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("2Gi"),
-	}
-}
-
-func (s *Settings) limits() corev1.ResourceList {
-	if s.DefaultLimits != nil {
-		return s.DefaultLimits
-	}
-	return DefaultLimits()
-}
-
 // share gives c, of a pod that asks for resources as a whole, what keeps the
 // host's defaults away from it: its requests and limits could pass the pod's.
 func share(c *corev1.Container, pod *corev1.ResourceRequirements, defaults corev1.ResourceList) {

@@ -190,3 +190,12 @@ func PodReferences(v *corev1.Pod) References {
 	})
 	return refs
 }
+
+// keepNodeLabels has want keep what the host tells of have's node.
+func keepNodeLabels(want, have *corev1.Pod) {
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
+		if value, ok := have.Labels[key]; ok {
+			want.Labels[key] = value
+		}
+	}
+}

@@ -15,28 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// PodSecurity is how much a space's pods may do on the host's nodes, on top of what
-// [CheckPod] refuses all spaces. The zero value is the defaults.
-type PodSecurity struct {
-	// Level of the Pod Security Standards: [PodSecurityLevel] if empty, or restricted.
-	Level api.Level
-	// Seccomp is the profile type of pods that set none: RuntimeDefault if empty.
-	// Unconfined leaves them without one, as Kubernetes does by default.
-	Seccomp corev1.SeccompProfileType
-	// RuntimeClass of the host's that all pods run with; "" lets tenants choose among
-	// those that they are shown.
-	RuntimeClass string
-	// UserNamespaces has all pods run in a user namespace, so that root in a container
-	// is nobody on its node.
-	UserNamespaces bool
-	// DropNetRaw takes the capability NET_RAW from all containers. With it, a process
-	// can pretend to be another pod on networks that do not check senders.
-	DropNetRaw bool
-	// HostProfiles lets tenants name seccomp and AppArmor profiles that are files on
-	// the host's nodes, and SELinux labels.
-	HostProfiles bool
-}
-
 // Check lists what a tenant may not ask for in this space, each with its field.
 func (p PodSecurity) Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs field.ErrorList) {
 	if p.Level == api.LevelRestricted {

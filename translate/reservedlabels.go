@@ -76,6 +76,9 @@ func (r reservedKeys) have(key string) bool {
 	return false
 }
 
+// prefixLabel begins the keys under which the host has labels that it must not have under their own.
+const prefixLabel = "label." + Domain + "/"
+
 var defaultReserved = sync.OnceValue(func() reservedKeys { return newReservedKeys(DefaultReservedLabels()) })
 
 // hostLabel is the key on host pods of a tenant's label. One that is reserved gets

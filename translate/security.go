@@ -15,10 +15,6 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// PodSecurityLevel is the Pod Security Standard that every tenant pod meets, whatever
-// [PodSecurity] asks beyond it: it is checked here, in the space, and again by the label on the host namespace.
-const PodSecurityLevel = api.LevelBaseline
-
 // levelChecks are the checks of each level, as the newest version of the standard
 // has them.
 var levelChecks = sync.OnceValue(func() map[api.Level][]levelCheck {
