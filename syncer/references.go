@@ -27,12 +27,12 @@ const (
 func indexReferences(informer cache.SharedIndexInformer) error {
 	index := func(pick func(translate.References) []types.NamespacedName) cache.IndexFunc {
 		return func(obj any) ([]string, error) {
-			pod, ok := obj.(*corev1.Pod)
+			v, ok := obj.(*corev1.Pod)
 			if !ok {
 				return nil, nil
 			}
 			var out []string
-			for _, ref := range pick(translate.PodReferences(pod)) {
+			for _, ref := range pick(translate.PodReferences(v)) {
 				out = append(out, ref.String())
 			}
 			return out, nil

@@ -63,8 +63,8 @@ func TestAPodIsUnderOneBudgetAtMost(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web", translate.LabelBudget: "mine"}}}
-			host := demo().Pod(pod, surroundings{Budgets: tc.budgets})
+			v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web", translate.LabelBudget: "mine"}}}
+			host := demo().Pod(v, surroundings{Budgets: tc.budgets})
 			if host.Labels[translate.LabelBudget] != tc.want {
 				t.Errorf("%s: under %q, want %q", tc.reason, host.Labels[translate.LabelBudget], tc.want)
 			}

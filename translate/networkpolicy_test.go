@@ -301,7 +301,7 @@ func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 // A policy takes away: pods that it selects lose the isolation's opening, in the
 // directions that it is about, and no others do.
 func TestPodsUnderAPolicyAreMarked(t *testing.T) {
-	pod := func(namespace, app string) *corev1.Pod {
+	labelled := func(namespace, app string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x", Labels: map[string]string{"app": app, translate.LabelPolicedEgress: "no"}}}
 	}
 	selecting := func(app string, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
@@ -316,12 +316,12 @@ func TestPodsUnderAPolicyAreMarked(t *testing.T) {
 		policies        []*networkingv1.NetworkPolicy
 		ingress, egress bool
 	}{
-		"none":            {"the isolation's opening is for it", pod("default", "web"), nil, false, false},
-		"both":            {"the policy says so", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, true, true},
-		"one each":        {"policies add up", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both[0]), selecting("web", both[1])}, true, true},
-		"not selected":    {"it is about others", pod("default", "db"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
-		"other namespace": {"policies are of a namespace", pod("shop", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
-		"by default":      {"ingress always", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web")}, true, false},
+		"none":            {"the isolation's opening is for it", labelled("default", "web"), nil, false, false},
+		"both":            {"the policy says so", labelled("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, true, true},
+		"one each":        {"policies add up", labelled("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both[0]), selecting("web", both[1])}, true, true},
+		"not selected":    {"it is about others", labelled("default", "db"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
+		"other namespace": {"policies are of a namespace", labelled("shop", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
+		"by default":      {"ingress always", labelled("default", "web"), []*networkingv1.NetworkPolicy{selecting("web")}, true, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func TestAPodThatASpaceAdmitsIsValidOnTheHost(t *testing.T) {
 // An annotation may be as large as the host takes; the copies that the downward
 // API needs come on top. Better refused with the field than never created.
 func TestADownwardAPITooLargeForTheHostIsRefused(t *testing.T) {
-	pod := func(size int) *corev1.Pod {
+	noted := func(size int) *corev1.Pod {
 		pod := plainPod()
 		pod.Annotations = map[string]string{"note": strings.Repeat(`"`, size)}
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
@@ -66,7 +66,7 @@ func TestADownwardAPITooLargeForTheHostIsRefused(t *testing.T) {
 		}}})
 		return pod
 	}
-	small, large := pod(100<<10), pod(200<<10)
+	small, large := noted(100<<10), noted(200<<10)
 	for _, v := range []*corev1.Pod{small, large} {
 		if errs := validatePod(t, v); len(errs) > 0 {
 			t.Fatalf("a space would refuse it already: %v", errs)

@@ -31,10 +31,10 @@ func TestHostileLabelsOfPodsAreRefused(t *testing.T) {
 		}
 	}
 	for _, key := range keys {
-		pod := podOf(1, 0, 0)
-		pod.Labels[key] = "theirs"
+		written := podOf(1, 0, 0)
+		written.Labels[key] = "theirs"
 		refused := !strings.HasPrefix(key, "berth.dev.")
-		if message, _ := e.refuses(of("", "pods", "Pod", pod)); (message != "") != refused {
+		if message, _ := e.refuses(of("", "pods", "Pod", written)); (message != "") != refused {
 			t.Errorf("label %s: %q", key, message)
 		}
 		v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "u", Labels: map[string]string{key: "theirs"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
