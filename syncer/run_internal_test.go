@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // reconciled reconciles a pod that is on the host already, of which the space's rules and the host say so.
@@ -28,7 +29,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
 	f := newEventRouter(spaceOf, nil, nil)
-	host := space.Pod(v, translate.Surroundings{})
+	host := pod.ToHost(space, v, pod.Surroundings{})
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
 	}

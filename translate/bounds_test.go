@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func manyNamespaces(count int) []*corev1.Namespace {
@@ -73,7 +74,7 @@ func TestWhatOneObjectMayListIsBounded(t *testing.T) {
 	from := func(peers int) []networkingv1.NetworkPolicyIngressRule {
 		return []networkingv1.NetworkPolicyIngressRule{{From: anyNamespace(peers)}}
 	}
-	pod := func(spec *corev1.PodSpec) field.ErrorList { return translate.CheckPod(&metav1.ObjectMeta{}, spec) }
+	pod := func(spec *corev1.PodSpec) field.ErrorList { return pod.Check(&metav1.ObjectMeta{}, spec) }
 	paths := rules(1)
 	paths[0].HTTP = &networkingv1.HTTPIngressRuleValue{Paths: make([]networkingv1.HTTPIngressPath, 1001)}
 	for name, tc := range map[string]struct {
@@ -175,18 +176,18 @@ func TestAffinityTermsMultiplyNothing(t *testing.T) {
 		pods.RequiredDuringSchedulingIgnoredDuringExecution[i].NamespaceSelector = &metav1.LabelSelector{}
 		pods.RequiredDuringSchedulingIgnoredDuringExecution[i].LabelSelector = &metav1.LabelSelector{}
 	}
-	errs := translate.CheckNamespaces(&v.Spec, in.Namespaces)
+	errs := pod.CheckNamespaces(&v.Spec, in.Namespaces)
 	if len(errs) != 1 || errs[0].Field != "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[2].namespaceSelector" {
 		t.Errorf("refused are %v", errs)
 	}
 	names := 0
-	for _, e := range findAll[metav1.LabelSelectorRequirement](demo().Pod(v, in).Spec.Affinity) {
+	for _, e := range findAll[metav1.LabelSelectorRequirement](pod.ToHost(demo(), v, in).Spec.Affinity) {
 		names += len(e.Values)
 	}
 	if names < 10_000 || names > 10_200 {
 		t.Errorf("%d names are on the host", names)
 	}
-	if errs := translate.CheckNamespaces(&v.Spec, in.Namespaces[:50]); len(errs) > 0 {
+	if errs := pod.CheckNamespaces(&v.Spec, in.Namespaces[:50]); len(errs) > 0 {
 		t.Errorf("in a space of fifty namespaces, refused are %v", errs)
 	}
 }

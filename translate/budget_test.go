@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S1, S8: a drain of the host comes to its end, whatever a tenant writes.
@@ -64,7 +65,7 @@ func TestAPodIsUnderOneBudgetAtMost(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web", translate.LabelBudget: "mine"}}}
-			host := demo().Pod(v, surroundings{Budgets: tc.budgets})
+			host := pod.ToHost(demo(), v, surroundings{Budgets: tc.budgets})
 			if host.Labels[translate.LabelBudget] != tc.want {
 				t.Errorf("%s: under %q, want %q", tc.reason, host.Labels[translate.LabelBudget], tc.want)
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 type attack struct {
@@ -90,11 +91,11 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
-			if errs := translate.CheckPod(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+			if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 				t.Fatalf("refused before the attack: %v", errs)
 			}
 			tc.do(v)
-			errs := translate.CheckPod(&v.ObjectMeta, &v.Spec)
+			errs := pod.Check(&v.ObjectMeta, &v.Spec)
 			named := false
 			for _, err := range errs {
 				named = named || strings.Contains(err.Field, tc.field)
@@ -105,8 +106,8 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 			if !named {
 				t.Errorf("%s: no refusal names %s: %v", tc.reason, tc.field, errs)
 			}
-			host := demo().Pod(v, surroundings{})
-			if errs := translate.CheckPod(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
+			host := pod.ToHost(demo(), v, surroundings{})
+			if errs := pod.Check(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
 				t.Errorf("%s: it is in the host pod still: %v", tc.reason, errs)
 			}
 		})
@@ -214,7 +215,7 @@ func TestCheckPodPassesOrdinaryPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
 			tc.do(v)
-			if errs := translate.CheckPod(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+			if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 				t.Errorf("%s: refused: %v", tc.reason, errs)
 			}
 		})
@@ -237,8 +238,8 @@ func TestEveryCheckOfPodSecurityIsKnown(t *testing.T) {
 func TestAskedLeavesOutWhatBerthWrote(t *testing.T) {
 	v := plainPod()
 	v.Spec.NodeName = demo().NodeAlias("node-1")
-	asked := translate.Asked(v)
-	if errs := translate.CheckPod(&v.ObjectMeta, &asked); len(errs) > 0 {
+	asked := pod.Asked(v)
+	if errs := pod.Check(&v.ObjectMeta, &asked); len(errs) > 0 {
 		t.Errorf("a bound pod is refused: %v", errs)
 	}
 	if v.Spec.NodeName == "" {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // containerEnv is what a process finds in its environment when a kubelet starts
@@ -80,7 +82,7 @@ func TestAProcessFindsTheEnvironmentOfAClusterOfItsOwn(t *testing.T) {
 		}
 		v.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "busybox", Env: v.Spec.Containers[0].Env}}
 		want := containerEnv(v.Spec.Containers[0].Env, linked(v, in))
-		host := demo().Pod(v, in)
+		host := pod.ToHost(demo(), v, in)
 		for _, c := range []corev1.Container{host.Spec.Containers[0], host.Spec.InitContainers[0]} {
 			if diff := cmp.Diff(want, containerEnv(c.Env, []*corev1.Service{hostAPI()})); diff != "" {
 				t.Fatalf("%s: -in a cluster of its own +on the host:\n%s", c.Name, diff)
@@ -123,7 +125,7 @@ func TestNoVariableTellsOfTheHostsAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
 			v.Namespace = tc.namespace
-			got := containerEnv(demo().Pod(v, tc.in).Spec.Containers[0].Env, []*corev1.Service{hostAPI()})
+			got := containerEnv(pod.ToHost(demo(), v, tc.in).Spec.Containers[0].Env, []*corev1.Service{hostAPI()})
 			if got["KUBERNETES_SERVICE_HOST"] != tc.host || got["KUBERNETES_SERVICE_PORT"] != tc.port {
 				t.Errorf("%s: the API is said to be at %q port %q", tc.reason, got["KUBERNETES_SERVICE_HOST"], got["KUBERNETES_SERVICE_PORT"])
 			}
@@ -149,7 +151,7 @@ func TestTheEnvironmentRefersToHostObjects(t *testing.T) {
 	want.EnvFrom[1].SecretRef.Name = "demo--default--other--default--cfg"
 	want.Env[0].ValueFrom.ConfigMapKeyRef.Name = "demo--default--cfg"
 	want.Env[1].ValueFrom.SecretKeyRef.Name = "demo--default--sec"
-	got := demo().Pod(v, surroundings{}).Spec.Containers[0]
+	got := pod.ToHost(demo(), v, surroundings{}).Spec.Containers[0]
 	got.Env = got.Env[len(got.Env)-2:] // behind those of the API
 	if diff := cmp.Diff(*want, got); diff != "" {
 		t.Errorf("container: -want +got:\n%s", diff)

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S4, S6: resolv.conf as a kubelet of a cluster of the space's own would write
@@ -102,7 +104,7 @@ func TestDNSIsThatOfAClusterOfTheSpacesOwn(t *testing.T) {
 			v.Spec.DNSPolicy, v.Spec.DNSConfig = tc.args.policy, tc.args.config
 			space := demo()
 			space.Nameservers, space.ClusterDomain = tc.args.nameservers, tc.args.domain
-			host := space.Pod(v, surroundings{})
+			host := pod.ToHost(space, v, surroundings{})
 			got := want{host.Spec.DNSPolicy, host.Spec.DNSConfig}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)

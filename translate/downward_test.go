@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // askingPod has path in a variable, a downward API volume and a projected one.
@@ -55,7 +56,7 @@ func TestTheDownwardAPITellsTheSpacesSide(t *testing.T) {
 		if err != nil {
 			t.Fatalf("extract %s from the virtual pod: %v", path, err)
 		}
-		host := demo().Pod(v, surroundings{})
+		host := pod.ToHost(demo(), v, surroundings{})
 		paths := hostPaths(host)
 		if len(paths) != 4 {
 			t.Fatalf("of 4 references, %d are left", len(paths))
@@ -89,7 +90,7 @@ func TestTheDownwardAPITellsNothingOfTheHost(t *testing.T) {
 	}
 	for path, tc := range cases {
 		t.Run(path, func(t *testing.T) {
-			host := demo().Pod(askingPod(path), surroundings{})
+			host := pod.ToHost(demo(), askingPod(path), surroundings{})
 			for _, got := range hostPaths(host) {
 				if got != tc.want {
 					t.Errorf("%s: %s became %s, want %s", tc.reason, path, got, tc.want)
@@ -107,12 +108,12 @@ func TestTheDownwardAPITellsNothingOfTheHost(t *testing.T) {
 func TestOnlyWhatIsAskedForIsCopied(t *testing.T) {
 	v := plainPod()
 	v.Annotations = map[string]string{"note": "x", "other": "y"}
-	if got := demo().Pod(v, surroundings{}).Annotations; len(got) != 3 {
+	if got := pod.ToHost(demo(), v, surroundings{}).Annotations; len(got) != 3 {
 		t.Errorf("annotations of a pod that asks for none: %v", got)
 	}
 	v = askingPod("metadata.annotations['note']")
 	v.Annotations = map[string]string{"note": "x", "other": "y"}
-	host := demo().Pod(v, surroundings{})
+	host := pod.ToHost(demo(), v, surroundings{})
 	if len(host.Annotations) != 4 {
 		t.Errorf("annotations of a pod that asks for one: %v", host.Annotations)
 	}
@@ -140,8 +141,8 @@ func TestTellNodeTellsTheAliasToThoseWhoAsk(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wanted := space.Pod(tc.v, surroundings{})
-			space.TellNode(wanted, tc.have)
+			wanted := pod.ToHost(space, tc.v, surroundings{})
+			pod.TellNode(space, wanted, tc.have)
 			if got := wanted.Annotations[translate.AnnotationNode]; got != tc.want {
 				t.Errorf("%s: node %q, want %q", tc.reason, got, tc.want)
 			}
@@ -155,7 +156,7 @@ func FuzzFieldPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		for _, got := range hostPaths(demo().Pod(askingPod(path), surroundings{})) {
+		for _, got := range hostPaths(pod.ToHost(demo(), askingPod(path), surroundings{})) {
 			base, key, subscript := fieldpath.SplitMaybeSubscriptedPath(got)
 			if got != "status.podIP" && got != "status.podIPs" && (!subscript || base != "metadata.annotations" || !translate.Owned(key)) {
 				t.Errorf("%q became %q", path, got)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S4: what a host left out of a pod is found, whatever else it put in.
@@ -83,7 +83,7 @@ func TestWhatAHostDidNotTakeIsNamed(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			made := sent()
 			test.made(&made.Spec)
-			if got := translate.Dropped(sent(), made); !slices.Equal(got, test.want) {
+			if got := pod.Dropped(sent(), made); !slices.Equal(got, test.want) {
 				t.Errorf("it says %q, want %q", got, test.want)
 			}
 		})
@@ -97,7 +97,7 @@ func TestNothingIsMissedWhereNothingWasAsked(t *testing.T) {
 		Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}}},
 	}}
 	made := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
-	if got := translate.Dropped(sent, made); got != nil {
+	if got := pod.Dropped(sent, made); got != nil {
 		t.Errorf("it says %q", got)
 	}
 }

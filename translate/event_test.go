@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"pgregory.net/rapid"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // kubeletEvent is an event as a kubelet records it, about host.
@@ -56,7 +56,7 @@ func TestPodEventIsAboutTheVirtualPod(t *testing.T) {
 		ReportingController: "kubelet", ReportingInstance: "kubelet",
 	}
 	in := kubeletEvent(host, "BackOff", "Back-off restarting failed container web in pod demo--default--web_berth-demo(0a1b2c3d-host-uid)")
-	got := demo().PodEvent(in, v, host)
+	got := pod.Event(demo(), in, v, host)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("event: -want +got:\n%s", diff)
 	}
@@ -132,7 +132,7 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 			v, host := scheduledPod("kind-worker")
 			in := kubeletEvent(host, tc.args.reason, tc.args.message)
 			in.Source.Component, in.ReportingController = tc.args.component, tc.args.component
-			got := demo().PodEvent(in, v, host)
+			got := pod.Event(demo(), in, v, host)
 			if tc.want == "" {
 				if got != nil {
 					t.Errorf("%s: the tenant hears %q", tc.reason, got.Message)
@@ -161,7 +161,7 @@ func TestPodEventQuotesNoDriver(t *testing.T) {
 		"FailedNodeDeclaredFeaturesCheck", "FailedKillPod", "NetworkNotReady", "DNSConfigForming", "MissingClusterDNS",
 	} {
 		v, host := scheduledPod("kind-worker")
-		got := demo().PodEvent(kubeletEvent(host, reason, `volume "pvc-8a7c": rpc error: code = Internal desc = filer.corp.example: secret "corp" not found, unmounted volumes=[corp]`), v, host)
+		got := pod.Event(demo(), kubeletEvent(host, reason, `volume "pvc-8a7c": rpc error: code = Internal desc = filer.corp.example: secret "corp" not found, unmounted volumes=[corp]`), v, host)
 		if got == nil || got.Message == "" {
 			t.Errorf("%s: the tenant hears nothing", reason)
 		}
@@ -188,7 +188,7 @@ func TestClaimEventSaysNothingOfTheHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kubeletEvent(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-demo", Name: "demo--default--data-db-0"}}, tc.event, tc.says)
 			e.Source.Component, e.ReportingController = tc.component, tc.component
-			got := demo().ClaimEvent(e, v)
+			got := pod.ClaimEvent(demo(), e, v)
 			if (got == nil) != (tc.want == "") {
 				t.Fatalf("%s: got %v", tc.reason, got)
 			}
@@ -222,7 +222,7 @@ func TestAnyPodEventIsSilentAndValid(t *testing.T) {
 		in.Type, in.Action, in.InvolvedObject.FieldPath = corev1.EventTypeNormal, "Binding", ""
 		in.Source.Host, in.ReportingInstance = "kind-worker", "default-scheduler-kind-worker"
 		in.EventTime = of(t, "time", metav1.MicroTime{}, metav1.NewMicroTime(time.Unix(1700000000, 0)))
-		got := demo().PodEvent(in, v, host)
+		got := pod.Event(demo(), in, v, host)
 		if got == nil {
 			return
 		}
@@ -240,7 +240,7 @@ func TestEventNamesFollowTheHosts(t *testing.T) {
 	name := func(host *corev1.Pod, event string) string {
 		e := kubeletEvent(host, "Pulling", "")
 		e.Name = event
-		return demo().PodEvent(e, v, host).Name
+		return pod.Event(demo(), e, v, host).Name
 	}
 	if a, b := name(host, "demo--default--web.17a9"), name(host, "demo--default--web.17a9"); a != b || a != "web.17a9" {
 		t.Errorf("one event is %s, then %s", a, b)
@@ -264,7 +264,7 @@ func TestEventNameFitsTheLimit(t *testing.T) {
 		"CutAtDots": {"a cut must leave a valid name", longName('n', 240) + ".........." + "xyz", 245},
 	}
 	for name, tc := range cases {
-		if got := translate.EventName(tc.name, "17a9"); len(got) != tc.length || got[len(got)-5:] != ".17a9" {
+		if got := pod.EventName(tc.name, "17a9"); len(got) != tc.length || got[len(got)-5:] != ".17a9" {
 			t.Errorf("%s: %s: EventName is %q, of %d bytes", name, tc.reason, got, len(got))
 		}
 	}
@@ -272,7 +272,7 @@ func TestEventNameFitsTheLimit(t *testing.T) {
 
 func TestPullEventUpdatesWhatRepeats(t *testing.T) {
 	v, host := scheduledPod("kind-worker")
-	base := func() *corev1.Event { return demo().PodEvent(kubeletEvent(host, "Pulling", "m"), v, host) }
+	base := func() *corev1.Event { return pod.Event(demo(), kubeletEvent(host, "Pulling", "m"), v, host) }
 	later := metav1.NewTime(time.Unix(1700000060, 0))
 	cases := map[string]struct {
 		reason  string
@@ -289,20 +289,20 @@ func TestPullEventUpdatesWhatRepeats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want, have := base(), base()
 			tc.do(want)
-			if changed := translate.PullEvent(want, have); changed != tc.changed {
+			if changed := pod.PullEvent(want, have); changed != tc.changed {
 				t.Errorf("%s: PullEvent reports %v", tc.reason, changed)
 			}
 			if diff := cmp.Diff(want, have); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
-			if translate.PullEvent(want, have) {
+			if pod.PullEvent(want, have) {
 				t.Errorf("%s: a second pull reports a change", tc.reason)
 			}
 		})
 	}
 	want, have := base(), base()
 	want.Series, have.Series = &corev1.EventSeries{Count: 3}, &corev1.EventSeries{Count: 2}
-	if !translate.PullEvent(want, have) || have.Series.Count != 3 {
+	if !pod.PullEvent(want, have) || have.Series.Count != 3 {
 		t.Error("a series that goes on is not pulled")
 	}
 }

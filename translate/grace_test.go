@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // M4 (S12): no pod delays the drain of a node, or the deletion of its space, for longer
@@ -22,7 +22,7 @@ func TestHostileGracePeriodsAreCapped(t *testing.T) {
 	v.Spec.Containers[0].LivenessProbe = &corev1.Probe{TerminationGracePeriodSeconds: ptr.To(year)}
 	v.DeletionGracePeriodSeconds = ptr.To(year)
 	fields := map[string]bool{}
-	for _, e := range translate.CheckPod(&v.ObjectMeta, &v.Spec) {
+	for _, e := range pod.Check(&v.ObjectMeta, &v.Spec) {
 		fields[e.Error()] = true
 	}
 	const says = ": Invalid value: 31536000: 31536000 seconds, at most 3600 are possible (limit grace-period-seconds): set a shorter period"
@@ -34,17 +34,17 @@ func TestHostileGracePeriodsAreCapped(t *testing.T) {
 			t.Errorf("%s is not refused, only %v", field, fields)
 		}
 	}
-	host := demo().Pod(v, surroundings{})
+	host := pod.ToHost(demo(), v, surroundings{})
 	for _, period := range []*int64{
 		host.Spec.TerminationGracePeriodSeconds, host.Spec.InitContainers[0].StartupProbe.TerminationGracePeriodSeconds,
-		host.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds, ptr.To(translate.Grace(v)),
+		host.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds, ptr.To(pod.Grace(v)),
 	} {
 		if *period != 3600 {
 			t.Errorf("the host gets a period of %d seconds", *period)
 		}
 	}
-	if v.DeletionGracePeriodSeconds = nil; translate.Grace(v) != 30 {
-		t.Errorf("by default, containers have %d seconds", translate.Grace(v))
+	if v.DeletionGracePeriodSeconds = nil; pod.Grace(v) != 30 {
+		t.Errorf("by default, containers have %d seconds", pod.Grace(v))
 	}
 	if *v.Spec.TerminationGracePeriodSeconds != year {
 		t.Error("the tenant's pod was changed")

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // ends fails for work that takes many times as long as it should: a product of two quantities that a tenant chooses.
@@ -44,7 +44,7 @@ func TestHostileDownwardFilesShareWhatTheyTell(t *testing.T) {
 	v.Spec.Volumes = append(v.Spec.Volumes, corev1.Volume{Name: "told", VolumeSource: corev1.VolumeSource{DownwardAPI: files}})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if errs := translate.CheckPod(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+	if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	runtime.ReadMemStats(&after)
@@ -62,7 +62,7 @@ func TestHostileConditionsAreNotCompared(t *testing.T) {
 	}
 	v.Status.Conditions = append(v.Status.Conditions, v.Status.Conditions[0])
 	ends(t, func() {
-		if got := len(demo().PullPodStatus(v, host).Conditions); got != many {
+		if got := len(pod.PullStatus(demo(), v, host).Conditions); got != many {
 			t.Errorf("got %d conditions, want %d, each once", got, many)
 		}
 	})
@@ -76,13 +76,13 @@ func TestHostileNamesAreNotEachLookedForInMessages(t *testing.T) {
 			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("c", i)}},
 		})
 	}
-	host := demo().Pod(v, surroundings{})
+	host := pod.ToHost(demo(), v, surroundings{})
 	message := strings.Repeat("demo--default-", 100_000) + "demo--default--c19999"
 	host.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v.Spec.Containers[0].Name, State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: message},
 	}}}
 	ends(t, func() {
-		got := demo().PullPodStatus(v, host).ContainerStatuses[0].State.Terminated.Message
+		got := pod.PullStatus(demo(), v, host).ContainerStatuses[0].State.Terminated.Message
 		if want := strings.Repeat("demo--default-", 100_000) + "c19999"; got != want {
 			t.Errorf("the message ends with %q", got[len(got)-40:])
 		}

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addLabels puts a pod's own labels on its host object, where the selectors of
+// AddLabels puts a pod's own labels on its host object, where the selectors of
 // services and of affinity terms look for them.
-func (s Space) addLabels(host *metav1.ObjectMeta, labels map[string]string) {
+func (s Space) AddLabels(host *metav1.ObjectMeta, labels map[string]string) {
 	for key, value := range labels {
 		host.Labels[s.hostLabel(key)] = value
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S4: the host's defaults for containers must not pass what the pod as a whole
@@ -40,7 +42,7 @@ func TestAPodWithResourcesAsAWholeKeepsTheHostsDefaultsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
 			v.Spec.Resources, v.Spec.Containers[0].Resources = &tc.pod, tc.asks
-			got := demo().Pod(v, surroundings{}).Spec.Containers[0].Resources
+			got := pod.ToHost(demo(), v, surroundings{}).Spec.Containers[0].Resources
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func netPolicy(ingress []networkingv1.NetworkPolicyIngressRule, egress []networkingv1.NetworkPolicyEgressRule) *networkingv1.NetworkPolicy {
@@ -325,7 +326,7 @@ func TestPodsUnderAPolicyAreMarked(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			host := demo().Pod(tc.pod, surroundings{Policies: tc.policies})
+			host := pod.ToHost(demo(), tc.pod, surroundings{Policies: tc.policies})
 			got := labels.Set(host.Labels)
 			if got.Has(translate.LabelPolicedIngress) != tc.ingress || got.Has(translate.LabelPolicedEgress) != tc.egress {
 				t.Errorf("%s: %v", tc.reason, host.Labels)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S4, M4: each field of a pod's spec was decided about, and is dealt with as was
@@ -70,7 +71,7 @@ func TestEveryDecisionIsAboutAFieldThatThereIs(t *testing.T) {
 // result is all that a pod leads to on the host.
 type result struct {
 	Host   *corev1.Pod
-	Tokens []translate.TokenRequest
+	Tokens []pod.TokenRequest
 }
 
 func resultOf(v *corev1.Pod) result {
@@ -84,7 +85,7 @@ func resultOf(v *corev1.Pod) result {
 	for _, label := range []string{"sample", "another"} {
 		in.Namespaces = append(in.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: label, Labels: map[string]string{label: "sample"}}})
 	}
-	return result{space.Pod(v, in), translate.TokenRequests(v)}
+	return result{pod.ToHost(space, v, in), pod.TokenRequests(v)}
 }
 
 func checkOutcome(t *testing.T, s site) {
@@ -92,7 +93,7 @@ func checkOutcome(t *testing.T, s site) {
 	without, with := bareFor(s), bareFor(s)
 	put(reflect.ValueOf(&without.Spec).Elem(), s.path, func(reflect.Value) {})
 	put(reflect.ValueOf(&with.Spec).Elem(), s.path, sampleOf(s))
-	errs := slices.Concat(translate.CheckPod(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec), translate.PodSecurity{}.Check(&with.ObjectMeta, &with.Spec))
+	errs := slices.Concat(pod.Check(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec), pod.CheckSecurity(translate.PodSecurity{}, &with.ObjectMeta, &with.Spec))
 	if s.outcome == refused {
 		if !strings.Contains(errs.ToAggregate().Error(), s.name()) {
 			t.Errorf("not refused by its name: %v", errs)
@@ -132,7 +133,7 @@ func checkOutcome(t *testing.T, s site) {
 			}
 			v.Set(reflect.ValueOf(s.never).Convert(v.Type()))
 		})
-		errs := translate.CheckPod(&never.ObjectMeta, &never.Spec)
+		errs := pod.Check(&never.ObjectMeta, &never.Spec)
 		if len(errs) == 0 {
 			t.Fatalf("%v is not refused", s.never)
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func needs(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
@@ -82,7 +83,7 @@ func TestPodsRunWhereTheAdminSays(t *testing.T) {
 			if (tc.refused == "") != (len(errs) == 0) || tc.refused != "" && !strings.Contains(errs.ToAggregate().Error(), tc.refused) {
 				t.Errorf("%s: got %v, want %q", tc.reason, errs, tc.refused)
 			}
-			host := demo().Pod(v, translate.Surroundings{})
+			host := pod.ToHost(demo(), v, pod.Surroundings{})
 			if host.Spec.NodeSelector != nil || host.Spec.Affinity != nil && host.Spec.Affinity.NodeAffinity != nil {
 				t.Fatalf("%s: a host pod that was not placed chooses nodes", tc.reason)
 			}
@@ -162,7 +163,7 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 			if tc.refused != "" {
 				return
 			}
-			host := demo().Pod(v, translate.Surroundings{})
+			host := pod.ToHost(demo(), v, pod.Surroundings{})
 			errs = where.Place(v, host, hostNode)
 			if (tc.unknown == "") != (len(errs) == 0) || tc.unknown != "" && !strings.Contains(errs.ToAggregate().Error(), tc.unknown) {
 				t.Fatalf("%s: got %v, want %q", tc.reason, errs, tc.unknown)
@@ -191,7 +192,7 @@ func TestANodeSelectorNamesANodeOfTheSpace(t *testing.T) {
 	if errs := where.Check(&v.Spec); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	host := demo().Pod(v, translate.Surroundings{})
+	host := pod.ToHost(demo(), v, pod.Surroundings{})
 	if errs := where.Place(v, host, hostNode); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

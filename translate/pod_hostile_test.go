@@ -17,9 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
-type surroundings = translate.Surroundings
+type surroundings = pod.Surroundings
 
 // US, S3, M4: no host pod refers to anything outside of the space that it was
 // made for, and none is stronger than CheckPod allows, whatever the tenant
@@ -47,7 +48,7 @@ func propAnyPodStaysInItsSpace(t *rapid.T) {
 		space.Nameservers = []string{"10.1.0.10"}
 	}
 	before, inBefore := v.DeepCopy(), copySurroundings(in)
-	host := space.Pod(v, in)
+	host := pod.ToHost(space, v, in)
 
 	if diff := cmp.Diff(before, v); diff != "" {
 		t.Fatalf("translation changed its argument: -before +after:\n%s", diff)
@@ -55,26 +56,26 @@ func propAnyPodStaysInItsSpace(t *rapid.T) {
 	if diff := cmp.Diff(inBefore, in); diff != "" {
 		t.Fatalf("translation changed the surroundings: -before +after:\n%s", diff)
 	}
-	if diff := cmp.Diff(host, space.Pod(v, in)); diff != "" {
+	if diff := cmp.Diff(host, pod.ToHost(space, v, in)); diff != "" {
 		t.Fatalf("translation is not deterministic: -first +second:\n%s", diff)
 	}
 	shuffled := in
 	shuffled.Services = rapid.Permutation(in.Services).Draw(t, "services")
 	shuffled.Namespaces = rapid.Permutation(in.Namespaces).Draw(t, "namespaces")
-	if diff := cmp.Diff(host, space.Pod(v, shuffled)); diff != "" {
+	if diff := cmp.Diff(host, pod.ToHost(space, v, shuffled)); diff != "" {
 		t.Fatalf("translation depends on the order of a list: -listed +shuffled:\n%s", diff)
 	}
 	checkNoSharedMemory(t, v, host)
 	checkNoSharedMemory(t, in, host)
 
-	if created := translate.PodForCreate(host); len(created.Spec.EphemeralContainers) > 0 {
+	if created := pod.ForCreate(host); len(created.Spec.EphemeralContainers) > 0 {
 		t.Errorf("it would be created with ephemeral containers, which no host takes")
 	}
 	checkOwnReferences(t, space, v, host)
 	checkNoPlace(t, &host.Spec)
 	checkFieldPaths(t, host)
 	checkSelectors(t, space, host)
-	if errs := translate.CheckPod(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
+	if errs := pod.Check(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
 		t.Errorf("the host pod asks for what tenants may not: %v", errs)
 	}
 	if t.Failed() {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func TestPushPodChangesWhatMayChange(t *testing.T) {
@@ -69,7 +69,7 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
-			have := demo().Pod(v, surroundings{})
+			have := pod.ToHost(demo(), v, surroundings{})
 			if tc.others != nil {
 				tc.others(have)
 			}
@@ -80,8 +80,8 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 			if tc.tenant != nil {
 				tc.tenant(v)
 			}
-			wanted := demo().Pod(v, surroundings{})
-			if changed := translate.PushPod(wanted, have); changed == tc.silent {
+			wanted := pod.ToHost(demo(), v, surroundings{})
+			if changed := pod.Push(wanted, have); changed == tc.silent {
 				t.Errorf("%s: PushPod reports %v", tc.reason, changed)
 			}
 			if diff := cmp.Diff(expected, have); diff != "" {
@@ -95,16 +95,16 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 func TestASecondPushOfAPodReportsNoChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anySurroundings(t, "default")
-		wanted, have := demo().Pod(tenantPod(t), in), demo().Pod(tenantPod(t), in)
+		wanted, have := pod.ToHost(demo(), tenantPod(t), in), pod.ToHost(demo(), tenantPod(t), in)
 		before := wanted.DeepCopy()
-		translate.PushPod(wanted, have)
-		if translate.PushPod(wanted, have) {
+		pod.Push(wanted, have)
+		if pod.Push(wanted, have) {
 			t.Fatalf("a second push reports a change")
 		}
 		if diff := cmp.Diff(before, wanted); diff != "" {
 			t.Fatalf("a push changed what is wanted: -before +after:\n%s", diff)
 		}
-		if translate.PushPod(have, have.DeepCopy()) {
+		if pod.Push(have, have.DeepCopy()) {
 			t.Fatalf("a push onto an equal pod reports a change")
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // plainPod is the pod of `kubectl run web --image=nginx`, as admitted: with the
@@ -98,7 +99,7 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 			}}}},
 		},
 	}
-	if diff := cmp.Diff(want, space.Pod(plainPod(), surroundings{API: api})); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(space, plainPod(), surroundings{API: api})); diff != "" {
 		t.Errorf("host pod: -want +got:\n%s", diff)
 	}
 }
@@ -108,12 +109,12 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 func TestAnAdmittedPodKeepsWhatTheTenantAskedFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := tenantPod(t)
-		if errs := translate.CheckPod(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+		if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 			t.Fatalf("tenantPod draws what tenants may not: %v", errs)
 		}
 		space := demo()
 		space.Settings.PodSecurity.Seccomp = corev1.SeccompProfileTypeUnconfined
-		host := space.Pod(v, anySurroundings(t, v.Namespace))
+		host := pod.ToHost(space, v, anySurroundings(t, v.Namespace))
 
 		type kept struct {
 			RestartPolicy corev1.RestartPolicy
@@ -209,7 +210,7 @@ func TestHostnameIsTheOneOfAClusterOfTheSpacesOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
 			v.Name, v.Spec.Hostname = tc.name, tc.asks
-			if got := demo().Pod(v, surroundings{}).Spec.Hostname; got != tc.want {
+			if got := pod.ToHost(demo(), v, surroundings{}).Spec.Hostname; got != tc.want {
 				t.Errorf("%s: hostname of %q is %q, want %q", tc.reason, tc.name, got, tc.want)
 			}
 		})
@@ -222,7 +223,7 @@ func TestPodReferencesAreThoseOfTheHostPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := tenantPod(t)
 		space := demo()
-		refs := translate.PodReferences(v)
+		refs := pod.ReferencesOf(v)
 		listed := map[string]bool{}
 		for _, ref := range slices.Concat(refs.ConfigMaps, refs.Secrets) {
 			if ref.Namespace != v.Namespace {
@@ -231,7 +232,7 @@ func TestPodReferencesAreThoseOfTheHostPod(t *testing.T) {
 			listed[space.HostName(ref.Namespace, ref.Name, translate.LimitSubdomain)] = true
 		}
 		used := map[string]bool{}
-		host := space.Pod(v, surroundings{})
+		host := pod.ToHost(space, v, surroundings{})
 		claims := findAll[corev1.PersistentVolumeClaimVolumeSource](&host.Spec)
 		for path, name := range references(host) {
 			if _, claim := claims[path]; !claim && name != space.TokenSecretName(v.Namespace, v.Name) {
@@ -250,7 +251,7 @@ func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := tenantPod(t)
 		requested := map[string]bool{}
-		for _, request := range translate.TokenRequests(v) {
+		for _, request := range pod.TokenRequests(v) {
 			if requested[request.Key] {
 				t.Fatalf("two tokens share key %q", request.Key)
 			}
@@ -258,7 +259,7 @@ func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
 		}
 		mounted := map[string]bool{}
 		space := demo()
-		for _, secret := range findAll[corev1.SecretProjection](&space.Pod(v, surroundings{}).Spec) {
+		for _, secret := range findAll[corev1.SecretProjection](&pod.ToHost(space, v, surroundings{}).Spec) {
 			if secret.Name == space.TokenSecretName(v.Namespace, v.Name) {
 				mounted[secret.Items[0].Key] = true
 			}
@@ -271,11 +272,11 @@ func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
 
 func TestAGatedPodIsHeldBack(t *testing.T) {
 	v := plainPod()
-	if translate.Gated(v) {
+	if pod.Gated(v) {
 		t.Error("a pod without gates is held back")
 	}
 	v.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
-	if !translate.Gated(v) {
+	if !pod.Gated(v) {
 		t.Error("a pod with a gate is not held back")
 	}
 }

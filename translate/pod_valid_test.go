@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"pgregory.net/rapid"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // validatePod is what an API server makes of a pod that is created: defaults,
@@ -39,13 +39,13 @@ func TestAPodThatASpaceAdmitsIsValidOnTheHost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawn.Add(1)
 		v := tenantPod(t)
-		if len(validatePod(t, v)) > 0 || len(translate.CheckPod(&v.ObjectMeta, &v.Spec)) > 0 {
+		if len(validatePod(t, v)) > 0 || len(pod.Check(&v.ObjectMeta, &v.Spec)) > 0 {
 			return
 		}
 		admitted.Add(1)
 		space := demo()
 		space.Nameservers = of(t, "nameservers", nil, []string{"10.1.0.10"}, []string{"10.1.0.10", "fd00::10"})
-		host := space.Pod(v, anySurroundings(t, v.Namespace))
+		host := pod.ToHost(space, v, anySurroundings(t, v.Namespace))
 		if errs := validatePod(t, host); len(errs) > 0 {
 			t.Fatalf("the host refuses it: %v", errs.ToAggregate())
 		}
@@ -72,13 +72,13 @@ func TestADownwardAPITooLargeForTheHostIsRefused(t *testing.T) {
 			t.Fatalf("a space would refuse it already: %v", errs)
 		}
 	}
-	if errs := translate.CheckPod(&small.ObjectMeta, &small.Spec); len(errs) > 0 {
+	if errs := pod.Check(&small.ObjectMeta, &small.Spec); len(errs) > 0 {
 		t.Errorf("100 KiB are refused: %v", errs)
 	}
-	if errs := validatePod(t, demo().Pod(small, surroundings{})); len(errs) > 0 {
+	if errs := validatePod(t, pod.ToHost(demo(), small, surroundings{})); len(errs) > 0 {
 		t.Errorf("the host refuses 100 KiB: %v", errs)
 	}
-	errs := translate.CheckPod(&large.ObjectMeta, &large.Spec)
+	errs := pod.Check(&large.ObjectMeta, &large.Spec)
 	if len(errs) != 1 || errs[0].Field != "metadata.annotations" {
 		t.Errorf("200 KiB, 400 KiB as written to the host: %v", errs)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // M4 (S10): what of the nodes' a pod may name, and what a space's pods must be, is
@@ -64,7 +65,7 @@ func TestHostileSecurityContextsAreRefused(t *testing.T) {
 			v := plainPod()
 			tc.change(v)
 			var got []string
-			for _, e := range tc.security.Check(&v.ObjectMeta, &v.Spec) {
+			for _, e := range pod.CheckSecurity(tc.security, &v.ObjectMeta, &v.Spec) {
 				got = append(got, e.Field)
 			}
 			slices.Sort(got)
@@ -74,7 +75,7 @@ func TestHostileSecurityContextsAreRefused(t *testing.T) {
 			}
 			space := demo()
 			space.Settings.PodSecurity = tc.security
-			text := fmt.Sprint(space.Pod(v, surroundings{}).Spec.String())
+			text := fmt.Sprint(pod.ToHost(space, v, surroundings{}).Spec.String())
 			if allowed := tc.security.HostProfiles; strings.Contains(text, "node.json") != allowed || strings.Contains(text, "s0:c1") {
 				t.Errorf("the host pod names what is the node's: %s", text)
 			}
@@ -89,7 +90,7 @@ func TestHostPodsAreAsSecureAsTheAdminSays(t *testing.T) {
 		change(v)
 		space := demo()
 		space.Settings.PodSecurity = p
-		return space.Pod(v, surroundings{}).Spec
+		return pod.ToHost(space, v, surroundings{}).Spec
 	}
 	none := func(*corev1.Pod) {}
 	if spec := with(translate.PodSecurity{}, none); spec.SecurityContext == nil || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||

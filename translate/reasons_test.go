@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // N1 (S9): what a node has, what all tenants use of it, and which mirrors it pulls
@@ -57,13 +59,13 @@ func TestNoWordsTellWhatANodeHas(t *testing.T) {
 	silent := []string{"7600", "8000", "110", "mirror", "corp", "kind-worker", "demo--", "berth-demo", "/var/lib"}
 	for name, tc := range events {
 		v, host := scheduledPod("kind-worker")
-		if got := demo().PodEvent(kubeletEvent(host, tc.in.reason, tc.in.message), v, host); got.Message != tc.want {
+		if got := pod.Event(demo(), kubeletEvent(host, tc.in.reason, tc.in.message), v, host); got.Message != tc.want {
 			t.Errorf("event %s: %q, want %q", name, got.Message, tc.want)
 		}
 	}
 	for name, tc := range pods {
 		v, host := scheduledPod("kind-worker")
-		event := demo().PodEvent(kubeletEvent(host, tc.in.reason, tc.in.message), v, host)
+		event := pod.Event(demo(), kubeletEvent(host, tc.in.reason, tc.in.message), v, host)
 		host.Status.Reason, host.Status.Message = tc.in.reason, tc.in.message
 		host.Status.Conditions = []corev1.PodCondition{
 			{Type: corev1.DisruptionTarget, Reason: "TerminationByKubelet", Message: tc.in.message},
@@ -75,7 +77,7 @@ func TestNoWordsTellWhatANodeHas(t *testing.T) {
 				Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: tc.in.message}, Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: tc.in.message},
 			}})
 		}
-		status := demo().PullPodStatus(v, host)
+		status := pod.PullStatus(demo(), v, host)
 		if event.Message != tc.want || status.Message != tc.want {
 			t.Errorf("%s: event %q, status %q, want %q", name, event.Message, status.Message, tc.want)
 		}
@@ -96,8 +98,8 @@ func TestHostileWordsOfAnUnknownReasonStayOnTheHost(t *testing.T) {
 		host.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}, Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message},
 		}}}
-		status := demo().PullPodStatus(v, host)
-		words := []string{status.Message, demo().PodEvent(kubeletEvent(host, reason, message), v, host).Message}
+		status := pod.PullStatus(demo(), v, host)
+		words := []string{status.Message, pod.Event(demo(), kubeletEvent(host, reason, message), v, host).Message}
 		words = append(words, status.InitContainerStatuses[0].State.Waiting.Message, status.InitContainerStatuses[0].State.Terminated.Message)
 		for _, c := range status.Conditions {
 			words = append(words, c.Message)

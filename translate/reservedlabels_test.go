@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // M4 (S13): labels by which the host's controllers, networks, and webhooks are
@@ -39,7 +40,7 @@ func TestHostileLabelsThatSteerTheHostAreMapped(t *testing.T) {
 	for _, key := range mapped {
 		v.Labels[key] = "mine"
 	}
-	host := space.Pod(v, surroundings{})
+	host := pod.ToHost(space, v, surroundings{})
 	mine := 0
 	for key, value := range host.Labels {
 		if value != "mine" {
@@ -89,7 +90,7 @@ func TestSelectorsFollowLabelsThatAreMapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		host := demo().Pod(v, surroundings{})
+		host := pod.ToHost(demo(), v, surroundings{})
 		onHost, err := metav1.LabelSelectorAsSelector(demo().Selector(selector, v.Namespace))
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func debugger(name string) corev1.EphemeralContainer {
@@ -36,12 +37,12 @@ func debugger(name string) corev1.EphemeralContainer {
 func TestEphemeralContainersAreAddedToTheHostPod(t *testing.T) {
 	v := plainPod()
 	in := surroundings{API: apiService()}
-	have := translate.PodForCreate(demo().Pod(v, in))
+	have := pod.ForCreate(pod.ToHost(demo(), v, in))
 	v.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("one")}
-	want := demo().Pod(v, in)
+	want := pod.ToHost(demo(), v, in)
 	hosts := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "of-the-host"}}
 	have.Spec.EphemeralContainers = []corev1.EphemeralContainer{hosts}
-	if !translate.AddEphemeral(want, have) {
+	if !pod.AddEphemeral(want, have) {
 		t.Fatal("no change")
 	}
 	expected := debugger("one")
@@ -50,12 +51,12 @@ func TestEphemeralContainersAreAddedToTheHostPod(t *testing.T) {
 	if diff := cmp.Diff([]corev1.EphemeralContainer{hosts, expected}, have.Spec.EphemeralContainers); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if refs := translate.PodReferences(v); len(refs.Secrets) != 1 || refs.Secrets[0].Name != "password" {
+	if refs := pod.ReferencesOf(v); len(refs.Secrets) != 1 || refs.Secrets[0].Name != "password" {
 		t.Errorf("the secret of its environment is not among what the pod refers to: %v", refs)
 	}
 	// What a host has can't be changed: a service that comes later is not told.
 	in.Services = []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}, Spec: apiService().Spec}}
-	if translate.AddEphemeral(demo().Pod(v, in), have) {
+	if pod.AddEphemeral(pod.ToHost(demo(), v, in), have) {
 		t.Error("it is changed again")
 	}
 }
@@ -123,7 +124,7 @@ func TestAResizeGoesToTheHostPod(t *testing.T) {
 			t.Run(name+place, func(t *testing.T) {
 				v := plainPod()
 				v.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
-				have := demo().Pod(v, surroundings{})
+				have := pod.ToHost(demo(), v, surroundings{})
 				// A webhook of the host's may have put containers in front.
 				have.Spec.Containers = append([]corev1.Container{{Name: "proxy"}}, have.Spec.Containers...)
 				have.Spec.InitContainers = append([]corev1.Container{{Name: "setup"}}, have.Spec.InitContainers...)
@@ -132,7 +133,7 @@ func TestAResizeGoesToTheHostPod(t *testing.T) {
 				have.Status.QOSClass = tc.class
 				expected := have.DeepCopy()
 				tc.want.DeepCopyInto(of(inFront(expected)))
-				if changed := translate.Resize(demo().Pod(v, surroundings{}), have); changed == tc.silent {
+				if changed := pod.Resize(pod.ToHost(demo(), v, surroundings{}), have); changed == tc.silent {
 					t.Errorf("%s: Resize reports %v", tc.reason, changed)
 				}
 				if diff := cmp.Diff(expected, have); diff != "" {
@@ -152,13 +153,13 @@ func inFront(pod *corev1.Pod) *corev1.PodSpec {
 func TestAResizeOfThePodAsAWholeGoesToTheHostPod(t *testing.T) {
 	v := plainPod()
 	v.Spec.Resources = &corev1.ResourceRequirements{Requests: list("100m", "64Mi")}
-	have := demo().Pod(v, surroundings{})
+	have := pod.ToHost(demo(), v, surroundings{})
 	v.Spec.Resources.Requests = list("200m", "64Mi")
-	want := demo().Pod(v, surroundings{})
-	if !translate.Resize(want, have) || have.Spec.Resources.Requests.Cpu().String() != "200m" {
+	want := pod.ToHost(demo(), v, surroundings{})
+	if !pod.Resize(want, have) || have.Spec.Resources.Requests.Cpu().String() != "200m" {
 		t.Errorf("the host pod's resources are %v", have.Spec.Resources)
 	}
-	if translate.Resize(want, have) {
+	if pod.Resize(want, have) {
 		t.Error("it is resized again")
 	}
 }
@@ -167,8 +168,8 @@ func TestAResizeOfThePodAsAWholeGoesToTheHostPod(t *testing.T) {
 func TestAPodAsItWasMadeIsNotResized(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := tenantPod(t)
-		want, have := demo().Pod(v, surroundings{}), demo().Pod(v, surroundings{})
-		if translate.Resize(want, have) || translate.AddEphemeral(want, have) {
+		want, have := pod.ToHost(demo(), v, surroundings{}), pod.ToHost(demo(), v, surroundings{})
+		if pod.Resize(want, have) || pod.AddEphemeral(want, have) {
 			t.Fatal("a change of a pod that is as wanted")
 		}
 	})
@@ -183,7 +184,7 @@ func TestReadinessGatesAreAnsweredOnTheHost(t *testing.T) {
 	}
 	v := plainPod()
 	v.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}, {ConditionType: gate}, {ConditionType: corev1.PodReady}}
-	made := demo().Pod(v, surroundings{})
+	made := pod.ToHost(demo(), v, surroundings{})
 	made.UID = "h-uid"
 	if len(made.Spec.ReadinessGates) != 2 {
 		t.Fatalf("the host pod's gates are %v", made.Spec.ReadinessGates)
@@ -229,7 +230,7 @@ func TestReadinessGatesAreAnsweredOnTheHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, host := v.DeepCopy(), made.DeepCopy()
 			v.Status.Conditions, host.Status.Conditions = tc.tenant, tc.host
-			patch := translate.PatchGates(v, host)
+			patch := pod.PatchGates(v, host)
 			if (patch == nil) != tc.silent {
 				t.Fatalf("%s: the patch is %s", tc.reason, patch)
 			}
@@ -260,7 +261,7 @@ func TestReadinessGatesAreAnsweredOnTheHost(t *testing.T) {
 			if diff := cmp.Diff(expected.Status, got.Status, byType); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
-			if patch := translate.PatchGates(v, got); patch != nil {
+			if patch := pod.PatchGates(v, got); patch != nil {
 				t.Errorf("%s: it is not over: %s", tc.reason, patch)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func matches(t *rapid.T, selector *metav1.LabelSelector, set map[string]string) bool {
@@ -60,7 +61,7 @@ func TestAnAffinityTermMeansTheSamePodsOnTheHost(t *testing.T) {
 		for _, name := range []string{"default", "team-a", "team-b"} {
 			in.Namespaces = append(in.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: anyLabels(t, "labels of "+name)}})
 		}
-		terms := findAll[corev1.PodAffinityTerm](demo().Pod(v, in).Spec.Affinity)
+		terms := findAll[corev1.PodAffinityTerm](pod.ToHost(demo(), v, in).Spec.Affinity)
 		if len(terms) != 4 {
 			t.Fatalf("4 terms became %d", len(terms))
 		}
@@ -81,10 +82,10 @@ func checkTerms(t *rapid.T, v *corev1.Pod, term *corev1.PodAffinityTerm, in surr
 	}
 	meant = meant && matches(t, term.LabelSelector, other.Labels)
 	for path, got := range terms {
-		if found := matches(t, got.LabelSelector, demo().Pod(other, surroundings{}).Labels); found != meant {
+		if found := matches(t, got.LabelSelector, pod.ToHost(demo(), other, surroundings{}).Labels); found != meant {
 			t.Fatalf("%s: in the space it means pods %v of %s: %v; on the host: %v, by %v", path, other.Labels, other.Namespace, meant, found, got.LabelSelector)
 		}
-		if foreign := (translate.Space{Name: "demo-2"}).Pod(other, surroundings{}); matches(t, got.LabelSelector, foreign.Labels) {
+		if foreign := pod.ToHost((translate.Space{Name: "demo-2"}), other, surroundings{}); matches(t, got.LabelSelector, foreign.Labels) {
 			t.Fatalf("%s means a pod of another space, by %v", path, got.LabelSelector)
 		}
 		if got.TopologyKey != term.TopologyKey {
@@ -147,7 +148,7 @@ func TestTopologySpreadIsAmongThePodsOfTheNamespace(t *testing.T) {
 		MaxSkew: 2, MinDomains: ptr.To[int32](3), TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule,
 		LabelSelector: demo().Selector(v.Spec.TopologySpreadConstraints[0].LabelSelector, "default"),
 	}}
-	if diff := cmp.Diff(want, demo().Pod(v, surroundings{}).Spec.TopologySpreadConstraints); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(demo(), v, surroundings{}).Spec.TopologySpreadConstraints); diff != "" {
 		t.Errorf("constraints: -want +got:\n%s", diff)
 	}
 }
@@ -178,7 +179,7 @@ func TestOnlyTolerationsOfFailingNodesReachTheHost(t *testing.T) {
 			if tc.kept {
 				want = v.Spec.Tolerations
 			}
-			if diff := cmp.Diff(want, demo().Pod(v, surroundings{}).Spec.Tolerations); diff != "" {
+			if diff := cmp.Diff(want, pod.ToHost(demo(), v, surroundings{}).Spec.Tolerations); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})

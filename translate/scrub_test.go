@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // scheduledPod is a pod of a tenant's and its host pod, running on node.
@@ -26,7 +27,7 @@ func scheduledPod(node string) (v, host *corev1.Pod) {
 		corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-web"}}},
 		corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	)
-	host = demo().Pod(v, surroundings{})
+	host = pod.ToHost(demo(), v, surroundings{})
 	host.UID = "0a1b2c3d-host-uid"
 	host.Spec.NodeName = node
 	host.Status.HostIP = "10.244.1.1"
@@ -101,7 +102,7 @@ func TestScrubLeavesNothingOfTheHost(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v, host := scheduledPod("kind-worker")
-			if diff := cmp.Diff(tc.want, demo().Scrub(tc.in, v, host)); diff != "" {
+			if diff := cmp.Diff(tc.want, pod.Scrub(demo(), tc.in, v, host)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -140,10 +141,10 @@ func TestScrubTellsNamesFromTheirParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
 			v.Name = tc.name
-			host := demo().Pod(v, surroundings{})
+			host := pod.ToHost(demo(), v, surroundings{})
 			host.UID, host.Spec.NodeName = "host-uid", tc.node
 			want := strings.ReplaceAll(tc.want, "NODE", demo().NodeAlias(tc.node))
-			if diff := cmp.Diff(want, demo().Scrub(tc.in, v, host)); diff != "" {
+			if diff := cmp.Diff(want, pod.Scrub(demo(), tc.in, v, host)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -158,7 +159,7 @@ func TestScrubHidesEverySecretWhereverItStands(t *testing.T) {
 		v := plainPod()
 		v.Name = of(t, "name", "web", "a--b", longName('n', 253))
 		space := translate.Space{Name: "qemo", NodeKey: []byte("key")}
-		host := space.Pod(v, surroundings{})
+		host := pod.ToHost(space, v, surroundings{})
 		host.UID, host.Spec.NodeName, host.Status.NominatedNodeName = "q-uid", node, "q-nominated"
 		secrets := []string{node, "q-nominated", host.Name, host.Namespace, "q-uid", space.TokenSecretName("default", v.Name)}
 		filler := rapid.OneOf(rapid.SampledFrom([]string{" ", "_", "\"", "/", `\n`, "(", ":", "=", ".", ", "}), rapid.StringMatching(`[ "(:/_]([a-pr-z0-9:/ .-]{0,6}[ "(:/_])?`))
@@ -168,7 +169,7 @@ func TestScrubHidesEverySecretWhereverItStands(t *testing.T) {
 			message.WriteString(rapid.SampledFrom(secrets).Draw(t, "secret"))
 		}
 		message.WriteString(filler.Draw(t, "end"))
-		if got := space.Scrub(message.String(), v, host); strings.Contains(got, "q") {
+		if got := pod.Scrub(space, message.String(), v, host); strings.Contains(got, "q") {
 			t.Fatalf("%q became %q", message.String(), got)
 		}
 	})
@@ -185,10 +186,10 @@ func FuzzScrub(f *testing.F) {
 	f.Add("", "", "203", uint8(15))
 	f.Fuzz(func(t *testing.T, before, after, node string, octet uint8) {
 		v := plainPod()
-		host := demo().Pod(v, surroundings{})
+		host := pod.ToHost(demo(), v, surroundings{})
 		host.Spec.NodeName, host.Status.PodIP = node, "198.51.100.7"
 		secret := fmt.Sprintf("203.0.113.%d", octet)
-		got := demo().Scrub(before+" "+secret+" demo--default--web 198.51.100.7 "+after, v, host)
+		got := pod.Scrub(demo(), before+" "+secret+" demo--default--web 198.51.100.7 "+after, v, host)
 		for _, word := range []string{secret, "demo--default--web"} {
 			if strings.Contains(got, " "+word+" ") && !strings.Contains(before+after, word) {
 				t.Errorf("%q tells %s", got, word)
@@ -239,7 +240,7 @@ func TestSchedulingReasonSaysOnlyWhatTheTenantCanActOn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, translate.SchedulingReason(tc.in)); diff != "" {
+			if diff := cmp.Diff(tc.want, pod.SchedulingReason(tc.in)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -256,7 +257,7 @@ func FuzzSchedulingReason(f *testing.F) {
 		`the pod's volumes are not in one place|a volume claim of the pod is (missing or )?not bound yet|a port is taken)`
 	whole := regexp.MustCompile(`^the pod does not fit now(; it is tried again|: ` + phrase + `(, ` + phrase + `)*)$`)
 	f.Fuzz(func(t *testing.T, message string) {
-		if got := translate.SchedulingReason(message); !whole.MatchString(got) {
+		if got := pod.SchedulingReason(message); !whole.MatchString(got) {
 			t.Errorf("%q became %q", message, got)
 		}
 	})
@@ -276,19 +277,19 @@ func TestScrubNamesSpeaksOfTheVirtualObject(t *testing.T) {
 	}{
 		"Quota": {
 			"the quota's name is no secret",
-			demo().ScrubNames(`pods "demo--default--web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`, v),
+			pod.ScrubNames(demo(), `pods "demo--default--web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`, v),
 			`pods "web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`,
 		},
 		"Namespace": {
-			"the host's namespace", demo().ScrubNames(`namespaces "berth-demo" not found`, v), `namespaces "default" not found`,
+			"the host's namespace", pod.ScrubNames(demo(), `namespaces "berth-demo" not found`, v), `namespaces "default" not found`,
 		},
 		"Service": {
 			"a name cut for a label, and the host's service network",
-			demo().ScrubNames(`Service "`+hostService+`" is invalid: spec.clusterIPs: Invalid value: ["10.1.0.9"]: failed to allocate IP 10.1.0.9: the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/16`, service),
+			pod.ScrubNames(demo(), `Service "`+hostService+`" is invalid: spec.clusterIPs: Invalid value: ["10.1.0.9"]: failed to allocate IP 10.1.0.9: the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/16`, service),
 			`Service "` + service.Name + `" is invalid: spec.clusterIPs: Invalid value: ["host-address"]: failed to allocate IP host-address: the provided IP is not in the valid range. The range of valid IPs is host-address/16`,
 		},
 		"Webhook": {
-			"an address of the host's", demo().ScrubNames(`failed calling webhook "w": Post "https://w.sys.svc:443": dial tcp 10.96.3.4:443: connect: connection refused`, v),
+			"an address of the host's", pod.ScrubNames(demo(), `failed calling webhook "w": Post "https://w.sys.svc:443": dial tcp 10.96.3.4:443: connect: connection refused`, v),
 			`failed calling webhook "w": Post "https://w.sys.svc:443": dial tcp host-address:443: connect: connection refused`,
 		},
 	}

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // M4: what a tenant may not ask of the host with a service.
@@ -149,7 +150,7 @@ func TestHostileServicesReachNothingOfTheHosts(t *testing.T) {
 		})
 	}
 	marked := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"berth.dev/nothing": "true"}}}
-	if host := demo().Pod(marked, translate.Surroundings{}); host.Labels["berth.dev/nothing"] != "" {
+	if host := pod.ToHost(demo(), marked, pod.Surroundings{}); host.Labels["berth.dev/nothing"] != "" {
 		t.Errorf("a tenant's pod has the label that no pod has: %v", host.Labels)
 	}
 }

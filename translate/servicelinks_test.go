@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 func wide(name string, ports int) *corev1.Service {
@@ -69,13 +70,13 @@ func TestHostileServiceLinksAreBounded(t *testing.T) {
 				v.Spec.InitContainers = append(v.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("i%d", i), Args: []string{tc.own}})
 			}
 			v.Spec.Containers = nil
-			host := demo().Pod(v, tc.in)
+			host := pod.ToHost(demo(), v, tc.in)
 			for i, c := range host.Spec.InitContainers {
 				if len(c.Env) != tc.want {
 					t.Fatalf("%s: container %d has %d variables, want %d", tc.reason, i, len(c.Env), tc.want)
 				}
 			}
-			err := translate.CheckServiceLinks(v, tc.in)
+			err := pod.CheckServiceLinks(v, tc.in)
 			var exceeded *bounds.ExceededError
 			if errors.As(err, &exceeded) != (tc.exceeds >= 0) || exceeded != nil && exceeded.Quantity != tc.exceeds {
 				t.Errorf("%s: the tenant is told %v", tc.reason, err)
@@ -94,7 +95,7 @@ func TestHostileAHostPodIsNotMuchLargerThanItsPod(t *testing.T) {
 		for i := range rapid.IntRange(0, 249).Draw(t, "more containers") {
 			v.Spec.Containers = append(v.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), Image: "i"})
 		}
-		host := demo().Pod(v, in)
+		host := pod.ToHost(demo(), v, in)
 		variables, links := 0, 0
 		for _, list := range [][]corev1.Container{host.Spec.InitContainers, host.Spec.Containers} {
 			for i := range list {
@@ -122,7 +123,7 @@ func TestContainersShareTheVariablesOfServices(t *testing.T) {
 	v := plainPod()
 	own := corev1.EnvVar{Name: "OWN", Value: "1"}
 	v.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "c", Env: []corev1.EnvVar{own}}, {Name: "d", Env: []corev1.EnvVar{{Name: "OTHER"}}}}
-	host := demo().Pod(v, surroundings{API: apiService()})
+	host := pod.ToHost(demo(), v, surroundings{API: apiService()})
 	c := host.Spec.Containers
 	if &c[0].Env[0] != &c[1].Env[0] || cap(c[0].Env) != len(c[0].Env) {
 		t.Error("containers do not share, or may write beyond what they share")
@@ -150,7 +151,7 @@ func TestHostilePodsOfTooManyPartsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := plainPod()
 			tc.change(v)
-			errs := translate.CheckPod(&v.ObjectMeta, &v.Spec)
+			errs := pod.Check(&v.ObjectMeta, &v.Spec)
 			if got := fmt.Sprint(errs.ToAggregate()); (len(errs) > 0) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Errorf("refused are %s, want %q", got, tc.want)
 			}
@@ -158,12 +159,12 @@ func TestHostilePodsOfTooManyPartsAreRefused(t *testing.T) {
 	}
 	v := plainPod()
 	v.Spec.Containers[0].Args = []string{strings.Repeat("x", bounds.PodBytes.Max()-v.Size()-100)}
-	if errs := translate.CheckPod(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+	if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 		t.Errorf("refused in the space: %v", errs)
 	}
-	host := demo().Pod(v, surroundings{API: apiService()})
+	host := pod.ToHost(demo(), v, surroundings{API: apiService()})
 	host.Annotations["more"] = strings.Repeat("x", 1000)
-	if errs := translate.CheckHostPod(host); len(errs) != 1 || errs[0].Field != "spec" {
+	if errs := pod.CheckHost(host); len(errs) != 1 || errs[0].Field != "spec" {
 		t.Errorf("what became too large is sent: %v", errs)
 	}
 }

@@ -64,8 +64,8 @@ func DefaultLimits() corev1.ResourceList {
 	}
 }
 
-// limits are the limits of containers that have none.
-func (s *Settings) limits() corev1.ResourceList {
+// Limits are the limits of containers that have none.
+func (s *Settings) Limits() corev1.ResourceList {
 	if s.DefaultLimits != nil {
 		return s.DefaultLimits
 	}

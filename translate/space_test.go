@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // demo is the space that most tests are about.
@@ -102,7 +103,7 @@ func TestObjectMetaKeepsTheTenantOutOfBerthsKeys(t *testing.T) {
 		},
 		Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "web", "berth.dev/uid": "v-uid"},
 	}
-	if diff := cmp.Diff(want, demo().Pod(v, translate.Surroundings{}).ObjectMeta); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(demo(), v, pod.Surroundings{}).ObjectMeta); diff != "" {
 		t.Errorf("Pod: -want +got:\n%s", diff)
 	}
 	// Only pods are selected by label: no other host object bears the tenant's.

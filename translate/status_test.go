@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // runningPod is a pod of a tenant's and its host pod, with a status as a kubelet
@@ -65,7 +67,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 			}},
 		}},
 	}
-	if diff := cmp.Diff(want, demo().PullPodStatus(v, host)); diff != "" {
+	if diff := cmp.Diff(want, pod.PullStatus(demo(), v, host)); diff != "" {
 		t.Errorf("status: -want +got:\n%s", diff)
 	}
 }
@@ -95,7 +97,7 @@ func TestPullPodStatusOfResources(t *testing.T) {
 		v.Spec.Containers[0].Resources = asked
 		host.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: list(cpu, memory, disk), Limits: list(cpu, memory, disk)}
 		host.Status.ContainerStatuses[0].AllocatedResources = list(cpu, memory, disk)
-		got := demo().PullPodStatus(v, host).ContainerStatuses[0]
+		got := pod.PullStatus(demo(), v, host).ContainerStatuses[0]
 		if diff := cmp.Diff(&asked, got.Resources) + cmp.Diff(asked.Requests, got.AllocatedResources); diff != "" {
 			t.Errorf("a container that asks for %s: -want +got:\n%s", reason, diff)
 		}
@@ -208,7 +210,7 @@ func TestPullPodStatusOfConditions(t *testing.T) {
 				v.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 			}
 			v.Status.Conditions, host.Status.Conditions = tc.args.tenant, tc.args.host
-			if diff := cmp.Diff(tc.want, demo().PullPodStatus(v, host).Conditions); diff != "" {
+			if diff := cmp.Diff(tc.want, pod.PullStatus(demo(), v, host).Conditions); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -231,7 +233,7 @@ func TestPullPodStatusCountsTheSpacesGenerations(t *testing.T) {
 			v, host := runningPod()
 			v.Generation, v.Status.ObservedGeneration = 7, 6
 			host.Generation, host.Status.ObservedGeneration = tc.generation, tc.seen
-			if got := demo().PullPodStatus(v, host).ObservedGeneration; got != tc.want {
+			if got := pod.PullStatus(demo(), v, host).ObservedGeneration; got != tc.want {
 				t.Errorf("%s: observed %d, want %d", tc.reason, got, tc.want)
 			}
 		})
@@ -247,7 +249,7 @@ func TestPullPodStatusLeavesTheLastWordsOfProcesses(t *testing.T) {
 	for reason, message := range words {
 		v, host := runningPod()
 		host.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message + " in demo--default--web"}}
-		if got := demo().PullPodStatus(v, host).ContainerStatuses[0].State.Terminated.Message; got != message+" in web" {
+		if got := pod.PullStatus(demo(), v, host).ContainerStatuses[0].State.Terminated.Message; got != message+" in web" {
 			t.Errorf("%s: %q", reason, got)
 		}
 	}
@@ -288,7 +290,7 @@ func TestAnyPulledStatusIsSilentAndStable(t *testing.T) {
 			}
 		}
 		before := host.DeepCopy()
-		got := demo().PullPodStatus(v, host)
+		got := pod.PullStatus(demo(), v, host)
 		if diff := cmp.Diff(before, host); diff != "" {
 			t.Fatalf("the argument changed: -before +after:\n%s", diff)
 		}
@@ -308,7 +310,7 @@ func TestAnyPulledStatusIsSilentAndStable(t *testing.T) {
 			t.Errorf("the node's addresses are %s %v, want the pod's own", got.HostIP, got.HostIPs)
 		}
 		v.Status = got
-		if diff := cmp.Diff(got, demo().PullPodStatus(v, host)); diff != "" {
+		if diff := cmp.Diff(got, pod.PullStatus(demo(), v, host)); diff != "" {
 			t.Fatalf("a second pull differs: -first +second:\n%s", diff)
 		}
 	})

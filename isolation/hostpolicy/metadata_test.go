@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // M4 (findings S13, S14): the labels by which controllers of a host are steered are
@@ -38,7 +39,7 @@ func TestHostileLabelsOfPodsAreRefused(t *testing.T) {
 			t.Errorf("label %s: %q", key, message)
 		}
 		v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "u", Labels: map[string]string{key: "theirs"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-		if message, _ := e.refuses(of("", "pods", "Pod", space().Pod(v, translate.Surroundings{}))); message != "" {
+		if message, _ := e.refuses(of("", "pods", "Pod", pod.ToHost(space(), v, pod.Surroundings{}))); message != "" {
 			t.Errorf("label %s, translated: %s", key, message)
 		}
 	}

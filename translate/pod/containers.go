@@ -1,18 +1,20 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/translate"
 )
 
-func (s Space) containers(v *corev1.Pod, list []corev1.Container, env []corev1.EnvVar) []corev1.Container {
+func containers(s translate.Space, v *corev1.Pod, list []corev1.Container, env []corev1.EnvVar) []corev1.Container {
 	var out []corev1.Container
-	defaults := s.Settings.limits()
+	defaults := s.Settings.Limits()
 	for i := range list {
-		c := s.container(v, &list[i], env)
+		c := container(s, v, &list[i], env)
 		if v.Spec.Resources != nil {
 			share(&c, v.Spec.Resources, defaults)
 		}
@@ -23,10 +25,10 @@ func (s Space) containers(v *corev1.Pod, list []corev1.Container, env []corev1.E
 }
 
 // ephemeral are v's ephemeral containers. They ask for no resources.
-func (s Space) ephemeral(v *corev1.Pod, list []corev1.EphemeralContainer, env []corev1.EnvVar) []corev1.EphemeralContainer {
+func ephemeral(s translate.Space, v *corev1.Pod, list []corev1.EphemeralContainer, env []corev1.EnvVar) []corev1.EphemeralContainer {
 	var out []corev1.EphemeralContainer
 	for i := range list {
-		c := s.container(v, (*corev1.Container)(&list[i].EphemeralContainerCommon), env)
+		c := container(s, v, (*corev1.Container)(&list[i].EphemeralContainerCommon), env)
 		out = append(out, corev1.EphemeralContainer{
 			EphemeralContainerCommon: corev1.EphemeralContainerCommon(c), TargetContainerName: list[i].TargetContainerName,
 		})
@@ -36,9 +38,9 @@ func (s Space) ephemeral(v *corev1.Pod, list []corev1.EphemeralContainer, env []
 
 // container is a copy of a container of v's, whose fields go down as they are
 // but for what names objects of the space or asks for the host's.
-func (s Space) container(v *corev1.Pod, of *corev1.Container, env []corev1.EnvVar) corev1.Container {
+func container(s translate.Space, v *corev1.Pod, of *corev1.Container, env []corev1.EnvVar) corev1.Container {
 	c := of.DeepCopy()
-	rename := func(ref *string) { *ref = s.HostName(v.Namespace, *ref, LimitSubdomain) }
+	rename := func(ref *string) { *ref = s.HostName(v.Namespace, *ref, translate.LimitSubdomain) }
 	visitEnv(c, rename, rename)
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {

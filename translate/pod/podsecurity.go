@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"cmp"
@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/translate"
 )
 
-// Check lists what a tenant may not ask for in this space, each with its field.
-func (p PodSecurity) Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs field.ErrorList) {
+// CheckSecurity lists what a tenant may not ask for in this space, each with its field.
+func CheckSecurity(p translate.PodSecurity, meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs field.ErrorList) {
 	if p.Level == api.LevelRestricted {
 		errs = levelErrors(api.LevelRestricted, meta, spec)
 	}
@@ -37,7 +39,7 @@ func (p PodSecurity) Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs 
 }
 
 // secure makes a host pod that is about to be made what the space's pods must be.
-func (p PodSecurity) secure(spec *corev1.PodSpec) {
+func secure(p translate.PodSecurity, spec *corev1.PodSpec) {
 	if !p.HostProfiles {
 		eachProfiles(nil, spec, func(_ *field.Path, of *profiles) { of.clear() })
 	}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"maps"
@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // Surroundings are the objects of the space that a pod's translation reads
@@ -31,28 +33,28 @@ type Surroundings struct {
 	Budgets  []*policyv1.PodDisruptionBudget
 }
 
-// Pod is v's host object. v must have passed [CheckPod]: what that refuses is
+// ToHost is v's host object. v must have passed [CheckPod]: what that refuses is
 // left out here, so that a pod that slipped by is weaker, never stronger.
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
 // in the space until someone decides about it; docs/pods.md tells each field's
 // outcome. Ephemeral containers are among what is wanted, but a host takes them
 // only by a request of their own, see [PodForCreate] and [AddEphemeral].
-func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
-	host := &corev1.Pod{ObjectMeta: s.podMeta(v, in)}
+func ToHost(s translate.Space, v *corev1.Pod, in Surroundings) *corev1.Pod {
+	host := &corev1.Pod{ObjectMeta: podMeta(s, v, in)}
 	for key, value := range downwardAnnotations(v) {
 		host.Annotations[key] = value
 	}
 	if v.Spec.Hostname != "" && v.Spec.Subdomain != "" {
-		host.Annotations[AnnotationSubdomain] = v.Spec.Subdomain
+		host.Annotations[translate.AnnotationSubdomain] = v.Spec.Subdomain
 	}
 	p := v.Spec.DeepCopy()
 	env, _ := serviceEnv(v, in) // see CheckServiceLinks
 	host.Spec = corev1.PodSpec{
-		Volumes:                       s.volumes(v),
-		InitContainers:                s.containers(v, p.InitContainers, env),
-		Containers:                    s.containers(v, p.Containers, env),
-		EphemeralContainers:           s.ephemeral(v, p.EphemeralContainers, env),
+		Volumes:                       volumes(s, v),
+		InitContainers:                containers(s, v, p.InitContainers, env),
+		Containers:                    containers(s, v, p.Containers, env),
+		EphemeralContainers:           ephemeral(s, v, p.EphemeralContainers, env),
 		RestartPolicy:                 p.RestartPolicy,
 		TerminationGracePeriodSeconds: p.TerminationGracePeriodSeconds,
 		ActiveDeadlineSeconds:         p.ActiveDeadlineSeconds,
@@ -60,40 +62,40 @@ func (s Space) Pod(v *corev1.Pod, in Surroundings) *corev1.Pod {
 		EnableServiceLinks:            ptr.To(false),
 		ShareProcessNamespace:         p.ShareProcessNamespace,
 		SecurityContext:               p.SecurityContext,
-		ImagePullSecrets:              s.localReferences(v.Namespace, p.ImagePullSecrets),
+		ImagePullSecrets:              localReferences(s, v.Namespace, p.ImagePullSecrets),
 		Hostname:                      hostname(v),
-		HostnameOverride:              s.hostnameOverride(v),
+		HostnameOverride:              hostnameOverride(s, v),
 		ReadinessGates:                gates(v),
-		Affinity:                      s.affinity(v, in.Namespaces),
-		TopologySpreadConstraints:     s.topologySpread(v),
+		Affinity:                      affinity(s, v, in.Namespaces),
+		TopologySpreadConstraints:     topologySpread(s, v),
 		Tolerations:                   tolerations(p.Tolerations),
 		HostAliases:                   p.HostAliases,
 		OS:                            p.OS,
 		HostUsers:                     p.HostUsers,
 		Resources:                     p.Resources,
 	}
-	host.Spec.DNSPolicy, host.Spec.DNSConfig = s.dns(v)
+	host.Spec.DNSPolicy, host.Spec.DNSConfig = dns(s, v)
 	capGrace(&host.Spec)
 	weaken(host)
-	s.Settings.PodSecurity.secure(&host.Spec)
+	secure(s.Settings.PodSecurity, &host.Spec)
 	dropUnshared(&host.Spec)
 	return host
 }
 
 // podMeta is a host pod's metadata, without what containers read of it.
-func (s Space) podMeta(v *corev1.Pod, in Surroundings) metav1.ObjectMeta {
-	m := s.ObjectMeta(v, LimitSubdomain)
-	s.addLabels(&m, v.Labels)
-	addPoliced(&m, v, in.Policies)
-	s.addBudget(&m, v, in.Budgets)
+func podMeta(s translate.Space, v *corev1.Pod, in Surroundings) metav1.ObjectMeta {
+	m := s.ObjectMeta(v, translate.LimitSubdomain)
+	s.AddLabels(&m, v.Labels)
+	translate.AddPoliced(&m, v, in.Policies)
+	s.AddBudget(&m, v, in.Budgets)
 	return m
 }
 
-// PushPodLabels copies onto the host pod have the labels that v's should have, and
+// PushLabels copies onto the host pod have the labels that v's should have, and
 // nothing else: by these Services, policies and budgets select it, whether or not a
 // pod like v may still be made. It reports whether anything differed.
-func (s Space) PushPodLabels(v *corev1.Pod, in Surroundings, have *corev1.Pod) bool {
-	want := &corev1.Pod{ObjectMeta: s.podMeta(v, in)}
+func PushLabels(s translate.Space, v *corev1.Pod, in Surroundings, have *corev1.Pod) bool {
+	want := &corev1.Pod{ObjectMeta: podMeta(s, v, in)}
 	keepNodeLabels(want, have)
 	if maps.Equal(want.Labels, have.Labels) {
 		return false
@@ -102,8 +104,8 @@ func (s Space) PushPodLabels(v *corev1.Pod, in Surroundings, have *corev1.Pod) b
 	return true
 }
 
-// PodForCreate is the part of a wanted host pod that a host takes in a create.
-func PodForCreate(want *corev1.Pod) *corev1.Pod {
+// ForCreate is the part of a wanted host pod that a host takes in a create.
+func ForCreate(want *corev1.Pod) *corev1.Pod {
 	if len(want.Spec.EphemeralContainers) == 0 {
 		return want
 	}
@@ -112,12 +114,12 @@ func PodForCreate(want *corev1.Pod) *corev1.Pod {
 	return created
 }
 
-// PushPod copies onto the host pod have what may still change in the wanted
+// Push copies onto the host pod have what may still change in the wanted
 // one: the tenant's labels, Berth's annotations, images and the deadline. It
 // reports whether anything differed.
-func PushPod(want, have *corev1.Pod) bool {
+func Push(want, have *corev1.Pod) bool {
 	keepNodeLabels(want, have)
-	changed := PushMeta(want, have)
+	changed := translate.PushMeta(want, have)
 	push := func(want, have []corev1.Container) {
 		for i := range have { // by name: the host may have put containers of its own among them
 			j := slices.IndexFunc(want, func(c corev1.Container) bool { return c.Name == have[i].Name })
@@ -150,11 +152,11 @@ func tolerations(all []corev1.Toleration) []corev1.Toleration {
 	return kept
 }
 
-func (s Space) localReferences(namespace string, refs []corev1.LocalObjectReference) []corev1.LocalObjectReference {
+func localReferences(s translate.Space, namespace string, refs []corev1.LocalObjectReference) []corev1.LocalObjectReference {
 	var out []corev1.LocalObjectReference
 	for _, ref := range refs {
 		if ref.Name != "" {
-			out = append(out, corev1.LocalObjectReference{Name: s.HostName(namespace, ref.Name, LimitSubdomain)})
+			out = append(out, corev1.LocalObjectReference{Name: s.HostName(namespace, ref.Name, translate.LimitSubdomain)})
 		}
 	}
 	return out
@@ -166,8 +168,8 @@ type References struct {
 	ConfigMaps, Secrets []types.NamespacedName
 }
 
-// PodReferences lists what v refers to, each name once per mention.
-func PodReferences(v *corev1.Pod) References {
+// ReferencesOf lists what v refers to, each name once per mention.
+func ReferencesOf(v *corev1.Pod) References {
 	var refs References
 	configMap := func(name string) {
 		if name != "" {

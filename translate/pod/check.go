@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// CheckPod lists what a tenant may not ask of the host with a pod (M2, M4),
+// Check lists what a tenant may not ask of the host with a pod (M2, M4),
 // each with its field, and nothing for a pod that may be translated. Which nodes
 // it may ask for, [Placement.Check] tells.
-func CheckPod(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
+func Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := podSecurity(meta, spec)
 	errs = append(errs, scheduling(path, spec)...)

@@ -1,11 +1,13 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/fieldpath"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // The downward API of a host pod would tell the host's side of things. Each
@@ -13,10 +15,10 @@ import (
 // field path is pointed at that annotation: volumes then follow changes just as
 // they do on a plain cluster.
 const (
-	annotationLabels      = Domain + "/labels"
-	annotationAnnotations = Domain + "/annotations"
-	annotationAccount     = Domain + "/service-account"
-	prefixAnnotation      = "annotation." + Domain + "/"
+	annotationLabels      = translate.Domain + "/labels"
+	annotationAnnotations = translate.Domain + "/annotations"
+	annotationAccount     = translate.Domain + "/service-account"
+	prefixAnnotation      = "annotation." + translate.Domain + "/"
 )
 
 // fieldPath is where a host pod finds what path meant in the space.
@@ -28,24 +30,24 @@ func fieldPath(path string) string {
 	if base, key, ok := fieldpath.SplitMaybeSubscriptedPath(path); ok {
 		switch base {
 		case "metadata.labels":
-			return annotation(annotationKey(prefixLabel, key))
+			return annotation(annotationKey(translate.PrefixLabel, key))
 		case "metadata.annotations":
 			return annotation(annotationKey(prefixAnnotation, key))
 		}
 	}
 	switch path {
 	case "metadata.name":
-		return annotation(AnnotationName)
+		return annotation(translate.AnnotationName)
 	case "metadata.namespace":
-		return annotation(AnnotationNamespace)
+		return annotation(translate.AnnotationNamespace)
 	case "metadata.uid":
-		return annotation(AnnotationUID)
+		return annotation(translate.AnnotationUID)
 	case "metadata.labels":
 		return annotation(annotationLabels)
 	case "metadata.annotations":
 		return annotation(annotationAnnotations)
 	case "spec.nodeName":
-		return annotation(AnnotationNode)
+		return annotation(translate.AnnotationNode)
 	case "spec.serviceAccountName":
 		return annotation(annotationAccount)
 	case "status.podIP", "status.podIPs":
@@ -55,14 +57,14 @@ func fieldPath(path string) string {
 	case "status.hostIPs":
 		return "status.podIPs"
 	default:
-		return annotation(Domain + "/unknown") // absent, thus empty: nothing of the host's
+		return annotation(translate.Domain + "/unknown") // absent, thus empty: nothing of the host's
 	}
 }
 
 // annotationKey folds a label's or annotation's key, which may hold a slash of
 // its own, into the name part of a key in Berth's domain.
 func annotationKey(prefix, key string) string {
-	return prefix + hashed("", LimitLabel, prefix, key)[3:]
+	return prefix + translate.Hashed("", translate.LimitLabel, prefix, key)[3:]
 }
 
 // downwardAnnotations are the annotations of the host pod that v's field
@@ -79,7 +81,7 @@ func downwardAnnotations(v *corev1.Pod) map[string]string {
 		if base, key, ok := fieldpath.SplitMaybeSubscriptedPath(path); ok {
 			switch base {
 			case "metadata.labels":
-				out[annotationKey(prefixLabel, key)] = v.Labels[key]
+				out[annotationKey(translate.PrefixLabel, key)] = v.Labels[key]
 			case "metadata.annotations":
 				out[annotationKey(prefixAnnotation, key)] = v.Annotations[key]
 			}
@@ -128,13 +130,13 @@ func visitFieldRefs(v *corev1.Pod, visit func(path string)) {
 
 // TellNode records on want, v's wanted host pod, the alias of the node that
 // have was scheduled to, if the pod asks for it.
-func (s Space) TellNode(want, have *corev1.Pod) {
+func TellNode(s translate.Space, want, have *corev1.Pod) {
 	if have.Spec.NodeName == "" {
 		return
 	}
 	asks := false
 	visitFieldRefs(want, func(path string) { asks = asks || path == fieldPath("spec.nodeName") })
 	if asks {
-		want.Annotations[AnnotationNode] = s.NodeAlias(have.Spec.NodeName)
+		want.Annotations[translate.AnnotationNode] = s.NodeAlias(have.Spec.NodeName)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"fmt"
@@ -13,18 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/translate"
 )
 
 // countParts bounds what of a pod its translation and its status multiply with.
 func countParts(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
-	return slices.Concat(atMost(path.Child("containers"), countContainers(spec), bounds.PodContainers),
-		atMost(path.Child("readinessGates"), len(spec.ReadinessGates), bounds.ReadinessGates),
-		atMost(path, countReferences(spec), bounds.PodReferences))
+	return slices.Concat(translate.AtMost(path.Child("containers"), countContainers(spec), bounds.PodContainers),
+		translate.AtMost(path.Child("readinessGates"), len(spec.ReadinessGates), bounds.ReadinessGates),
+		translate.AtMost(path, countReferences(spec), bounds.PodReferences))
 }
 
 // countReferences is how many ConfigMaps and Secrets a pod refers to.
 func countReferences(spec *corev1.PodSpec) int {
-	refs := PodReferences(&corev1.Pod{Spec: *spec})
+	refs := ReferencesOf(&corev1.Pod{Spec: *spec})
 	configMaps, secrets := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
 	for _, name := range refs.ConfigMaps {
 		configMaps[name] = true
@@ -45,9 +46,9 @@ func checkSize(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	return tooLarge(field.NewPath("spec"), size)
 }
 
-// CheckHostPod bounds a wanted host pod before it is sent: names of the host's, the
+// CheckHost bounds a wanted host pod before it is sent: names of the host's, the
 // downward API, and affinity terms are longer there.
-func CheckHostPod(host *corev1.Pod) field.ErrorList {
+func CheckHost(host *corev1.Pod) field.ErrorList {
 	return tooLarge(field.NewPath("spec"), host.Size())
 }
 

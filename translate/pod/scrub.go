@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"regexp"
@@ -10,26 +10,28 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // Scrub rewrites a message of the host's about host, so that it speaks of the
 // virtual pod v and names neither the host's object nor its node (N1).
-func (s Space) Scrub(message string, v, host *corev1.Pod) string {
-	return s.podScrubber(v, host).scrub(message)
+func Scrub(s translate.Space, message string, v, host *corev1.Pod) string {
+	return podScrubber(s, v, host).scrub(message)
 }
 
 // ScrubNames rewrites a message of the host's about v's host object, so that it
 // names v instead, and no address of the host's. more are pairs of what else the
 // host's object names, and what it is called in the space.
-func (s Space) ScrubNames(message string, v metav1.Object, more ...[2]string) string {
+func ScrubNames(s translate.Space, message string, v metav1.Object, more ...[2]string) string {
 	return newScrubber(append([][2]string{
-		{s.HostName(v.GetNamespace(), v.GetName(), LimitSubdomain), v.GetName()},
-		{s.HostName(v.GetNamespace(), v.GetName(), LimitLabel), v.GetName()},
+		{s.HostName(v.GetNamespace(), v.GetName(), translate.LimitSubdomain), v.GetName()},
+		{s.HostName(v.GetNamespace(), v.GetName(), translate.LimitLabel), v.GetName()},
 		{s.HostNamespace(), v.GetNamespace()},
 	}, more...)).scrub(message)
 }
 
-func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
+func podScrubber(s translate.Space, v, host *corev1.Pod) *scrubber {
 	pairs := [][2]string{
 		{host.Name, v.Name},
 		{string(host.UID), string(v.UID)},
@@ -39,13 +41,13 @@ func (s Space) podScrubber(v, host *corev1.Pod) *scrubber {
 		{s.TokenSecretName(v.Namespace, v.Name), "service account token"},
 	}
 	// Whatever else the pod refers to is named as the space names it.
-	refs := PodReferences(v)
+	refs := ReferencesOf(v)
 	for _, ref := range append(refs.ConfigMaps, refs.Secrets...) {
-		pairs = append(pairs, [2]string{s.HostName(v.Namespace, ref.Name, LimitSubdomain), ref.Name})
+		pairs = append(pairs, [2]string{s.HostName(v.Namespace, ref.Name, translate.LimitSubdomain), ref.Name})
 	}
 	for i := range v.Spec.Volumes {
 		if claim := claimName(v, &v.Spec.Volumes[i]); claim != "" {
-			pairs = append(pairs, [2]string{s.HostName(v.Namespace, claim, LimitSubdomain), claim})
+			pairs = append(pairs, [2]string{s.HostName(v.Namespace, claim, translate.LimitSubdomain), claim})
 		}
 	}
 	out := newScrubber(pairs)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"testing"
@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // S4, Q3.
@@ -31,7 +33,7 @@ func TestPodLimitsContainersThatAskForMoreThanTheDefaultLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := corev1.Container{Name: "c", Resources: corev1.ResourceRequirements{Requests: test.requests, Limits: test.limit}}
 			v := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}, InitContainers: []corev1.Container{c}}}
-			host := Space{Name: "a"}.Pod(v, Surroundings{})
+			host := ToHost(translate.Space{Name: "a"}, v, Surroundings{})
 			for _, c := range append(host.Spec.Containers, host.Spec.InitContainers...) {
 				if !equality.Semantic.DeepEqual(c.Resources.Limits, test.want) {
 					t.Errorf("limits are %v, want %v: %s", c.Resources.Limits, test.want, test.reason)

@@ -1,23 +1,25 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/translate"
 )
 
-// PodEvent is what the space hears of an event about v's host object; nil for
+// Event is what the space hears of an event about v's host object; nil for
 // events of components whose messages are not known to keep to the pod: they
 // could name other tenants' objects or nodes.
-func (s Space) PodEvent(e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
-	out := s.event(e, v, "Pod")
+func Event(s translate.Space, e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
+	out := event(s, e, v, "Pod")
 	switch component(e) {
 	case "kubelet":
-		out.Message = s.podScrubber(v, host).kubeletMessage(e.Reason, e.Message, v)
+		out.Message = podScrubber(s, v, host).kubeletMessage(e.Reason, e.Message, v)
 		out.InvolvedObject.FieldPath = e.InvolvedObject.FieldPath
 		out.Source.Host = s.NodeAlias(host.Spec.NodeName)
 	case corev1.DefaultSchedulerName:
@@ -38,7 +40,7 @@ func (s Space) PodEvent(e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
 // ClaimEvent is what the space hears of an event about a volume claim's host
 // object. Provisioners write what they like into messages, so that only the
 // well-known reasons go up, each with words of its own.
-func (s Space) ClaimEvent(e *corev1.Event, v *corev1.PersistentVolumeClaim) *corev1.Event {
+func ClaimEvent(s translate.Space, e *corev1.Event, v *corev1.PersistentVolumeClaim) *corev1.Event {
 	messages := map[string]string{
 		"WaitForFirstConsumer":  "waiting for first consumer to be created before binding",
 		"WaitForPodScheduled":   "waiting for the claim's pod to be scheduled",
@@ -54,23 +56,23 @@ func (s Space) ClaimEvent(e *corev1.Event, v *corev1.PersistentVolumeClaim) *cor
 	if !known {
 		return nil
 	}
-	out := s.event(e, v, "PersistentVolumeClaim")
+	out := event(s, e, v, "PersistentVolumeClaim")
 	out.Message = message
 	// A provisioner's component holds the host name of the pod that it runs in.
-	out.Source.Component, out.ReportingController, out.ReportingInstance = VolumeDriver, VolumeDriver, VolumeDriver
+	out.Source.Component, out.ReportingController, out.ReportingInstance = translate.VolumeDriver, translate.VolumeDriver, translate.VolumeDriver
 	return out
 }
 
 // event carries over what is the same on both sides. Its name is the host
 // event's suffix on the virtual name, so that a repetition updates its first.
-func (s Space) event(e *corev1.Event, v metav1.Object, kind string) *corev1.Event {
+func event(s translate.Space, e *corev1.Event, v metav1.Object, kind string) *corev1.Event {
 	suffix := e.Name[strings.LastIndex(e.Name, ".")+1:]
 	if strings.Trim(suffix, "0123456789abcdef") != "" || len(suffix) > 16 {
-		suffix = hashed("", LimitLabel, "event", e.Name)[3:] // no recorder's name: it may tell the host's
+		suffix = translate.Hashed("", translate.LimitLabel, "event", e.Name)[3:] // no recorder's name: it may tell the host's
 	}
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: EventName(v.GetName(), suffix), Namespace: v.GetNamespace(), Labels: map[string]string{LabelManagedBy: ManagedBy},
+			Name: EventName(v.GetName(), suffix), Namespace: v.GetNamespace(), Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy},
 		},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: "v1", Kind: kind, Namespace: v.GetNamespace(), Name: v.GetName(), UID: v.GetUID(),
@@ -93,7 +95,7 @@ func (s Space) event(e *corev1.Event, v metav1.Object, kind string) *corev1.Even
 // EventName names an event about the object name, within the limit.
 func EventName(name, suffix string) string {
 	suffix = "." + suffix
-	if left := LimitSubdomain - len(suffix); len(name) > left {
+	if left := translate.LimitSubdomain - len(suffix); len(name) > left {
 		name = strings.TrimRight(name[:left], "-.")
 	}
 	return name + suffix

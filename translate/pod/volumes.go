@@ -1,38 +1,40 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // volumes translates v's volumes. Sources that [CheckPod] refuses come out as
 // an empty directory, so that the rest of the pod stays well-formed.
-func (s Space) volumes(v *corev1.Pod) []corev1.Volume {
+func volumes(s translate.Space, v *corev1.Pod) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range v.Spec.Volumes {
 		volume := v.Spec.Volumes[i].DeepCopy()
-		rename := func(ref *string) { *ref = s.HostName(v.Namespace, *ref, LimitSubdomain) }
+		rename := func(ref *string) { *ref = s.HostName(v.Namespace, *ref, translate.LimitSubdomain) }
 		visitVolume(volume, rename, rename)
 		source := volume.VolumeSource
 		volume.VolumeSource = corev1.VolumeSource{
 			ConfigMap: source.ConfigMap, Secret: source.Secret, EmptyDir: source.EmptyDir,
-			DownwardAPI: source.DownwardAPI, Projected: s.projected(v, volume.Name, source.Projected),
+			DownwardAPI: source.DownwardAPI, Projected: projected(s, v, volume.Name, source.Projected),
 			PersistentVolumeClaim: source.PersistentVolumeClaim, Image: source.Image,
 		}
 		if volume.DownwardAPI != nil {
 			downwardFiles(volume.DownwardAPI.Items)
 		}
 		if claim := volume.PersistentVolumeClaim; claim != nil {
-			claim.ClaimName = s.HostName(v.Namespace, claim.ClaimName, LimitSubdomain)
+			claim.ClaimName = s.HostName(v.Namespace, claim.ClaimName, translate.LimitSubdomain)
 		}
 		if source.Ephemeral != nil {
 			// The claim itself is made in the space, by its controller.
 			volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{
-				ClaimName: s.HostName(v.Namespace, claimName(v, &v.Spec.Volumes[i]), LimitSubdomain),
+				ClaimName: s.HostName(v.Namespace, claimName(v, &v.Spec.Volumes[i]), translate.LimitSubdomain),
 			}
 		}
 		if volume.VolumeSource == (corev1.VolumeSource{}) {
@@ -85,7 +87,7 @@ func tokenKey(volume string, source int) string { return fmt.Sprintf("%s.%d", vo
 
 // projected keeps the sources that may be projected, with tokens taken from the
 // pod's token secret: the host's kubelet can only get tokens of the host's API.
-func (s Space) projected(v *corev1.Pod, volume string, p *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
+func projected(s translate.Space, v *corev1.Pod, volume string, p *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
 	if p == nil {
 		return nil
 	}

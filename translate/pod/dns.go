@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"slices"
@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // What an API server takes in a pod's DNS config. A kubelet, too, cuts what it
@@ -22,7 +24,7 @@ const (
 // dns is what v's containers find in their resolv.conf: what a kubelet of a
 // cluster of the space's own would write there. It is spelled out, as the
 // host's kubelet knows the host's names and servers only.
-func (s Space) dns(v *corev1.Pod) (corev1.DNSPolicy, *corev1.PodDNSConfig) {
+func dns(s translate.Space, v *corev1.Pod) (corev1.DNSPolicy, *corev1.PodDNSConfig) {
 	policy, config := v.Spec.DNSPolicy, v.Spec.DNSConfig.DeepCopy()
 	clusterFirst := policy == "" || policy == corev1.DNSClusterFirst || policy == corev1.DNSClusterFirstWithHostNet
 	if !clusterFirst || len(s.Nameservers) == 0 {
@@ -63,7 +65,7 @@ func upTo(limit int, all []string) []string {
 // the host's namespace. A full name that is too long for a kernel is left out.
 //
 // A subdomain alone goes not down for the same reason: it is for the space's DNS.
-func (s Space) hostnameOverride(v *corev1.Pod) *string {
+func hostnameOverride(s translate.Space, v *corev1.Pod) *string {
 	if own := v.Spec.HostnameOverride; own != nil {
 		return ptr.To(*own)
 	}
@@ -91,8 +93,8 @@ func hostname(v *corev1.Pod) string {
 		return v.Spec.Hostname
 	}
 	name := strings.ReplaceAll(v.Name, ".", "-")
-	if len(name) > LimitLabel {
-		name = name[:LimitLabel]
+	if len(name) > translate.LimitLabel {
+		name = name[:translate.LimitLabel]
 	}
 	return strings.TrimRight(name, "-")
 }

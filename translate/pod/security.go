@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"fmt"
@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // levelChecks are the checks of each level, as the newest version of the standard
@@ -41,7 +43,7 @@ func violations(level api.Level, meta *metav1.ObjectMeta, spec *corev1.PodSpec, 
 }
 
 func podSecurity(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	return levelErrors(PodSecurityLevel, meta, spec)
+	return levelErrors(translate.PodSecurityLevel, meta, spec)
 }
 
 func levelErrors(level api.Level, meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
@@ -101,7 +103,7 @@ func podSecurityFields(id policy.CheckID) string {
 // slipped by [CheckPod] is not to count on the host's own checks. The other
 // checks are about fields that no host pod has.
 func weaken(host *corev1.Pod) {
-	violations(PodSecurityLevel, &host.ObjectMeta, &host.Spec, func(id policy.CheckID, _ policy.CheckResult) {
+	violations(translate.PodSecurityLevel, &host.ObjectMeta, &host.Spec, func(id policy.CheckID, _ policy.CheckResult) {
 		if id == "sysctls" {
 			host.Spec.SecurityContext.Sysctls = nil
 		}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // What changes in a pod that runs goes to the host by requests of their own,
@@ -86,7 +88,7 @@ func resize(want, have *corev1.ResourceRequirements, guaranteed bool) (changed b
 
 // GatePrefix begins the conditions of the host's readiness gates for those of
 // spaces' pods.
-const GatePrefix = "gate." + Domain + "/"
+const GatePrefix = "gate." + translate.Domain + "/"
 
 // gates are the host's readiness gates for those of v. Their conditions bear
 // names of Berth's: a tenant's must not be one that the host's own controllers

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"iter"
@@ -11,20 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/translate"
 )
 
 // affinity translates the terms between pods. All pods of a space share one
 // host namespace, so a term's namespaces become a requirement on the label that
 // tells them apart. Terms about nodes are for [Placement].
-func (s Space) affinity(v *corev1.Pod, namespaces []*corev1.Namespace) *corev1.Affinity {
+func affinity(s translate.Space, v *corev1.Pod, namespaces []*corev1.Namespace) *corev1.Affinity {
 	if v.Spec.Affinity == nil {
 		return nil
 	}
 	a := v.Spec.Affinity.DeepCopy()
 	a.NodeAffinity = nil
-	selected := newSelectedNamespaces(namespaces)
+	selected := translate.NewSelectedNamespaces(namespaces)
 	for _, term := range terms(a) {
-		s.term(v, selected, term)
+		toHostTerm(s, v, selected, term)
 	}
 	return a
 }
@@ -67,13 +68,13 @@ func yieldTerms(path *field.Path, required []corev1.PodAffinityTerm, preferred [
 // namespaces, which may have become more since. Those that do are translated to
 // select none.
 func CheckNamespaces(spec *corev1.PodSpec, namespaces []*corev1.Namespace) field.ErrorList {
-	selected := newSelectedNamespaces(namespaces)
+	selected := translate.NewSelectedNamespaces(namespaces)
 	for path, term := range terms(spec.Affinity) {
 		if term.NamespaceSelector == nil {
 			continue
 		}
-		if _, ok := selected.by(term.NamespaceSelector); !ok {
-			return field.ErrorList{field.Forbidden(path.Child("namespaceSelector"), tooManySelected)}
+		if _, ok := selected.By(term.NamespaceSelector); !ok {
+			return field.ErrorList{field.Forbidden(path.Child("namespaceSelector"), translate.TooManySelected)}
 		}
 	}
 	return nil
@@ -85,17 +86,17 @@ func countTerms(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	for range terms(spec.Affinity) {
 		count++
 	}
-	return append(atMost(path.Child("affinity"), count, bounds.AffinityTerms),
-		atMost(path.Child("topologySpreadConstraints"), len(spec.TopologySpreadConstraints), bounds.SpreadConstraints)...)
+	return append(translate.AtMost(path.Child("affinity"), count, bounds.AffinityTerms),
+		translate.AtMost(path.Child("topologySpreadConstraints"), len(spec.TopologySpreadConstraints), bounds.SpreadConstraints)...)
 }
 
-func (s Space) term(v *corev1.Pod, selected *selectedNamespaces, term *corev1.PodAffinityTerm) {
+func toHostTerm(s translate.Space, v *corev1.Pod, selected *translate.SelectedNamespaces, term *corev1.PodAffinityTerm) {
 	names := slices.Clone(term.Namespaces)
 	if len(names) == 0 && term.NamespaceSelector == nil {
 		names = []string{v.Namespace}
 	}
 	if term.NamespaceSelector != nil {
-		matching, _ := selected.by(term.NamespaceSelector)
+		matching, _ := selected.By(term.NamespaceSelector)
 		names = append(names, matching...)
 	}
 	slices.Sort(names)
@@ -105,7 +106,7 @@ func (s Space) term(v *corev1.Pod, selected *selectedNamespaces, term *corev1.Po
 	term.MatchLabelKeys, term.MismatchLabelKeys = nil, nil
 }
 
-func (s Space) topologySpread(v *corev1.Pod) []corev1.TopologySpreadConstraint {
+func topologySpread(s translate.Space, v *corev1.Pod) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for i := range v.Spec.TopologySpreadConstraints {
 		c := v.Spec.TopologySpreadConstraints[i].DeepCopy()

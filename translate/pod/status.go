@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate
+package pod
 
 import (
 	"maps"
@@ -9,14 +9,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-dev/berth/translate"
 )
 
-// PullPodStatus is the status of v as the host pod tells it: what containers
+// PullStatus is the status of v as the host pod tells it: what containers
 // do, with nodes and their addresses hidden (N1, N2). Conditions that only the
 // space knows stay as they are.
-func (s Space) PullPodStatus(v, host *corev1.Pod) corev1.PodStatus {
+func PullStatus(s translate.Space, v, host *corev1.Pod) corev1.PodStatus {
 	h := host.DeepCopy()
-	scrubber := s.podScrubber(v, host)
+	scrubber := podScrubber(s, v, host)
 	out := corev1.PodStatus{
 		Phase:                      h.Status.Phase,
 		Message:                    scrubber.podMessage(h.Status.Reason, h.Status.Message),
