@@ -19,6 +19,7 @@ const (
 	maxNamespaceLooks = 1_000_000
 )
 
+// TooManySelected is what a user reads whose namespace selectors cost too much.
 const TooManySelected = "the namespace selectors of this object select, or look through, too many namespaces; use fewer selectors, or spread them over several objects"
 
 // AtMost refuses more of a quantity than its bound. Kubernetes bounds an object by
@@ -37,6 +38,7 @@ type SelectedNamespaces struct {
 	names, looks int // that are left
 }
 
+// NewSelectedNamespaces is for the selectors of one object, among all namespaces of its space.
 func NewSelectedNamespaces(all []*corev1.Namespace) *SelectedNamespaces {
 	return &SelectedNamespaces{all: all, names: maxNamespaceNames, looks: maxNamespaceLooks}
 }
