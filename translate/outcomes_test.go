@@ -17,7 +17,7 @@ type outcome string
 const (
 	kept       outcome = "kept"       // the host pod has it, unchanged
 	translated outcome = "translated" // the host pod has what means the same there
-	refused    outcome = "refused"    // CheckPod names it
+	refused    outcome = "refused"    // pod.Check names it
 	hostOnly   outcome = "host-only"  // it stays in the space: the host's own counts
 )
 
@@ -26,7 +26,7 @@ type decision struct {
 	fields  []string
 	outcome outcome
 	why     string
-	// never is a value that CheckPod refuses although the field is kept.
+	// never is a value that pod.Check refuses although the field is kept.
 	never any
 	// whole says that what is below the field is not looked at.
 	whole bool

@@ -23,7 +23,7 @@ import (
 type surroundings = pod.Surroundings
 
 // US, S3, M4: no host pod refers to anything outside of the space that it was
-// made for, and none is stronger than CheckPod allows, whatever the tenant
+// made for, and none is stronger than pod.Check allows, whatever the tenant
 // wrote, and whether or not anything checked it.
 func TestAnyPodStaysInItsSpace(t *testing.T) { rapid.Check(t, propAnyPodStaysInItsSpace) }
 

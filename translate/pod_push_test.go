@@ -82,7 +82,7 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 			}
 			wanted := pod.ToHost(demo(), v, surroundings{})
 			if changed := pod.Push(wanted, have); changed == tc.silent {
-				t.Errorf("%s: PushPod reports %v", tc.reason, changed)
+				t.Errorf("%s: Push reports %v", tc.reason, changed)
 			}
 			if diff := cmp.Diff(expected, have); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)

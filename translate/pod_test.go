@@ -104,7 +104,7 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 	}
 }
 
-// S4: of what CheckPod lets through, nothing is lost on the way to the host but
+// S4: of what pod.Check lets through, nothing is lost on the way to the host but
 // what names other objects or the host, and that in its own tests.
 func TestAnAdmittedPodKeepsWhatTheTenantAskedFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

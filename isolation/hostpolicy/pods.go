@@ -21,7 +21,7 @@ func Pods() Policy {
 	}
 }
 
-// Fields of pods, as translate.Space.Pod writes them. A pod that is there can change
+// Fields of pods, as pod.ToHost writes them. A pod that is there can change
 // in its image, its deadline, its size and its tolerations only.
 const (
 	handler = "{exec{command} httpGet{path port scheme httpHeaders[]{name value}} tcpSocket{port} "

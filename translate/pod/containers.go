@@ -49,7 +49,7 @@ func container(s translate.Space, v *corev1.Pod, of *corev1.Container, env []cor
 	}
 	c.Env = append(env, c.Env...) // env has no capacity to spare: containers without variables of their own share it
 	for i := range c.Ports {
-		c.Ports[i].HostIP = "" // for a hostPort, see CheckPod
+		c.Ports[i].HostIP = "" // for a hostPort, see [Check]
 	}
 	return *c
 }

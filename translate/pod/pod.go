@@ -33,13 +33,13 @@ type Surroundings struct {
 	Budgets  []*policyv1.PodDisruptionBudget
 }
 
-// ToHost is v's host object. v must have passed [CheckPod]: what that refuses is
+// ToHost is v's host object. v must have passed [Check]: what that refuses is
 // left out here, so that a pod that slipped by is weaker, never stronger.
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
 // in the space until someone decides about it; docs/pods.md tells each field's
 // outcome. Ephemeral containers are among what is wanted, but a host takes them
-// only by a request of their own, see [PodForCreate] and [AddEphemeral].
+// only by a request of their own, see [ForCreate] and [AddEphemeral].
 func ToHost(s translate.Space, v *corev1.Pod, in Surroundings) *corev1.Pod {
 	host := &corev1.Pod{ObjectMeta: podMeta(s, v, in)}
 	for key, value := range downwardAnnotations(v) {

@@ -17,7 +17,7 @@ import (
 )
 
 // What changes in a pod that runs goes to the host by requests of their own,
-// beside what [PushPod] does: a function each, which changes have towards want,
+// beside what [Push] does: a function each, which changes have towards want,
 // its wanted state, and reports a difference.
 
 // AddEphemeral adds to the host pod have the ephemeral containers that it

@@ -100,7 +100,7 @@ func podSecurityFields(id policy.CheckID) string {
 }
 
 // weaken clears from a host pod each field by which it fails a check: a pod that
-// slipped by [CheckPod] is not to count on the host's own checks. The other
+// slipped by [Check] is not to count on the host's own checks. The other
 // checks are about fields that no host pod has.
 func weaken(host *corev1.Pod) {
 	violations(translate.PodSecurityLevel, &host.ObjectMeta, &host.Spec, func(id policy.CheckID, _ policy.CheckResult) {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// volumes translates v's volumes. Sources that [CheckPod] refuses come out as
+// volumes translates v's volumes. Sources that [Check] refuses come out as
 // an empty directory, so that the rest of the pod stays well-formed.
 func volumes(s translate.Space, v *corev1.Pod) []corev1.Volume {
 	var out []corev1.Volume
