@@ -15,12 +15,6 @@ import (
 	"github.com/berth-dev/berth/internal/yield"
 )
 
-// kine keeps how far it has compacted under the key that the API server uses for the same, and the API server's elsewhere.
-const (
-	compactRevKey = "compact_rev_key"
-	compactRevRow = "compact_rev_key_apiserver"
-)
-
 const (
 	// listBytes bounds what one list holds in memory where no reservation does.
 	listBytes = 256 << 20

@@ -14,18 +14,6 @@ import (
 const (
 	compactRetain = 1000 // revisions that no client's compaction forgets
 	compactBatch  = 1000 // revisions compacted in a transaction: writers wait for it
-
-	// compactSQL removes what was superseded or deleted up to a revision (given twice), from where the last compaction
-	// ended.
-	compactSQL = `
-	WITH span AS (
-		SELECT id, prev_revision, deleted FROM kine
-		WHERE name != 'compact_rev_key' AND id <= ?
-			AND id > (SELECT COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = 'compact_rev_key'))
-	DELETE FROM kine WHERE id <= ? AND id IN (
-		SELECT prev_revision FROM span WHERE prev_revision != 0
-		UNION SELECT id FROM span WHERE deleted != 0)`
-	setCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 )
 
 // Start makes the log ready. It does what kine's does, but for a fault of old that our files never had.

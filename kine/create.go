@@ -43,7 +43,7 @@ func create(ctx context.Context, path string) error {
 // vacantLog refuses a path where a store's log is without the store: SQLite would take it for the new file's.
 func vacantLog(path string) error {
 	if sizeOf(path+"-wal") > 0 {
-		return fmt.Errorf("%w: the file is gone, but its write-ahead log %s-wal is there; restore both, or remove the log", ErrDamaged, path)
+		return fmt.Errorf("%w: the file is gone, but its write-ahead log %s-wal is there; restore both, or remove the log", errDamaged, path)
 	}
 	return nil
 }
@@ -64,12 +64,4 @@ func createTables(path string) error {
 		return fmt.Errorf("make %s: %d bytes stayed in its log", path, n)
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

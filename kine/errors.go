@@ -3,14 +3,12 @@
 
 package kine
 
-import "errors"
-
-// What Open can find wrong with a file. The errors returned wrap one of these with the path and what to do.
+// Errors of opening, restoring and serving a store, to be told apart by errors.Is.
 var (
 	// ErrNotStore: the file is there, but no space's store.
-	ErrNotStore = errors.New("not a store")
+	ErrNotStore = errNotStore
 	// ErrDamaged: the file was a store; parts of it can't be trusted any more.
-	ErrDamaged = errors.New("store is damaged")
+	ErrDamaged = errDamaged
 	// ErrInUse: another process, or another Store of this one, has the file open.
-	ErrInUse = errors.New("store is in use")
+	ErrInUse = errInUse
 )

@@ -36,7 +36,7 @@ func examine(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if n := sizeOf(path + "-journal"); n > 0 {
-		return fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", ErrDamaged)
+		return fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", errDamaged)
 	}
 	params := examineAtRestParams
 	if n := sizeOf(path + "-wal"); n > 0 {
@@ -68,10 +68,10 @@ func examineHeader(path string) error {
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no regular file; choose another path", ErrNotStore)
+		return fmt.Errorf("%w: it is no regular file; choose another path", errNotStore)
 	}
 	if fi.Size() == 0 {
-		return fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", ErrNotStore)
+		return fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", errNotStore)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,13 +84,13 @@ func examineHeader(path string) error {
 		return err
 	}
 	if !bytes.HasPrefix(head, []byte(magic)) {
-		return fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", ErrNotStore)
+		return fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", errNotStore)
 	}
 	// SQLite takes the rest of a page that was cut off for zeros, and a file of less than a page for a new one. A page
 	// may be cut off only while the log that it comes from is still there.
 	pageSize, pages := pageCount(head)
 	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && sizeOf(path+"-wal") == 0 {
-		return fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", ErrDamaged, fi.Size(), pageSize*pages)
+		return fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", errDamaged, fi.Size(), pageSize*pages)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func examineTable(ctx context.Context, db *sql.DB) error {
 	}
 	for _, c := range columns {
 		if !slices.Contains(found, c) {
-			return fmt.Errorf("%w: it is a SQLite file without kine's table; choose another path", ErrNotStore)
+			return fmt.Errorf("%w: it is a SQLite file without kine's table; choose another path", errNotStore)
 		}
 	}
 	odd, err := queryStrings(ctx, db, "SELECT type || ' ' || name FROM sqlite_schema WHERE type NOT IN ('table', 'index')")
@@ -120,7 +120,7 @@ func examineTable(ctx context.Context, db *sql.DB) error {
 		return asDamage(err)
 	}
 	if len(odd) > 0 {
-		return fmt.Errorf("%w: it holds a %s, which no store does; restore it from a backup", ErrNotStore, odd[0])
+		return fmt.Errorf("%w: it holds a %s, which no store does; restore it from a backup", errNotStore, odd[0])
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func checkPages(ctx context.Context, db *sql.DB, check string) error {
 		return asDamage(err)
 	}
 	if len(found) != 1 || found[0] != "ok" {
-		return fmt.Errorf("%w: %s; restore it from a backup", ErrDamaged, found)
+		return fmt.Errorf("%w: %s; restore it from a backup", errDamaged, found)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func checkPages(ctx context.Context, db *sql.DB, check string) error {
 func asDamage(err error) error {
 	var e sqlite3.Error
 	if errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB) {
-		return fmt.Errorf("%w: %w; restore it from a backup", ErrDamaged, err)
+		return fmt.Errorf("%w: %w; restore it from a backup", errDamaged, err)
 	}
 	return err
 }

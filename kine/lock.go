@@ -6,7 +6,6 @@ package kine
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -28,19 +27,9 @@ func lock(path string) (*os.File, error) {
 	case err == nil:
 		return f, nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = fmt.Errorf("%w: close the space, or stop the process, that has it open", ErrInUse)
+		err = fmt.Errorf("%w: close the space, or stop the process, that has it open", errInUse)
 	default:
 		err = fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return nil, errors.Join(err, f.Close())
-}
-
-// Lock keeps everybody from opening the store at path until what it returns is closed, for whoever moves the file. It
-// fails with ErrInUse if somebody has it open, or keeps it so.
-func Lock(path string) (io.Closer, error) {
-	held, err := lock(path)
-	if err != nil {
-		return nil, fmt.Errorf("lock store %s: %w", path, err)
-	}
-	return held, nil
 }

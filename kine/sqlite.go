@@ -50,6 +50,26 @@ var schema = []string{
 	`CREATE INDEX IF NOT EXISTS kine_lease_index ON kine (lease) WHERE lease > 0`,
 }
 
+// kine keeps how far it has compacted under the key that the API server uses for the same, and the API server's elsewhere.
+const (
+	compactRevKey = "compact_rev_key"
+	compactRevRow = "compact_rev_key_apiserver"
+)
+
+const (
+	// compactSQL removes what was superseded or deleted up to a revision (given twice), from where the last compaction
+	// ended.
+	compactSQL = `
+	WITH span AS (
+		SELECT id, prev_revision, deleted FROM kine
+		WHERE name != 'compact_rev_key' AND id <= ?
+			AND id > (SELECT COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = 'compact_rev_key'))
+	DELETE FROM kine WHERE id <= ? AND id IN (
+		SELECT prev_revision FROM span WHERE prev_revision != 0
+		UNION SELECT id FROM span WHERE deleted != 0)`
+	setCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
+)
+
 // connector opens connections to one file.
 type connector struct{ dsn string }
 

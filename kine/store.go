@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,4 +144,14 @@ func (s *Store) shutdown() error {
 		return fmt.Errorf("close store %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// Lock keeps everybody from opening the store at path until what it returns is closed, for whoever moves the file. It
+// fails with ErrInUse if somebody has it open, or keeps it so.
+func Lock(path string) (io.Closer, error) {
+	held, err := lock(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock store %s: %w", path, err)
+	}
+	return held, nil
 }

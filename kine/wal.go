@@ -61,7 +61,7 @@ func examineLog(path string) error {
 			broken++
 		}
 		if broken > 1 {
-			return fmt.Errorf("%w: its write-ahead log %s is destroyed at page %d, and holds commits after it; restore the store from a backup", ErrDamaged, path, n)
+			return fmt.Errorf("%w: its write-ahead log %s is destroyed at page %d, and holds commits after it; restore the store from a backup", errDamaged, path, n)
 		}
 	}
 }
