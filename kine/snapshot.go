@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // Snapshot writes a copy of the store as it is at one moment to path, while the store serves. The directory must be
@@ -27,36 +29,36 @@ func (s *Store) Snapshot(ctx context.Context, path string) error {
 }
 
 func (e *engine) snapshot(ctx context.Context, store, path string) (err error) {
-	path, err = vacant(path)
+	path, err = sqlite.Vacant(path)
 	if err != nil {
 		return err
 	}
-	tmp := path + newSuffix
-	if err := removeAll(tmp); err != nil {
+	tmp := path + sqlite.NewSuffix
+	if err := sqlite.RemoveAll(tmp); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeAll(tmp))
+			err = errors.Join(err, sqlite.RemoveAll(tmp))
 		}
 	}()
-	if err := createFile(tmp); err != nil { // SQLite would let others read it
+	if err := sqlite.CreateFile(tmp); err != nil { // SQLite would let others read it
 		return err
 	}
 	// The store's end ends this, too.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.backend.closing, cancel)()
-	db := openOne(store, readerParams)
+	db := sqlite.OpenOne(store, sqlite.ReaderParams)
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", tmp); err != nil {
-		if damage := asDamage(err); errors.Is(damage, ErrDamaged) {
+		if damage := sqlite.AsDamage(err); errors.Is(damage, ErrDamaged) {
 			_ = e.health.see(damage) // what is served may be wrong, too
 		}
 		return err
 	}
-	if err := checkWhole(ctx, tmp, "quick_check"); err != nil {
+	if err := sqlite.CheckWhole(ctx, tmp, "quick_check"); err != nil {
 		return fmt.Errorf("check the copy: %w", err)
 	}
-	return place(tmp, path)
+	return sqlite.Place(tmp, path)
 }

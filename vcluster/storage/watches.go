@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
-	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/hub"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
@@ -76,9 +76,9 @@ func (b *boundedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	}
 	w := &clientWatch{watches: b.watches, result: make(chan watch.Event)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	w.flow = kine.NewFlow(account, b.watches.endSlowest)
+	w.flow = hub.NewFlow(account, b.watches.endSlowest)
 	opts.Predicate = onMismatch(opts.Predicate, func(object runtime.Object) { w.flow.Skip(revisionOf(object)) })
-	inner, err := b.Interface.Watch(kine.WithFlow(w.ctx, w.flow), key, opts)
+	inner, err := b.Interface.Watch(hub.WithFlow(w.ctx, w.flow), key, opts)
 	if err != nil {
 		w.end()
 		return nil, b.tell(err)
@@ -107,7 +107,7 @@ func (c *clientWatches) remove(w *clientWatch) {
 // clientWatch hands events on one by one, and tells the store which were taken.
 type clientWatch struct {
 	watches *clientWatches
-	flow    *kine.Flow
+	flow    *hub.Flow
 	ctx     context.Context
 	cancel  context.CancelFunc
 	result  chan watch.Event

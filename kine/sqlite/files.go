@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package sqlite
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// vacant returns the absolute path of a file that is not there.
-func vacant(path string) (string, error) {
+// Vacant returns the absolute path of a file that is not there.
+func Vacant(path string) (string, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("path %q: one is needed, without zero bytes", path)
 	}
@@ -29,12 +29,12 @@ func vacant(path string) (string, error) {
 	return path, nil
 }
 
-// checkWhole checks a store that nobody writes to, by one of SQLite's checks.
-func checkWhole(ctx context.Context, path, check string) error {
-	if err := examineHeader(path); err != nil {
+// CheckWhole checks a store that nobody writes to, by one of SQLite's checks.
+func CheckWhole(ctx context.Context, path, check string) error {
+	if err := ExamineHeader(path); err != nil {
 		return err
 	}
-	db := openOne(path, examineAtRestParams)
+	db := OpenOne(path, examineAtRestParams)
 	defer db.Close()
 	if err := examineTable(ctx, db); err != nil {
 		return err
@@ -42,8 +42,8 @@ func checkWhole(ctx context.Context, path, check string) error {
 	return checkPages(ctx, db, check)
 }
 
-// createFile makes an empty file for its owner alone.
-func createFile(path string) error {
+// CreateFile makes an empty file for its owner alone.
+func CreateFile(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -51,8 +51,8 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-// place moves a file to a path where there is none, and both to disk.
-func place(tmp, path string) error {
+// Place moves a file to a path where there is none, and both to disk.
+func Place(tmp, path string) error {
 	f, err := os.OpenFile(tmp, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func place(tmp, path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// removeAll removes a database and what SQLite keeps beside it, as far as they are there.
-func removeAll(path string) error {
+// RemoveAll removes a database and what SQLite keeps beside it, as far as they are there.
+func RemoveAll(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package hub
 
 import (
 	"context"
@@ -49,12 +49,12 @@ func TestHostileAChangeThatPanicsEndsItsWatchesOnce(t *testing.T) {
 			l := &panickingLog{broken: 2, reading: reading}
 			l.revision.Store(1)
 			ctx, cancel := context.WithCancel(t.Context())
-			h := newHub(ctx, 1, l.changes, l.revision.Load)
+			h := New(ctx, 1, l.changes, l.revision.Load)
 			wrote := make(chan struct{}, 1)
 			var running sync.WaitGroup
-			running.Go(func() { h.run(wrote) })
+			running.Go(func() { h.Run(wrote) })
 			defer func() {
-				h.close()
+				h.Close()
 				cancel()
 				running.Wait()
 			}()
@@ -65,15 +65,15 @@ func TestHostileAChangeThatPanicsEndsItsWatchesOnce(t *testing.T) {
 				default:
 				}
 			}
-			watchFrom := func(rev int64) *watch {
-				w := &watch{key: "/registry/", end: "/registry0", from: rev}
-				h.add(ctx, w, false)
+			watchFrom := func(rev int64) *Watch {
+				w := &Watch{Key: "/registry/", End: "/registry0", From: rev}
+				h.Add(ctx, w, false)
 				return w
 			}
-			next := func(w *watch) (clientv3.WatchResponse, bool) {
+			next := func(w *Watch) (clientv3.WatchResponse, bool) {
 				t.Helper()
 				select {
-				case r, ok := <-w.out:
+				case r, ok := <-w.Out:
 					return r, ok
 				case <-time.After(panicsTimeout):
 					t.Fatal("nothing comes")
@@ -82,7 +82,7 @@ func TestHostileAChangeThatPanicsEndsItsWatchesOnce(t *testing.T) {
 			}
 			first, second := watchFrom(2), watchFrom(2)
 			write()
-			mustEnd := func(w *watch) {
+			mustEnd := func(w *Watch) {
 				t.Helper()
 				if r, ok := next(w); !ok || !r.Canceled || r.CompactRevision <= l.broken {
 					t.Errorf("got %+v, %t, want that the changes are compacted", r, ok)

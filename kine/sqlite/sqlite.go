@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package sqlite
 
 import (
 	"context"
@@ -26,9 +26,9 @@ import (
 // A new file gets auto_vacuum=INCREMENTAL, which can't be turned on later without rewriting the file, so that a store
 // can shrink while it serves.
 const (
-	writerParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
-	readerParams  = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
-	creatorParams = writerParams + "&_auto_vacuum=incremental"
+	WriterParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
+	ReaderParams  = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
+	CreatorParams = WriterParams + "&_auto_vacuum=incremental"
 	// A file at rest is examined as it lies, without locks and without files beside it. A log left by a kill makes that
 	// impossible: it holds pages newer than the file's.
 	examineAtRestParams  = "mode=ro&cache=private&immutable=1"
@@ -38,10 +38,10 @@ const (
 // busyTimeout is the one of the connections' parameters.
 const busyTimeout = 10 * time.Second
 
-// schema is kine's table, with the two indexes its queries on SQLite live from: all versions of a name in order (a row's
+// Schema is kine's table, with the two indexes its queries on SQLite live from: all versions of a name in order (a row's
 // id is part of any index), and the one that lets a single successor of a version in. kine itself makes six, and the
 // other four cost a page each in every commit. Files it made keep theirs. The index of leases costs only what has one.
-var schema = []string{
+var Schema = []string{
 	`CREATE TABLE IF NOT EXISTS kine (
 		id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, created INTEGER, deleted INTEGER,
 		create_revision INTEGER, prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)`,
@@ -52,14 +52,14 @@ var schema = []string{
 
 // kine keeps how far it has compacted under the key that the API server uses for the same, and the API server's elsewhere.
 const (
-	compactRevKey = "compact_rev_key"
-	compactRevRow = "compact_rev_key_apiserver"
+	CompactRevKey = "compact_rev_key"
+	CompactRevRow = "compact_rev_key_apiserver"
 )
 
 const (
-	// compactSQL removes what was superseded or deleted up to a revision (given twice), from where the last compaction
+	// CompactSQL removes what was superseded or deleted up to a revision (given twice), from where the last compaction
 	// ended.
-	compactSQL = `
+	CompactSQL = `
 	WITH span AS (
 		SELECT id, prev_revision, deleted FROM kine
 		WHERE name != 'compact_rev_key' AND id <= ?
@@ -67,7 +67,7 @@ const (
 	DELETE FROM kine WHERE id <= ? AND id IN (
 		SELECT prev_revision FROM span WHERE prev_revision != 0
 		UNION SELECT id FROM span WHERE deleted != 0)`
-	setCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
+	SetCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 )
 
 // connector opens connections to one file.
@@ -76,8 +76,8 @@ type connector struct{ dsn string }
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.Driver().Open(c.dsn) }
 func (c connector) Driver() driver.Driver                        { return &sqlite3.SQLiteDriver{} }
 
-// openOne opens a database of one connection.
-func openOne(path, params string) *sql.DB {
+// OpenOne opens a database of one connection.
+func OpenOne(path, params string) *sql.DB {
 	db := sql.OpenDB(connector{dsn(path, params)})
 	db.SetMaxOpenConns(1)
 	return db

@@ -3,7 +3,7 @@
 
 //go:build !linux || !cgo
 
-package kine
+package sqlite
 
 // FreeOSMemory does nothing: glibc is what has to be told.
 func FreeOSMemory() {}

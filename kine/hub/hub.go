@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package hub
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// feedEvents and feedBytes bound what is read of the log at once for the watches.
-	feedEvents = 500
-	feedBytes  = 1 << 20
+	// FeedEvents and FeedBytes bound what is read of the log at once for the watches.
+	FeedEvents = 500
+	FeedBytes  = 1 << 20
 	// feedRetry is the pause after changes could not be read.
 	feedRetry = time.Second
 	// progressInterval is how long a watch that wants to know how far it is may wait for it while others' keys change.
@@ -31,10 +31,10 @@ const (
 // tells that it stopped at a bound. It fails with kineserver.ErrCompacted if some of them are forgotten.
 type changesFunc func(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error)
 
-// hub hands each change to the watches it is for. One goroutine reads what was committed, once for all watches, and only
+// Hub hands each change to the watches it is for. One goroutine reads what was committed, once for all watches, and only
 // when something was: a store where nothing is written costs nothing. (kine polls every second, takes three goroutines a
 // watch, and can tell a watch's client that it has seen a revision of which an event is still under way to it.)
-type hub struct {
+type Hub struct {
 	changes changesFunc
 	last    func() int64    // the revision of the last write
 	ctx     context.Context // of what the watches read for themselves
@@ -43,24 +43,24 @@ type hub struct {
 
 	mu       sync.Mutex
 	rev      int64 // up to which every change has been handed on
-	watches  map[*watch]struct{}
+	watches  map[*Watch]struct{}
 	closed   bool
 	asked    int64       // the revision from which on progress is to be told to all; 0: none
 	progress *time.Timer // tells progress after changes of others' keys
 	waiting  bool        // progress is set
 }
 
-// newHub makes a hub where everything up to rev has been handed on.
-func newHub(ctx context.Context, rev int64, changes changesFunc, last func() int64) *hub {
-	h := &hub{ctx: ctx, rev: rev, changes: changes, last: last,
-		readers: make(chan struct{}, logReaders), watches: map[*watch]struct{}{}}
-	h.progress = safego.AfterFunc(time.Hour, "tell progress", h.tellProgress)
+// New makes a hub where everything up to rev has been handed on.
+func New(ctx context.Context, rev int64, changes changesFunc, last func() int64) *Hub {
+	h := &Hub{ctx: ctx, rev: rev, changes: changes, last: last,
+		readers: make(chan struct{}, logReaders), watches: map[*Watch]struct{}{}}
+	h.progress = safego.AfterFunc(time.Hour, "tell progress", h.TellProgress)
 	h.progress.Stop()
 	return h
 }
 
-// run feeds the watches until the hub's context ends. wrote tells that there is something new.
-func (h *hub) run(wrote <-chan struct{}) {
+// Run feeds the watches until the hub's context ends. wrote tells that there is something new.
+func (h *Hub) Run(wrote <-chan struct{}) {
 	for {
 		select {
 		case <-h.ctx.Done():
@@ -83,7 +83,7 @@ func (h *hub) run(wrote <-chan struct{}) {
 	}
 }
 
-func (h *hub) feed() error {
+func (h *Hub) feed() error {
 	from, idle := h.skip()
 	if idle {
 		return nil
@@ -116,12 +116,12 @@ func (h *hub) feed() error {
 
 // giveUp passes over the changes up to a revision, one of which has made the feed panic: it would do so each time. The
 // watches end as if these changes were compacted: their clients list anew, and find what the changes have led to.
-func (h *hub) giveUp(last int64) {
+func (h *Hub) giveUp(last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rev = max(h.rev, last)
 	for w := range h.watches {
-		if w.from <= h.rev {
+		if w.From <= h.rev {
 			h.expire(w)
 		}
 	}
@@ -129,7 +129,7 @@ func (h *hub) giveUp(last int64) {
 }
 
 // skip passes over what nobody watches.
-func (h *hub) skip() (from int64, skipped bool) {
+func (h *Hub) skip() (from int64, skipped bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.watches) > 0 {
@@ -140,7 +140,7 @@ func (h *hub) skip() (from int64, skipped bool) {
 }
 
 // moved tells progress if it was asked for, or sees to it that it is told in a while. The hub is locked.
-func (h *hub) moved() {
+func (h *Hub) moved() {
 	if h.asked > 0 && h.rev >= h.asked {
 		h.asked = 0
 		h.sendProgress()
@@ -149,7 +149,7 @@ func (h *hub) moved() {
 		return
 	}
 	for w := range h.watches {
-		if w.progress && w.told < h.rev {
+		if w.Progress && w.told < h.rev {
 			h.waiting = true
 			h.progress.Reset(progressInterval)
 			return
@@ -157,8 +157,8 @@ func (h *hub) moved() {
 	}
 }
 
-// askProgress sees to it that each watch that wants it and has had everything so far is told so.
-func (h *hub) askProgress() {
+// AskProgress sees to it that each watch that wants it and has had everything so far is told so.
+func (h *Hub) AskProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last := h.last(); h.rev < last {
@@ -168,7 +168,7 @@ func (h *hub) askProgress() {
 	h.sendProgress()
 }
 
-func (h *hub) tellProgress() {
+func (h *Hub) TellProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiting = false
@@ -179,25 +179,25 @@ func (h *hub) tellProgress() {
 	}
 }
 
-func (h *hub) sendProgress() {
+func (h *Hub) sendProgress() {
 	for w := range h.watches {
 		h.sendProgressTo(w)
 	}
 }
 
-func (h *hub) sendProgressTo(w *watch) {
-	if !w.progress || w.busy {
+func (h *Hub) sendProgressTo(w *Watch) {
+	if !w.Progress || w.busy {
 		return
 	}
 	select {
-	case w.out <- response(h.rev):
+	case w.Out <- response(h.rev):
 		w.told = h.rev
 	default: // it has not taken yet what came before
 	}
 }
 
-// close ends all watches, and waits for what they run.
-func (h *hub) close() {
+// Close ends all watches, and waits for what they run.
+func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
 	h.progress.Stop()
@@ -208,13 +208,13 @@ func (h *hub) close() {
 	h.runs.Wait()
 }
 
-func (h *hub) reached() int64 {
+func (h *Hub) reached() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rev
 }
 
-func (h *hub) count() int {
+func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.watches)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package sqlite
 
 import (
 	"bufio"
@@ -61,7 +61,7 @@ func examineLog(path string) error {
 			broken++
 		}
 		if broken > 1 {
-			return fmt.Errorf("%w: its write-ahead log %s is destroyed at page %d, and holds commits after it; restore the store from a backup", errDamaged, path, n)
+			return fmt.Errorf("%w: its write-ahead log %s is destroyed at page %d, and holds commits after it; restore the store from a backup", ErrDamaged, path, n)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package sqlite
 
 import (
 	"bytes"
@@ -28,18 +28,18 @@ var columns = []string{
 	"id", "name", "created", "deleted", "create_revision", "prev_revision", "lease", "value", "old_value",
 }
 
-// examine tells whether the file at path is a store that can be trusted, without changing a byte of it. It reads the
+// Examine tells whether the file at path is a store that can be trusted, without changing a byte of it. It reads the
 // whole file, about 0.7 ms a MiB from the page cache: a store is never served before all of it is known to be sound.
 // The caller holds the store's lock.
-func examine(ctx context.Context, path string) (err error) {
-	if err := examineHeader(path); err != nil {
+func Examine(ctx context.Context, path string) (err error) {
+	if err := ExamineHeader(path); err != nil {
 		return err
 	}
-	if n := sizeOf(path + "-journal"); n > 0 {
-		return fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", errDamaged)
+	if n := SizeOf(path + "-journal"); n > 0 {
+		return fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", ErrDamaged)
 	}
 	params := examineAtRestParams
-	if n := sizeOf(path + "-wal"); n > 0 {
+	if n := SizeOf(path + "-wal"); n > 0 {
 		params = examineWithLogParams
 		if err := examineLog(path + "-wal"); err != nil {
 			return err
@@ -53,7 +53,7 @@ func examine(ctx context.Context, path string) (err error) {
 			}()
 		}
 	}
-	db := openOne(path, params)
+	db := OpenOne(path, params)
 	defer db.Close()
 	if err := examineTable(ctx, db); err != nil {
 		return err
@@ -61,17 +61,17 @@ func examine(ctx context.Context, path string) (err error) {
 	return checkPages(ctx, db, "quick_check")
 }
 
-// examineHeader looks at what is read before SQLite is let at the file.
-func examineHeader(path string) error {
+// ExamineHeader looks at what is read before SQLite is let at the file.
+func ExamineHeader(path string) error {
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no regular file; choose another path", errNotStore)
+		return fmt.Errorf("%w: it is no regular file; choose another path", ErrNotStore)
 	}
 	if fi.Size() == 0 {
-		return fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", errNotStore)
+		return fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", ErrNotStore)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,13 +84,13 @@ func examineHeader(path string) error {
 		return err
 	}
 	if !bytes.HasPrefix(head, []byte(magic)) {
-		return fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", errNotStore)
+		return fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", ErrNotStore)
 	}
 	// SQLite takes the rest of a page that was cut off for zeros, and a file of less than a page for a new one. A page
 	// may be cut off only while the log that it comes from is still there.
 	pageSize, pages := pageCount(head)
-	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && sizeOf(path+"-wal") == 0 {
-		return fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", errDamaged, fi.Size(), pageSize*pages)
+	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && SizeOf(path+"-wal") == 0 {
+		return fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", ErrDamaged, fi.Size(), pageSize*pages)
 	}
 	return nil
 }
@@ -108,19 +108,19 @@ func pageCount(head []byte) (size, count int64) {
 func examineTable(ctx context.Context, db *sql.DB) error {
 	found, err := queryStrings(ctx, db, "SELECT name FROM pragma_table_info('kine')")
 	if err != nil {
-		return asDamage(err)
+		return AsDamage(err)
 	}
 	for _, c := range columns {
 		if !slices.Contains(found, c) {
-			return fmt.Errorf("%w: it is a SQLite file without kine's table; choose another path", errNotStore)
+			return fmt.Errorf("%w: it is a SQLite file without kine's table; choose another path", ErrNotStore)
 		}
 	}
 	odd, err := queryStrings(ctx, db, "SELECT type || ' ' || name FROM sqlite_schema WHERE type NOT IN ('table', 'index')")
 	if err != nil {
-		return asDamage(err)
+		return AsDamage(err)
 	}
 	if len(odd) > 0 {
-		return fmt.Errorf("%w: it holds a %s, which no store does; restore it from a backup", errNotStore, odd[0])
+		return fmt.Errorf("%w: it holds a %s, which no store does; restore it from a backup", ErrNotStore, odd[0])
 	}
 	return nil
 }
@@ -131,19 +131,19 @@ func examineTable(ctx context.Context, db *sql.DB) error {
 func checkPages(ctx context.Context, db *sql.DB, check string) error {
 	found, err := queryStrings(ctx, db, "PRAGMA "+check+"(1)")
 	if err != nil {
-		return asDamage(err)
+		return AsDamage(err)
 	}
 	if len(found) != 1 || found[0] != "ok" {
-		return fmt.Errorf("%w: %s; restore it from a backup", errDamaged, found)
+		return fmt.Errorf("%w: %s; restore it from a backup", ErrDamaged, found)
 	}
 	return nil
 }
 
-// asDamage names the errors by which SQLite says that a file is damaged.
-func asDamage(err error) error {
+// AsDamage names the errors by which SQLite says that a file is damaged.
+func AsDamage(err error) error {
 	var e sqlite3.Error
 	if errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB) {
-		return fmt.Errorf("%w: %w; restore it from a backup", errDamaged, err)
+		return fmt.Errorf("%w: %w; restore it from a backup", ErrDamaged, err)
 	}
 	return err
 }
@@ -165,8 +165,8 @@ func queryStrings(ctx context.Context, db *sql.DB, query string) ([]string, erro
 	return out, rows.Err()
 }
 
-// sizeOf is 0 for what isn't there.
-func sizeOf(path string) int64 {
+// SizeOf is 0 for what isn't there.
+func SizeOf(path string) int64 {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return 0

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package sqlite
 
 import (
 	"context"
@@ -14,33 +14,33 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// maxReaders is how many reads run at once, keptReaders how many connections are kept for the next ones until the store
+// MaxReaders is how many reads run at once, KeptReaders how many connections are kept for the next ones until the store
 // is idle. A used connection holds about 0.5 MiB.
 const (
-	maxReaders  = 4
-	keptReaders = 2
+	MaxReaders  = 4
+	KeptReaders = 2
 )
 
-// readers is kine's statements over connections that can't write.
-type readers struct {
+// Readers is kine's statements over connections that can't write.
+type Readers struct {
 	*generic.Generic
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-func openReaders(ctx context.Context, path string) (*readers, error) {
+func OpenReaders(ctx context.Context, path string) (*Readers, error) {
 	// kine tries a connection again for five minutes. One of ours shows an error at once.
-	probe := openOne(path, readerParams)
+	probe := OpenOne(path, ReaderParams)
 	defer probe.Close()
 	if err := probe.PingContext(ctx); err != nil {
 		return nil, err
 	}
 	poolCtx, stop := context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, stop)()
-	p := &readers{stop: stop}
+	p := &Readers{stop: stop}
 	var err error
-	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, readerParams)},
-		generic.ConnectionPoolConfig{MaxOpen: maxReaders, MaxIdle: keptReaders}, "?", false, nil)
+	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, ReaderParams)},
+		generic.ConnectionPoolConfig{MaxOpen: MaxReaders, MaxIdle: KeptReaders}, "?", false, nil)
 	if err != nil {
 		stop()
 		p.done.Wait()
@@ -51,9 +51,9 @@ func openReaders(ctx context.Context, path string) (*readers, error) {
 	return p, nil
 }
 
-// checkpoint moves the write-ahead log into the file, and cuts it off if nobody reads. Asked for, it does so even if the
+// Checkpoint moves the write-ahead log into the file, and cuts it off if nobody reads. Asked for, it does so even if the
 // last statement was interrupted; SQLite's own, at the end of the last connection, then doesn't.
-func checkpoint(ctx context.Context, db *sql.DB) error {
+func Checkpoint(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -68,14 +68,14 @@ func checkpoint(ctx context.Context, db *sql.DB) error {
 	return errors.Join(err, restoreErr)
 }
 
-// release closes the connections that aren't in use, of which kept would be kept. Others are opened when they are needed.
-func release(db *sql.DB, kept int) {
+// Release closes the connections that aren't in use, of which kept would be kept. Others are opened when they are needed.
+func Release(db *sql.DB, kept int) {
 	db.SetMaxIdleConns(0)
 	db.SetMaxIdleConns(kept)
 }
 
-// close closes the connections, which must not be in use.
-func (p *readers) close() error {
+// Close closes the connections, which must not be in use.
+func (p *Readers) Close() error {
 	err := p.DB.Close()
 	p.stop()
 	p.done.Wait()

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package hub
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 const (
@@ -22,16 +23,16 @@ const (
 	watchQueue = 1 << 20
 )
 
-// watch is one client's wish to be told of changes. As long as its client takes what the hub hands it, it costs no
+// Watch is one client's wish to be told of changes. As long as its client takes what the hub hands it, it costs no
 // goroutine; one that lies behind, or begins in the past, has one that waits for the client and reads the log. A slow
 // client holds nobody up and misses nothing, until what it has not seen is compacted.
-type watch struct {
-	key, end          string
-	from              int64 // the first revision wanted
-	noPuts, noDeletes bool
-	progress          bool
-	flow              *Flow // nil if its client is trusted to take what it is handed
-	out               chan clientv3.WatchResponse
+type Watch struct {
+	Key, End          string
+	From              int64 // the first revision wanted
+	NoPuts, NoDeletes bool
+	Progress          bool
+	Flow              *Flow // nil if its client is trusted to take what it is handed
+	Out               chan clientv3.WatchResponse
 	ended             chan struct{}
 	leave             func() bool // stops waiting for the end of the client's context
 
@@ -49,23 +50,23 @@ func response(rev int64, events ...*clientv3.Event) clientv3.WatchResponse {
 	return clientv3.WatchResponse{Header: etcdserverpb.ResponseHeader{Revision: rev}, Events: events}
 }
 
-// add starts a watch that ends with ctx. created says whether its client is to be told of that.
-func (h *hub) add(ctx context.Context, w *watch, created bool) {
-	w.out, w.ended = make(chan clientv3.WatchResponse, watchBuffer), make(chan struct{})
+// Add starts a watch that ends with ctx. created says whether its client is to be told of that.
+func (h *Hub) Add(ctx context.Context, w *Watch, created bool) {
+	w.Out, w.ended = make(chan clientv3.WatchResponse, watchBuffer), make(chan struct{})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.told = h.rev
 	if h.closed || ctx.Err() != nil {
-		close(w.out)
+		close(w.Out)
 		return
 	}
 	if created {
 		first := response(h.rev)
 		first.Created = true
-		w.out <- first
+		w.Out <- first
 	}
-	if w.from == 0 {
-		w.from = h.last() + 1
+	if w.From == 0 {
+		w.From = h.last() + 1
 	}
 	h.watches[w] = struct{}{}
 	w.leave = context.AfterFunc(ctx, func() {
@@ -73,13 +74,13 @@ func (h *hub) add(ctx context.Context, w *watch, created bool) {
 		defer h.mu.Unlock()
 		h.end(w)
 	})
-	if w.from <= h.rev {
-		h.fallBehind(w, w.from)
+	if w.From <= h.rev {
+		h.fallBehind(w, w.From)
 	}
 }
 
 // hand gives a watch those of the changes that are for it. The hub is locked.
-func (h *hub) hand(w *watch, events []*clientv3.Event) {
+func (h *Hub) hand(w *Watch, events []*clientv3.Event) {
 	if w.next > 0 || w.gone > 0 {
 		return // it finds them in the log, or in a new list
 	}
@@ -88,14 +89,14 @@ func (h *hub) hand(w *watch, events []*clientv3.Event) {
 		return
 	}
 	size := sizeOfEvents(events)
-	if w.queued+size > watchQueue && w.busy || !w.flow.take(changesOf(events)) {
+	if w.queued+size > watchQueue && w.busy || !w.Flow.take(changesOf(events)) {
 		h.fallBehind(w, events[0].Kv.ModRevision)
 		return
 	}
 	r := response(events[len(events)-1].Kv.ModRevision, events...)
 	if !w.busy {
 		select {
-		case w.out <- r:
+		case w.Out <- r:
 			w.told = r.Header.Revision
 			return
 		default:
@@ -107,14 +108,14 @@ func (h *hub) hand(w *watch, events []*clientv3.Event) {
 }
 
 // fallBehind makes a watch read the changes from a revision on from the log. The hub is locked.
-func (h *hub) fallBehind(w *watch, from int64) {
+func (h *Hub) fallBehind(w *Watch, from int64) {
 	if w.next == 0 {
 		w.next = from
 	}
 	h.runWatch(w)
 }
 
-func (h *hub) runWatch(w *watch) {
+func (h *Hub) runWatch(w *Watch) {
 	if !w.busy {
 		w.busy = true
 		safego.Go(&h.runs, "serve a watch", func() { h.serve(w) }, func(error) { h.abandon(w) })
@@ -122,18 +123,18 @@ func (h *hub) runWatch(w *watch) {
 }
 
 // expire ends a watch after what waits for it, as if the changes that follow were compacted. The hub is locked.
-func (h *hub) expire(w *watch) {
+func (h *Hub) expire(w *Watch) {
 	w.gone = h.rev + 1
 	h.runWatch(w)
 }
 
 // abandon ends a watch whose goroutine has left off, by a panic. Its client must not watch again from where it was, and
 // meet the same.
-func (h *hub) abandon(w *watch) {
+func (h *Hub) abandon(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, on := h.watches[w]; !on {
-		close(w.out) // it owned this
+		close(w.Out) // it owned this
 		return
 	}
 	w.busy = false
@@ -146,14 +147,14 @@ func (h *hub) abandon(w *watch) {
 }
 
 // serve hands a watch's client what waits for it, until nothing does or the watch ends.
-func (h *hub) serve(w *watch) {
+func (h *Hub) serve(w *Watch) {
 	for {
 		r, ok := h.pull(w)
 		if !ok {
 			return
 		}
 		select {
-		case w.out <- r:
+		case w.Out <- r:
 		case <-w.ended:
 		}
 	}
@@ -161,13 +162,13 @@ func (h *hub) serve(w *watch) {
 
 // pull returns what comes next for a watch. It returns false when nothing waits, and then the goroutine that called it
 // is no longer the watch's.
-func (h *hub) pull(w *watch) (clientv3.WatchResponse, bool) {
+func (h *Hub) pull(w *Watch) (clientv3.WatchResponse, bool) {
 	for {
 		h.mu.Lock()
 		_, on := h.watches[w]
 		switch {
 		case !on:
-			close(w.out)
+			close(w.Out)
 		case len(w.queue) > 0:
 			r := w.queue[0]
 			w.queue[0] = clientv3.WatchResponse{}
@@ -179,7 +180,7 @@ func (h *hub) pull(w *watch) (clientv3.WatchResponse, bool) {
 		case w.gone > 0:
 			gone := w.gone
 			h.mu.Unlock()
-			h.fail(w, compactedError{gone})
+			h.fail(w, CompactedError{gone})
 			continue
 		case w.next > 0:
 			from, to := w.next, h.rev
@@ -197,8 +198,8 @@ func (h *hub) pull(w *watch) (clientv3.WatchResponse, bool) {
 }
 
 // readFor reads changes for a watch from the log, at most to a revision that the hub has reached.
-func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
-	w.flow.ready(h.ctx, w.ended)
+func (h *Hub) readFor(w *Watch, from, to int64) (clientv3.WatchResponse, bool) {
+	w.Flow.ready(h.ctx, w.ended)
 	select {
 	case h.readers <- struct{}{}:
 	case <-w.ended:
@@ -218,7 +219,7 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 		to = events[len(events)-1].Kv.ModRevision
 	}
 	events = w.wanted(events)
-	if !w.flow.take(changesOf(events)) {
+	if !w.Flow.take(changesOf(events)) {
 		return clientv3.WatchResponse{}, false // it is read again when it fits
 	}
 	h.mu.Lock()
@@ -235,18 +236,18 @@ func (h *hub) readFor(w *watch, from, to int64) (clientv3.WatchResponse, bool) {
 }
 
 // readAs reads changes from the log for a watch that has one of the readers, which it gives back.
-func (h *hub) readAs(w *watch, from int64) ([]*clientv3.Event, bool, error) {
+func (h *Hub) readAs(w *Watch, from int64) ([]*clientv3.Event, bool, error) {
 	defer func() { <-h.readers }()
-	if !w.flow.admits() {
+	if !w.Flow.admits() {
 		return nil, false, errFlow
 	}
-	return h.changes(h.ctx, w.key, w.end, from-1)
+	return h.changes(h.ctx, w.Key, w.End, from-1)
 }
 
 // fail ends a watch whose changes can't be read. If they are compacted its client is told so, and lists anew. Otherwise
 // it may watch again from where it is.
-func (h *hub) fail(w *watch, err error) (clientv3.WatchResponse, bool) {
-	var compacted compactedError
+func (h *Hub) fail(w *Watch, err error) (clientv3.WatchResponse, bool) {
+	var compacted CompactedError
 	if !errors.As(err, &compacted) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -254,9 +255,9 @@ func (h *hub) fail(w *watch, err error) (clientv3.WatchResponse, bool) {
 		return clientv3.WatchResponse{}, false
 	}
 	r := response(h.reached())
-	r.Canceled, r.CompactRevision = true, compacted.revision
+	r.Canceled, r.CompactRevision = true, compacted.Revision
 	select {
-	case w.out <- r:
+	case w.Out <- r:
 	case <-w.ended:
 	}
 	h.mu.Lock()
@@ -266,7 +267,7 @@ func (h *hub) fail(w *watch, err error) (clientv3.WatchResponse, bool) {
 }
 
 // end ends a watch. The hub is locked.
-func (h *hub) end(w *watch) {
+func (h *Hub) end(w *Watch) {
 	if _, on := h.watches[w]; !on {
 		return
 	}
@@ -274,12 +275,12 @@ func (h *hub) end(w *watch) {
 	w.leave()
 	close(w.ended)
 	if !w.busy {
-		close(w.out)
+		close(w.Out)
 	}
 }
 
 // wanted returns those of the events that the watch is for.
-func (w *watch) wanted(events []*clientv3.Event) []*clientv3.Event {
+func (w *Watch) wanted(events []*clientv3.Event) []*clientv3.Event {
 	var out []*clientv3.Event
 	for i, e := range events {
 		switch {
@@ -298,16 +299,16 @@ func (w *watch) wanted(events []*clientv3.Event) []*clientv3.Event {
 }
 
 // wants makes no string of the key: it is called for each watch with each event.
-func (w *watch) wants(e *clientv3.Event) bool {
+func (w *Watch) wants(e *clientv3.Event) bool {
 	switch {
-	case e.Kv.ModRevision < w.from,
-		w.noPuts && e.Type == clientv3.EventTypePut,
-		w.noDeletes && e.Type == clientv3.EventTypeDelete:
+	case e.Kv.ModRevision < w.From,
+		w.NoPuts && e.Type == clientv3.EventTypePut,
+		w.NoDeletes && e.Type == clientv3.EventTypeDelete:
 		return false
-	case w.end == "":
-		return string(e.Kv.Key) == w.key || w.key == compactRevRow && string(e.Kv.Key) == compactRevKey
+	case w.End == "":
+		return string(e.Kv.Key) == w.Key || w.Key == sqlite.CompactRevRow && string(e.Kv.Key) == sqlite.CompactRevKey
 	}
-	return string(e.Kv.Key) >= w.key && string(e.Kv.Key) < w.end
+	return string(e.Kv.Key) >= w.Key && string(e.Kv.Key) < w.End
 }
 
 // sizeOfEvents is about what events take in memory.
@@ -327,8 +328,8 @@ func sizeOfEvent(e *clientv3.Event) int {
 	return n
 }
 
-// compactedError is kineserver.ErrCompacted with the revision before which changes are forgotten.
-type compactedError struct{ revision int64 }
+// CompactedError is kineserver.ErrCompacted with the revision before which changes are forgotten.
+type CompactedError struct{ Revision int64 }
 
-func (compactedError) Error() string { return kineserver.ErrCompacted.Error() }
-func (compactedError) Unwrap() error { return kineserver.ErrCompacted }
+func (CompactedError) Error() string { return kineserver.ErrCompacted.Error() }
+func (CompactedError) Unwrap() error { return kineserver.ErrCompacted }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kine
+package hub
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// flowBytes is how much a watch with a flow is handed before its consumer takes some of it. It gets the rest from the
+	// FlowBytes is how much a watch with a flow is handed before its consumer takes some of it. It gets the rest from the
 	// log later, so that a client that reads nothing holds no more than this and one response.
-	flowBytes = 512 << 10
+	FlowBytes = 512 << 10
 	// flowFactor is how much a byte of a change takes on its way: as it is stored, as it is decoded, and as it is encoded.
 	flowFactor = 3
 	// flowRetry is the pause after the space's budget was used up.
@@ -118,7 +118,7 @@ func (f *Flow) take(changes []change) bool {
 	switch {
 	case f.ended: // what is on its way still is of a watch that ends
 		return true
-	case f.bytes > 0 && f.bytes+size > flowBytes:
+	case f.bytes > 0 && f.bytes+size > FlowBytes:
 		return false
 	}
 	if err := f.account.Take(bounds.WatchBytes, size); err != nil {
@@ -226,7 +226,7 @@ func WithFlow(ctx context.Context, f *Flow) context.Context {
 	return context.WithValue(ctx, flowKey{}, f)
 }
 
-func flowOf(ctx context.Context) *Flow {
+func FlowOf(ctx context.Context) *Flow {
 	f, _ := ctx.Value(flowKey{}).(*Flow)
 	return f
 }
@@ -234,9 +234,9 @@ func flowOf(ctx context.Context) *Flow {
 // errFlow says that a list did not fit into its watch's budget. It is read again when it does.
 var errFlow = errors.New("the space's budget for watches is used up")
 
-// taken notes that a list is handed to a watch with a flow that begins with it, or returns errFlow. A list of one is not:
+// Taken notes that a list is handed to a watch with a flow that begins with it, or returns errFlow. A list of one is not:
 // it asks for the store's revision.
-func (f *Flow) taken(events kineserver.Events, end string, limit int64) error {
+func (f *Flow) Taken(events kineserver.Events, end string, limit int64) error {
 	if f == nil || end != "" && limit <= 2 { // kine asks for one more than its client
 		return nil
 	}
@@ -253,9 +253,9 @@ func (f *Flow) taken(events kineserver.Events, end string, limit int64) error {
 	return nil
 }
 
-// readWhenReady reads a list, with a context that may have a flow, once that allows it.
-func readWhenReady[T any](ctx context.Context, ended <-chan struct{}, read func() (int64, T, error)) (int64, T, error) {
-	for f := flowOf(ctx); ; {
+// ReadWhenReady reads a list, with a context that may have a flow, once that allows it.
+func ReadWhenReady[T any](ctx context.Context, ended <-chan struct{}, read func() (int64, T, error)) (int64, T, error) {
+	for f := FlowOf(ctx); ; {
 		f.ready(ctx, ended)
 		revision, result, err := read()
 		select {

@@ -3,7 +3,7 @@
 
 //go:build linux && cgo
 
-package kine
+package sqlite
 
 /*
 #include <stddef.h>
