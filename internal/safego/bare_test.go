@@ -48,7 +48,7 @@ func reviewed() map[string]string {
 		"vcluster/controllers/supervise.go run":                      "what it calls is guarded",
 		"kine/expiry.go arm":                                         "what it calls is guarded",
 		"kine/engine.go start":                                       "it closes watches",
-		"kine/watch.go add":                                          "it closes a watch",
+		"kine/hub/watch.go Add":                                      "it closes a watch",
 	}
 }
 

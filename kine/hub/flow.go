@@ -226,6 +226,7 @@ func WithFlow(ctx context.Context, f *Flow) context.Context {
 	return context.WithValue(ctx, flowKey{}, f)
 }
 
+// FlowOf returns the flow of ctx, or nil.
 func FlowOf(ctx context.Context) *Flow {
 	f, _ := ctx.Value(flowKey{}).(*Flow)
 	return f

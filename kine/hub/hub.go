@@ -168,6 +168,7 @@ func (h *Hub) AskProgress() {
 	h.sendProgress()
 }
 
+// TellProgress tells the revision to watches that want to know it, unless they have had it.
 func (h *Hub) TellProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,6 +215,7 @@ func (h *Hub) reached() int64 {
 	return h.rev
 }
 
+// Count returns how many watches there are.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,6 +28,7 @@ type Readers struct {
 	done sync.WaitGroup
 }
 
+// OpenReaders opens the store at path for reading. ctx bounds the opening only.
 func OpenReaders(ctx context.Context, path string) (*Readers, error) {
 	// kine tries a connection again for five minutes. One of ours shows an error at once.
 	probe := OpenOne(path, ReaderParams)

@@ -67,6 +67,7 @@ const (
 	DELETE FROM kine WHERE id <= ? AND id IN (
 		SELECT prev_revision FROM span WHERE prev_revision != 0
 		UNION SELECT id FROM span WHERE deleted != 0)`
+	// SetCompactedSQL notes up to which revision a store is compacted.
 	SetCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 )
 
