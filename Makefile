@@ -4,8 +4,11 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL    := go tool -modfile=hack/tools/go.mod
 HELM    := go tool -modfile=hack/helm/go.mod helm
+VALE    := go tool -modfile=hack/vale/go.mod vale --no-global --config=hack/vale/vale.ini
+# The pages whose prose `make lint` checks. Decisions stay as they were written.
+PROSE   := --glob='!docs/decisions/*' $(wildcard *.md) docs examples
 # The modules of hack that have code, and the tools for use in them.
-MODULES  := image kind conformance drivers
+MODULES  := image kind conformance drivers plots
 # Each leaves some of the configuration's exceptions unused, which is worth a warning in the root alone.
 HACKTOOL := LOG_LEVEL=error go tool -modfile=../tools/go.mod
 TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/test-summary
@@ -48,11 +51,11 @@ test-race: ## Run the tests that don't link the API server under the race detect
 	@$(TESTSUM) --format pkgname --raw-command -- hack/test-race $(TEST_FLAGS)
 
 .PHONY: e2e
-e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/kind.md).
+e2e: ## Run the end-to-end tests that need real containers, on kind (E2E_FOCUS=, E2E_KEEP=1, E2E_HOST=embedded: docs/contributing/kind.md).
 	@hack/e2e
 
 .PHONY: conformance
-conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS=REGEXP, CONFORMANCE_KEEP=1: docs/conformance.md).
+conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS=REGEXP, CONFORMANCE_KEEP=1: docs/contributing/conformance.md).
 	@FOCUS='$(FOCUS)' hack/conformance/run
 
 .PHONY: bench
@@ -60,8 +63,12 @@ bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the fig
 	go run ./bench $(ARGS)
 
 .PHONY: bench-kind
-bench-kind: ## Measure pods through Berth beside direct ones on kind, until they run (BENCH_JSON=, BENCH_KEEP=1: docs/benchmarks.md).
+bench-kind: ## Measure pods through Berth beside direct ones on kind, until they run (BENCH_JSON=, BENCH_KEEP=1: docs/contributing/benchmarks.md).
 	@hack/bench-kind
+
+.PHONY: plots
+plots: ## Draw the README's plots (BENCH_JSON="files of bench and bench-kind", NOTE="where they were measured").
+	go run -C hack/plots . -out $(CURDIR)/docs/images -note '$(NOTE)' $(abspath $(BENCH_JSON))
 
 .PHONY: soak
 soak: ## Create, use, sleep, wake and delete spaces for 10 minutes, and fail if something leaks (ARGS="-duration 1h").
@@ -80,9 +87,10 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	$(TOOL) golangci-lint-kube-api-linter run
 	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint-kube-api-linter run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
-	for module in tools helm image kind kind/kubernetes-1.33 conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools vale helm plots image kind kind/kubernetes-1.33 conformance drivers; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth
 	go test ./charts
+	$(VALE) $(PROSE)
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities

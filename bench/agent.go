@@ -40,6 +40,8 @@ type sleeper interface {
 const (
 	hostSide  = "the host"
 	berthSide = "berth"
+	// platformSide is all of `berth up`, where berthSide is what serves spaces.
+	platformSide = "the platform"
 	stockSide = "stock"
 	// floodSide has no control planes: it is the clients that flood one.
 	floodSide = "the flood"
@@ -51,6 +53,8 @@ func openSide(ctx context.Context, name, dir string, args OpenArgs) (side, error
 		return openHost(ctx, dir)
 	case berthSide:
 		return openBerth(ctx, dir, args)
+	case platformSide:
+		return openPlatform(ctx, dir, args)
 	case stockSide:
 		return openStock(dir), nil
 	case floodSide:
@@ -128,6 +132,16 @@ func (a *Agent) Sleep(name string, _ *struct{}) error {
 		return errors.ErrUnsupported
 	}
 	return s.sleep(a.ctx, name)
+}
+
+// Restart stops the platform and starts it again, and returns how long that takes until it serves.
+func (a *Agent) Restart(_ struct{}, took *time.Duration) (err error) {
+	p, ok := a.side.(*spacePlatform)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	*took, err = p.restart(a.ctx)
+	return err
 }
 
 // Awake counts the spaces that do not sleep.

@@ -5,7 +5,7 @@
 //
 // Each side is measured in a process of its own, which is this binary started again, so that neither disturbs the other's
 // figures; the clients are in the first process. With BENCH_JSON=file the figures are also written there. It needs Linux, and
-// nothing else installed. With -soak it looks for leaks instead, and with -space it measures a Berth that is installed in a real cluster. How and why each figure is measured is in docs/benchmarks.md.
+// nothing else installed. With -soak it looks for leaks instead, and with -space it measures a Berth that is installed in a real cluster. How and why each figure is measured is in docs/contributing/benchmarks.md.
 package main
 
 import (

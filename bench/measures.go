@@ -35,6 +35,7 @@ func groups() []group {
 		{"list", []string{"list_5000_s"}, measureList},
 		{"awake", []string{"rss_awake_mib", "create_s", "create_s_p99", "idle_cpu_cores_100"}, measureAwake},
 		{"asleep", []string{"rss_asleep_kib", "wake_s", "wake_s_p99"}, measureAsleep},
+		{"life", []string{"restart_ready_s", "delete_space_s"}, measureLife},
 	}
 }
 
@@ -94,7 +95,7 @@ func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
 
 // endAll ends what runs, each after what needs it.
 func (s *sides) endAll() error {
-	return errors.Join(s.end(floodSide), s.end(berthSide), s.end(stockSide), s.end(hostSide))
+	return errors.Join(s.end(floodSide), s.end(berthSide), s.end(platformSide), s.end(stockSide), s.end(hostSide))
 }
 
 // end ends a side's process, if it runs.
@@ -133,7 +134,7 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 	if c := s.running[name]; c != nil {
 		return c, nil
 	}
-	if name == berthSide {
+	if name == berthSide || name == platformSide {
 		if err := s.findHost(ctx); err != nil {
 			return nil, err
 		}

@@ -23,13 +23,14 @@ type settings struct {
 	apart   bool
 	repeats int
 
-	spaces      int
-	idleSpaces  int
-	stockSpaces int
-	asleep      int
-	wakes       int
-	settle      time.Duration
-	idle        time.Duration
+	spaces        int
+	idleSpaces    int
+	stockSpaces   int
+	asleep        int
+	wakes         int
+	restartSpaces int
+	settle        time.Duration
+	idle          time.Duration
 
 	writers  int
 	writeFor time.Duration
@@ -67,6 +68,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.stockSpaces, "stock-spaces", 4, "how many stock API servers their slope is taken over")
 	f.IntVar(&s.asleep, "asleep", 1000, "how many sleeping spaces the slope is taken over; each was awake once")
 	f.IntVar(&s.wakes, "wakes", 50, "how many times to wake a space")
+	f.IntVar(&s.restartSpaces, "restart-spaces", 500, "how many spaces there are when Berth is started again")
 	f.DurationVar(&s.settle, "settle", 90*time.Second, "how long at most to wait until a process at rest is steady")
 	f.DurationVar(&s.idle, "idle", time.Minute, "how long to average idle CPU over")
 	f.IntVar(&s.writers, "writers", 50, "how many clients write at once")
@@ -91,7 +93,7 @@ func (s *settings) flags() *flag.FlagSet {
 // check says which flag makes no sense.
 func (s *settings) check() error {
 	for name, n := range map[string]int{
-		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes,
+		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes, "-restart-spaces": s.restartSpaces,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
 		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces,
 	} {

@@ -56,7 +56,8 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 		return nil, err
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
-		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, IdleAfter: args.IdleAfter, Logger: klog.Background(),
+		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
+		Idle:     func(string) shard.Idle { return shard.Idle{After: args.IdleAfter} },
 		Settings: func(string) shard.Settings { return shard.Settings{Limits: largeStore()} },
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // L3: every limit has a row in the reference page, and the page has no other.
 func TestTheReferencePageListsEveryLimit(t *testing.T) {
-	const path = "../docs/limits.md"
+	const path = "../docs/reference/limits.md"
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

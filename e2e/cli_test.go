@@ -59,7 +59,6 @@ func TestUpSaysInOneLineWhatStandsInItsWay(t *testing.T) {
 		"a name with capitals":         {[]string{"up", "--space", "Team_A"}, []string{"--space", "Team_A", "lower case"}},
 		"a name that leads elsewhere":  {[]string{"up", "--space", "../a"}, []string{"--space", "../a"}},
 		"a name too long":              {[]string{"up", "--space", strings.Repeat("a", 60)}, []string{"--space", "at most 57"}},
-		"an empty name":                {[]string{"up", "--space", ""}, []string{"--space"}},
 		"no nodes":                     {[]string{"up", "--listen", "127.0.0.1:0", "--nodes", "-1"}, []string{"nodes"}},
 		"a flag that is unknown":       {[]string{"up", "--frob"}, []string{"--frob"}},
 		"an argument too many":         {[]string{"up", "demo"}, []string{"demo"}},

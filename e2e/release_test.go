@@ -59,7 +59,7 @@ func ownRelease(t *testing.T, host *cluster, namespace string, spaces ...string)
 	})
 }
 
-// removeRelease removes all that docs/install.md says is left by an uninstall,
+// removeRelease removes all that docs/guides/install.md says is left by an uninstall,
 // too. The release is in the first namespace.
 func removeRelease(ctx context.Context, t *testing.T, host *cluster, namespaces []string) {
 	t.Helper()

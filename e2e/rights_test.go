@@ -155,7 +155,7 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 	// What RBAC can't tell: that a list asks only for what bears a label. This is
 	// the one way to what is outside of spaces, and it is read-only.
 	if !mayOnHost(t, account, "list secrets kube-system") {
-		t.Error("Berth may not list secrets of all namespaces any more: mend docs/install.md, which says so, and this test")
+		t.Error("Berth may not list secrets of all namespaces any more: mend docs/reference/host-access.md, which says so, and this test")
 	}
 	for user, groups := range map[string][]string{
 		"system:admin": {"system:masters"},

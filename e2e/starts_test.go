@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,13 +11,9 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -100,36 +95,4 @@ func TestBerthIsReadyBeforeItsSpacesAre(t *testing.T) {
 	if _, err := b.space(t, "unhurried").CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-}
-
-// B14: a space for which berth has no rights any more, because it is not listed, has
-// a state of its own, which is no failure.
-func TestASpaceThatIsNotListedAnyMoreIsNoFailure(t *testing.T) {
-	t.Parallel()
-	var closed atomic.Bool
-	host := hostBehind(t, func(w http.ResponseWriter, r *http.Request) bool {
-		if !closed.Load() || r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "berth-unlisted") {
-			return false
-		}
-		status := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "berth-unlisted", nil).Status()
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(w).Encode(status)
-		return true
-	})
-	b := start(t, "--host-kubeconfig", host, "--space", "listed,unlisted")
-	b.stop(t, syscall.SIGTERM)
-	closed.Store(true)
-	b.up(t, "--host-kubeconfig", host, "--space", "listed")
-	b.awaitState(t, "unlisted", shard.ReasonNotListed)
-	if _, message := b.stateOf(t, "unlisted"); !strings.Contains(message, "list it again") {
-		t.Errorf("the condition says %q", message)
-	}
-	_, text := fetch(t, b.socket(), "http://berth/metrics")
-	for _, want := range []string{`berth_spaces{state="failed"} 0`, `berth_spaces{state="not_listed"} 1`} {
-		if !strings.Contains(text, "\n"+want) {
-			t.Errorf("there is no %s", want)
-		}
-	}
-	b.space(t, "listed").kubectl(t, "get", "pods")
 }

@@ -71,6 +71,11 @@ func Objects(space translate.Space, quota corev1.ResourceList, options ...Option
 	}, networkPolicies(space), account(space, o))
 }
 
+// QuotaKey is where the ResourceQuota of a space is on the host.
+func QuotaKey(space translate.Space) client.ObjectKey {
+	return client.ObjectKey{Namespace: space.HostNamespace(), Name: objectName}
+}
+
 func kind(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/berth-dev/berth/isolation"
 )
 
-// Q1: docs/operations.md has the quota that a space gets, each bound and no other.
+// Q1: docs/reference/quota.md has the quota that a space gets, each bound and no other.
 func TestTheDefaultQuotaIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/operations.md")
+	doc, err := os.ReadFile("../docs/reference/quota.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +29,6 @@ func TestTheDefaultQuotaIsDocumented(t *testing.T) {
 		documented[row[1]] = bound.String()
 	}
 	if diff := cmp.Diff(want, documented); diff != "" {
-		t.Errorf("docs/operations.md tells of another quota: -code +documentation:\n%s", diff)
+		t.Errorf("docs/reference/quota.md tells of another quota: -code +documentation:\n%s", diff)
 	}
 }

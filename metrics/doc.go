@@ -4,7 +4,7 @@
 // Package metrics counts what a berth process does, and shows it to Prometheus.
 // `berth up` makes one [Metrics], lets the gateway and the shard tell it what
 // happens, and serves [Metrics.Handler] to the platform's admins, never to a
-// tenant. docs/metrics.md describes each metric; a test holds it to that.
+// tenant. docs/reference/metrics.md describes each metric; a test holds it to that.
 //
 // Labels take few values: the names of the spaces that there are, which tenants
 // don't choose, and words of this package. What is known of a space that is

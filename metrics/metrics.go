@@ -62,7 +62,7 @@ func New(c Config) *Metrics {
 	m := &Metrics{
 		config: c, registry: prometheus.NewRegistry(), descs: newDescs(), spaces: map[string]*counters{},
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "berth_request_duration_seconds", Help: "Time from a request's arrival at the gateway to the end of its answer, but for watches and streams.",
+			Name: "berth_request_duration_seconds", Help: "Time from a request's arrival at the gateway to the end of its answer, except of watches and streams.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"verb"}),
 		wakes: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -225,7 +225,7 @@ func TestASleepingSpaceShowsItsFile(t *testing.T) {
 	}
 }
 
-// docs/metrics.md describes every metric, no other, and as it is.
+// docs/reference/metrics.md describes every metric, no other, and as it is.
 func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 	s := &spaces{}
 	s.set(full("a"))
@@ -245,7 +245,7 @@ func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 			there["berth_"+name] = help
 		}
 	}
-	doc, err := os.ReadFile("../docs/metrics.md")
+	doc, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,14 +253,14 @@ func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(berth_\\w+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(string(doc), -1) {
 		described[row[1]] = true
 		if help, ok := there[row[1]]; !ok {
-			t.Errorf("docs/metrics.md describes %s, which is not there", row[1])
+			t.Errorf("docs/reference/metrics.md describes %s, which is not there", row[1])
 		} else if !strings.HasPrefix(row[2]+".", strings.TrimSuffix(help, ".")) {
-			t.Errorf("docs/metrics.md says of %s\n%s\nit says itself\n%s", row[1], row[2], help)
+			t.Errorf("docs/reference/metrics.md says of %s\n%s\nit says itself\n%s", row[1], row[2], help)
 		}
 	}
 	for name := range there {
 		if !described[name] {
-			t.Errorf("docs/metrics.md lacks %s", name)
+			t.Errorf("docs/reference/metrics.md lacks %s", name)
 		}
 	}
 	problems, err := promlint.New(strings.NewReader(text)).Lint()

@@ -36,11 +36,9 @@ const (
 	Awake    = "awake"
 	Stopping = "stopping"
 	Failed   = "failed"
-	// NotListed is of a space that is there, but is not to run.
-	NotListed = "not_listed"
 )
 
-var states = []string{Asleep, Starting, Awake, Stopping, Failed, NotListed}
+var states = []string{Asleep, Starting, Awake, Stopping, Failed}
 
 // Store figures, in bytes where nothing else is said.
 type Store struct {

@@ -4,6 +4,7 @@
 package platform
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,9 @@ type Config struct {
 	// SpacesMax is how many shared spaces are awake at once, 0 for any number.
 	SpacesMax int
 
+	// PlatformName is the name by which Space objects on the host say that they are for this platform. Default:
+	// [v1alpha1.DefaultPlatformName].
+	PlatformName string
 	// SpaceRole is the ClusterRole of the spaces' accounts on the host. If it is empty, the platform writes a Role for each.
 	SpaceRole string
 	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
@@ -56,8 +60,8 @@ type Config struct {
 type ProcessConfig struct {
 	// DataDir is the directory that holds all state on this machine. One platform uses it at a time.
 	DataDir string
-	// Spaces are what the platform starts, and creates if they do not exist yet. Each needs a name only. Those that are
-	// Dedicated have a process each. Spaces of earlier runs are served, too.
+	// Spaces are spaces whose objects the platform has on the host be like these, before it starts. Each needs a name only.
+	// All other spaces whose objects name the platform are served, too.
 	Spaces []v1alpha1.Space
 	// SpaceDefaults are what spaces are that don't say otherwise.
 	SpaceDefaults v1alpha1.SpaceSpec
@@ -66,7 +70,7 @@ type ProcessConfig struct {
 	IngressAnnotations, ReservedLabels []string
 	// ShowNodeAddresses passes on the addresses of nodes in the statuses of Services, Ingresses, and Gateways.
 	ShowNodeAddresses bool
-	// IdleAfter is how long a space is idle before it is put to sleep, 0 for never.
+	// IdleAfter is how long a space whose spec says nothing of it is idle before it is put to sleep, 0 for never.
 	IdleAfter time.Duration
 
 	Pods   Pods
@@ -115,6 +119,10 @@ func (c *Config) Complete() error {
 	c.Advertise = strings.TrimSuffix(c.Advertise, "/")
 	if c.Progress == nil {
 		c.Progress = func(string, ...any) {}
+	}
+	c.PlatformName = cmp.Or(c.PlatformName, v1alpha1.DefaultPlatformName)
+	if problems := validation.IsDNS1123Label(c.PlatformName); len(problems) > 0 {
+		return fieldError("platform-name", c.PlatformName, "%s", problems[0])
 	}
 	switch {
 	case c.IdleAfter < 0:

@@ -17,6 +17,9 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
@@ -55,40 +58,16 @@ func (d *DedicatedSpace) write(file string) error {
 	return nil
 }
 
-// newProcesses prepares a process for each space that is to have its own (T9).
-func (p *Platform) newProcesses() {
-	endpoint := strings.TrimSuffix(p.Endpoint(""), gateway.Path(""))
-	for _, name := range p.config.specs.dedicated {
-		if p.isBeingDeleted(name) {
-			continue
-		}
-		dir := DedicatedDir(p.config.DataDir, name)
-		file := filepath.Join(dir, "config.json")
-		prepare := func(ctx context.Context) error {
-			d := DedicatedSpace{ProcessConfig: p.config.ProcessConfig, Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: endpoint}
-			return errors.Join(takeBack(p.config.DataDir, name), d.write(file), p.prepare(ctx, name))
-		}
-		p.processes.add(name, dedicated.New(name, dir, prepare, func() *exec.Cmd { return p.config.DedicatedCommand(file) }, p.logger))
+// newProcess prepares the process of a space that is to have its own (T9).
+func (p *Platform) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
+	dir := DedicatedDir(p.config.DataDir, name)
+	file := filepath.Join(dir, "config.json")
+	prepare := func(ctx context.Context) error {
+		d := DedicatedSpace{ProcessConfig: p.config.ProcessConfig, Space: name, HostKubeconfig: p.hostKubeconfig, Endpoint: strings.TrimSuffix(p.Endpoint(""), gateway.Path(""))}
+		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
+		return errors.Join(d.write(file), p.prepare(ctx, name))
 	}
-}
-
-// startDedicated starts these processes. One that does not start is tried again,
-// and the others serve.
-func (p *Platform) startDedicated(context.Context) error {
-	for name, process := range p.processes.all() {
-		process.Start()
-		p.first.each = append(p.first.each, func(ctx context.Context) {
-			if err := p.awaitDedicated(ctx, process); err != nil {
-				if ctx.Err() == nil {
-					p.config.Progress("Space %s does not start in its process, and is tried again: %v", name, err)
-				}
-				return
-			}
-			p.config.Progress("Space %s is ready, in a process of its own", name)
-		})
-	}
-	p.onStop(p.stopDedicated)
-	return nil
+	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return p.config.DedicatedCommand(file) }, p.logger)
 }
 
 // stopDedicated stops all processes at once: together they have as long as the
@@ -99,13 +78,6 @@ func (p *Platform) stopDedicated(ctx context.Context) {
 		wg.Go(func() { process.Stop(ctx) })
 	}
 	wg.Wait()
-}
-
-// awaitDedicated waits until a process has its space awake.
-func (p *Platform) awaitDedicated(ctx context.Context, process *dedicated.Process) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return process.Await(ctx)
 }
 
 // List returns the statuses of all spaces, those of dedicated ones included, ordered by name.

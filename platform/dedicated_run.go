@@ -48,7 +48,7 @@ func RunDedicated(ctx context.Context, d *DedicatedSpace, version Version, logge
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
 		Settings: func(space string) shard.Settings { return d.specs.shardSettings(space, closed) },
 		Pods:     d.Pods.endpoint(), Memory: shard.ProcessMemory(),
-		IdleAfter: d.IdleAfter, Traces: traces, Logger: logger,
+		Idle: d.specs.idle, Traces: traces, Logger: logger,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,180 +24,129 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
-	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/vcluster/pki"
 )
-
-// ReasonDeleting is the reason of the condition Ready of a space that is being deleted.
-const ReasonDeleting = "Deleting"
-
-// deletingFile is in the directory of a space that is being deleted, from the first step to the last, and holds the deletion
-// policy. Such a space is never served again.
-const deletingFile = "deleting"
 
 // deletions are the spaces that are being deleted. It is safe for concurrent use.
 type deletions struct {
-	life context.Context // ends with the platform
-	work sync.WaitGroup
-
 	mu sync.Mutex
 	of map[string]*deletion
 }
 
+// deletion is what this process knows of the deletion of a space. What a process after it has to know is on the host: the
+// object of the space is there until nothing else is.
 type deletion struct {
-	asked   v1alpha1.DeletionPolicy
-	policy  v1alpha1.DeletionPolicy // what is left to do of it; for the goroutine that deletes alone
+	end     func() // lets something else be done to the space
 	since   time.Time
-	message string // what it waits for
+	message string       // what it waits for
+	pause   wait.Backoff // between tries
+	copied  bool         // the last snapshot was taken
 }
 
-// Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy says. It
-// returns once that is noted on disk: from then on it goes on until nothing is left, also after a crash. Until then, the
-// status of the space says what it waits for.
-func (p *Platform) Delete(name string, policy v1alpha1.DeletionPolicy) error {
-	switch policy {
-	case v1alpha1.DeletionDelete, v1alpha1.DeletionRetain:
-	case v1alpha1.DeletionSnapshot:
-		if p.snapshots.keeper.Bucket() == nil {
-			return apierrors.NewBadRequest("policy=Snapshot: there is no place for snapshots; start berth with --snapshot-to, or choose Delete or Retain")
-		}
-	default:
+// Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy says, or
+// as that of its object does if it is empty. It returns once that is noted on the host: from then on it goes on until nothing
+// is left, also after a crash. Until then, the status of the space says what it waits for.
+func (p *Platform) Delete(ctx context.Context, name string, policy v1alpha1.DeletionPolicy) error {
+	policies := []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionDelete, v1alpha1.DeletionRetain, v1alpha1.DeletionSnapshot}
+	if !slices.Contains(policies, policy) {
 		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: want Delete, Retain, or Snapshot", policy))
 	}
-	if _, ok := p.Status(name); !ok {
-		return apierrors.NewNotFound(v1alpha1.Resource("spaces"), name)
-	}
-	if asked, deleting := p.deletions.asked(name); deleting {
-		if asked != policy {
-			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("it is being deleted with policy=%s already", asked))
-		}
-		return nil
-	}
-	end, err := p.changes.begin(name, "being deleted")
-	if err != nil {
+	object := &v1alpha1.Space{}
+	if err := p.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
 		return err
 	}
-	dir := p.spaceDir(name)
-	if err := errors.Join(os.MkdirAll(dir, 0o700), pki.WriteFile(filepath.Join(dir, deletingFile), []byte(policy))); err != nil {
-		end()
-		return fmt.Errorf("delete space %s: %w", name, err)
+	if object.Spec.PlatformName != p.config.PlatformName || !p.owns(object) {
+		return apierrors.NewNotFound(v1alpha1.Resource("spaces"), name)
 	}
-	p.beginDeletion(name, policy, end)
-	return nil
+	if policy == "" {
+		policy = object.Spec.DeletionPolicy
+	}
+	if policy == v1alpha1.DeletionSnapshot && p.snapshots.keeper.Bucket() == nil {
+		return apierrors.NewBadRequest("policy=Snapshot: " + errNoBucket.Error())
+	}
+	if policy != object.Spec.DeletionPolicy {
+		if !object.DeletionTimestamp.IsZero() {
+			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("it is being deleted with policy=%s already", object.Spec.DeletionPolicy))
+		}
+		before := object.DeepCopy()
+		object.Spec.DeletionPolicy = policy
+		if err := p.objects.client.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("set the deletion policy of space %s: %w", name, err)
+		}
+	}
+	return p.objects.client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
 }
 
-// resumeDeletions goes on with what an earlier run began.
-func (p *Platform) resumeDeletions(ctx context.Context) error {
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p.deletions.life = life
-	p.onStop(func(context.Context) { stop(); p.deletions.work.Wait() })
+// errNoBucket is of a space of which a snapshot is to be taken, on a platform without a place for them.
+var errNoBucket = errors.New("there is no place for snapshots; start berth with --snapshot-to, or choose Delete or Retain")
+
+// serveDeletion lets other commands delete spaces.
+func (p *Platform) serveDeletion() {
 	p.commands.Handle("DELETE /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
 		name := r.PathValue("name")
-		if err := p.Delete(name, v1alpha1.DeletionPolicy(r.URL.Query().Get("policy"))); err != nil {
+		if err := p.Delete(r.Context(), name, v1alpha1.DeletionPolicy(r.URL.Query().Get("policy"))); err != nil {
 			return nil, err
 		}
 		status, _ := p.Status(name)
 		return status, nil
 	}))
-	entries, err := os.ReadDir(spacesDir(p.config.DataDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list spaces: %w", err)
-	}
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		policy, deleting, err := deletionOf(p.spaceDir(entry.Name()))
-		if err != nil { // the space is not served; the others are
-			p.logger.Error(err, "Whether a space is being deleted can't be read; repair its directory, and start berth again", "space", entry.Name())
-		}
-		if !deleting {
-			continue
-		}
-		end, err := p.changes.begin(entry.Name(), "being deleted")
-		if err != nil {
-			return err
-		}
-		p.beginDeletion(entry.Name(), policy, end)
-		p.config.Progress("Space %s is being deleted, as an earlier run was told", entry.Name())
-	}
-	return nil
 }
 
-// isBeingDeleted reports whether a space is not to be served, as it is being deleted. One of which that can't be read is not served either.
-func (p *Platform) isBeingDeleted(name string) bool {
-	_, deleting, err := deletionOf(p.spaceDir(name))
-	return deleting || err != nil
-}
-
-// deletionOf reads whether the space of a directory is being deleted.
-func deletionOf(dir string) (policy v1alpha1.DeletionPolicy, deleting bool, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, deletingFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
+// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it is gone:
+// then what the space has on the host is deleted, and its data is retained.
+func (p *Platform) delete(ctx context.Context, name string, object *v1alpha1.Space) (again time.Duration, err error) {
+	d, err := p.deletions.begin(name, func() (end func(), err error) { return p.changes.begin(name, "being deleted") })
+	if err != nil { // something else is done to it now
+		return busyRetry, nil
 	}
-	if err != nil {
-		return "", false, fmt.Errorf("read whether a space is being deleted: %w", err)
+	policy := v1alpha1.DeletionRetain
+	if object != nil {
+		policy = object.Spec.DeletionPolicy
 	}
-	return v1alpha1.DeletionPolicy(data), true, nil
-}
-
-func (p *Platform) beginDeletion(name string, policy v1alpha1.DeletionPolicy, end func()) {
-	d := &deletion{asked: policy, policy: policy, since: time.Now(), message: "the space is being stopped"}
-	p.deletions.add(name, d)
-	p.deletions.work.Go(func() {
-		defer end()
-		ctx := p.deletions.life
-		pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
-		for {
-			var left string
-			err := safego.Call("delete", func() (err error) {
-				left, err = p.deleteOnce(ctx, name, d)
-				return err
-			})
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err != nil:
-				p.logger.Error(err, "delete space; it is tried again", "space", name)
-				left = err.Error() + "; it is tried again"
-			case left == "":
-				p.deletions.remove(name)
-				p.config.Progress("Space %s is deleted", name)
-				return
-			}
-			p.deletions.say(d, left)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pause.Step()):
+	left, err := p.deleteOnce(ctx, name, d, policy)
+	switch {
+	case ctx.Err() != nil:
+		return 0, nil
+	case err != nil:
+		p.logger.Error(err, "delete space; it is tried again", "space", name)
+		left = err.Error() + "; it is tried again"
+	case left == "":
+		p.applied.remove(name)
+		p.config.specs.remove(name)
+		if object != nil {
+			if err := p.objects.release(ctx, object); err != nil {
+				return 0, err
 			}
 		}
-	})
+		p.deletions.remove(name)
+		p.config.Progress("Space %s is deleted", name)
+		return 0, nil
+	}
+	again = p.deletions.wait(d, left)
+	if object == nil {
+		return again, nil
+	}
+	return again, p.writeStatus(ctx, object, nil)
 }
 
 // deleteOnce does what can be done now, and returns what is left. Each step may be repeated.
-func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion) (left string, err error) {
-	if process := p.processes.get(name); process != nil {
-		process.Stop(ctx)
-		p.processes.remove(name)
+func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion, policy v1alpha1.DeletionPolicy) (left string, err error) {
+	if err := p.stop(ctx, name); err != nil {
+		return "", err
 	}
-	if err := p.shard.StopSpace(ctx, name); err != nil {
-		if _, has := p.shard.Status(name); has {
+	if policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(p.spaceDir(name)) {
+		bucket := p.snapshots.keeper.Bucket()
+		if bucket == nil {
+			return "", errNoBucket
+		}
+		if _, err := p.snapshots.keeper.Take(ctx, name, bucket); err != nil {
 			return "", err
 		}
-		p.logger.Error(err, "Space that is being deleted did not stop in order", "space", name)
-	}
-	if d.policy == v1alpha1.DeletionSnapshot {
-		if err := p.takeLast(ctx, name); err != nil {
-			return "", err
-		}
-		d.policy = v1alpha1.DeletionDelete
+		d.copied = true
 	}
 	if left, err := p.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
@@ -207,24 +157,7 @@ func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion) (le
 	if err := errors.Join(removeIfThere(KubeconfigPath(p.config.DataDir, name)), os.RemoveAll(DedicatedDir(p.config.DataDir, name))); err != nil {
 		return "", fmt.Errorf("delete the files of space %s: %w", name, err)
 	}
-	return "", moveAway(p.config.DataDir, name, d.policy == v1alpha1.DeletionRetain)
-}
-
-// takeLast takes the last snapshot of a space, and notes that it was taken.
-func (p *Platform) takeLast(ctx context.Context, name string) error {
-	dir, keeper := p.spaceDir(name), p.snapshots.keeper
-	if snapshot.Exists(dir) {
-		if keeper.Bucket() == nil { // this run was started without one
-			return errors.New("the last snapshot of the space is to be taken, and there is no place for it; start berth with --snapshot-to")
-		}
-		if _, err := keeper.Take(ctx, name, keeper.Bucket()); err != nil {
-			return err
-		}
-	}
-	if err := pki.WriteFile(filepath.Join(dir, deletingFile), []byte(v1alpha1.DeletionDelete)); err != nil {
-		return fmt.Errorf("note the last snapshot of space %s: %w", name, err)
-	}
-	return nil
+	return "", moveAway(p.config.DataDir, name, policy == v1alpha1.DeletionRetain)
 }
 
 func (p *Platform) removeFromHost(ctx context.Context, name string) (left string, err error) {
@@ -277,10 +210,7 @@ func takeBack(dataDir, name string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	err := removeIfThere(filepath.Join(from, deletingFile))
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(dir), 0o700)
-	}
+	err := os.MkdirAll(filepath.Dir(dir), 0o700)
 	if err == nil {
 		err = os.Rename(from, dir)
 	}
@@ -297,35 +227,49 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-func (d *deletions) add(name string, one *deletion) {
+// begin returns the deletion of a space, which it notes if it is new.
+func (d *deletions) begin(name string, begin func() (end func(), err error)) (*deletion, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if one := d.of[name]; one != nil {
+		return one, nil
+	}
+	end, err := begin()
+	if err != nil {
+		return nil, err
+	}
+	one := &deletion{
+		end: end, since: time.Now(), message: "the space is being stopped",
+		pause: wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: math.MaxInt32, Cap: 5 * time.Second},
+	}
 	if d.of == nil {
 		d.of = map[string]*deletion{}
 	}
 	d.of[name] = one
+	return one, nil
 }
 
+// wait notes what a deletion waits for, and returns when to try again.
+func (d *deletions) wait(one *deletion, left string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one.message = left
+	return one.pause.Step()
+}
+
+// remove ends the deletion of a space.
 func (d *deletions) remove(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if one := d.of[name]; one != nil {
+		one.end()
+	}
 	delete(d.of, name)
 }
 
-// asked returns the policy by which a space is being deleted.
-func (d *deletions) asked(name string) (policy v1alpha1.DeletionPolicy, deleting bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if one := d.of[name]; one != nil {
-		return one.asked, true
-	}
-	return "", false
-}
-
-func (d *deletions) say(one *deletion, message string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one.message = message
+func (d *deletions) has(name string) bool {
+	_, has := d.status(name)
+	return has
 }
 
 // statuses are those of the spaces that are being deleted.
@@ -350,6 +294,6 @@ func (d *deletions) status(name string) (status shard.Status, deleting bool) {
 
 func (d *deletion) status(name string) shard.Status {
 	return shard.Status{Name: name, Conditions: []metav1.Condition{{
-		Type: shard.ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonDeleting, Message: d.message, LastTransitionTime: metav1.NewTime(d.since),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpaceDeleting), Message: d.message, LastTransitionTime: metav1.NewTime(d.since),
 	}}}
 }

@@ -48,9 +48,9 @@ func (f hostFiles) renew(server string, clients, port *pki.CA) error {
 
 func (p *Platform) hostFiles() hostFiles { return hostFiles{hostDir(p.config.DataDir)} }
 
-// renewHostFiles renews them if there are processes that use them.
+// renewHostFiles renews them: any space may come to have a process.
 func (p *Platform) renewHostFiles() error {
-	if !p.config.Host.Embedded || len(p.config.specs.dedicated) == 0 {
+	if !p.config.Host.Embedded {
 		return nil
 	}
 	clients, err := openClientCA(p.config.DataDir, HostName)

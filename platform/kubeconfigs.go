@@ -35,7 +35,7 @@ func (p *Platform) startRenewing(context.Context) error {
 	go func() {
 		defer close(done)
 		select { // it writes the same files
-		case <-p.first.done:
+		case <-p.starts.done:
 		case <-run.Done():
 			return
 		}
@@ -102,15 +102,16 @@ func (p *Platform) renewKubeconfigs(ctx context.Context) {
 		p.logger.Error(err, "renew kubeconfigs")
 	}
 	for _, name := range names {
-		if name != HostName && p.isBeingDeleted(name) {
-			continue
-		}
-		config, err := renewKubeconfig(p.config.DataDir, name, "", p.ca)
+		end, err := p.changes.begin(name, "getting a new certificate")
 		if err != nil {
-			p.logger.Error(err, "renew kubeconfig", "name", name)
-			continue
+			continue // it may be being deleted; the next time is early enough for all others
 		}
-		p.publishKubeconfig(ctx, name, config)
+		if config, err := renewKubeconfig(p.config.DataDir, name, "", p.ca); err != nil {
+			p.logger.Error(err, "renew kubeconfig", "name", name)
+		} else {
+			p.publishKubeconfig(ctx, name, config)
+		}
+		end()
 	}
 	if err := p.renewHostFiles(); err != nil {
 		p.logger.Error(err, "renew what dedicated spaces' processes reach the host by")

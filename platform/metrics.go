@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
 )
@@ -81,13 +82,13 @@ const metricPath = "/metric"
 
 // spaceMetric is of a space in this process; running is nil if it does not run.
 func spaceMetric(running *shard.Space, dir string, status shard.Status, hostObjects map[string]int) metrics.Space {
-	ready := ptr.Deref(meta.FindStatusCondition(status.Conditions, shard.ConditionReady), metav1.Condition{Status: metav1.ConditionFalse})
+	ready := ptr.Deref(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady), metav1.Condition{Status: metav1.ConditionFalse})
 	m := metrics.Space{
-		Name: status.Name, Ready: ready.Status != metav1.ConditionFalse && ready.Reason != shard.ReasonNotListed, HostObjects: hostObjects,
+		Name: status.Name, Ready: ready.Status != metav1.ConditionFalse, HostObjects: hostObjects,
 		State: map[string]string{
 			shard.ReasonAsleep: metrics.Asleep, shard.ReasonStarting: metrics.Starting, shard.ReasonWaking: metrics.Starting,
 			shard.ReasonRunning: metrics.Awake, shard.ReasonStopping: metrics.Stopping, shard.ReasonFailed: metrics.Failed,
-			shard.ReasonHostUnreachable: metrics.Awake, shard.ReasonCrashSuspect: metrics.Failed, shard.ReasonNotListed: metrics.NotListed,
+			shard.ReasonHostUnreachable: metrics.Awake, shard.ReasonCrashSuspect: metrics.Failed,
 		}[ready.Reason],
 	}
 	if running != nil {

@@ -13,12 +13,14 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
@@ -49,6 +51,7 @@ type Platform struct {
 	certificate *pki.Serving
 	listener    net.Listener
 	host        hostCluster
+	hostClient  client.Client
 	// hostKubeconfig is by what the process of a dedicated space reaches the host: that which it is a pod of if empty.
 	hostKubeconfig string
 	closed         []netip.Prefix // to spaces' pods
@@ -65,7 +68,10 @@ type Platform struct {
 	serving        atomic.Bool            // between start and stop
 	undo           []func(context.Context)
 
-	first firstStarts
+	starts  firstStarts
+	objects *spaceObjects
+	applied appliedSpecs
+	quotas  sync.Map // of the spaces, by name, of which a quota on the host has changed
 }
 
 // New returns a platform with a configuration that is complete.
@@ -85,9 +91,8 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 		}
 	}()
 	p.metrics = p.newMetrics()
-	p.first.done = make(chan struct{})
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startDedicated, p.beginFirstStarts, p.startSnapshots, p.resumeDeletions, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSnapshots, p.startReconciling, p.beginFirstStarts, p.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -101,7 +106,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	if p.config.Serving != nil {
 		p.config.Serving(p)
 	}
-	for tried := p.first.done; ; tried = nil {
+	for tried := p.starts.done; ; tried = nil {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,8 +115,8 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 		case <-p.host.Done():
 			return fmt.Errorf("host cluster ended: %w", p.host.Err())
 		case <-tried:
-			if p.first.failure != nil {
-				return p.first.failure
+			if p.starts.err != nil {
+				return p.starts.err
 			}
 			if p.config.Started != nil {
 				p.config.Started(p)

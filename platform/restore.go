@@ -64,6 +64,9 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	} else {
 		result.Changes, err = s.clone(ctx, bucket, id, as, replace)
 	}
+	if err == nil {
+		err = s.ensure(ctx, result.Space)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +108,7 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			if err := s.stop(ctx, as); err != nil {
 				return err
 			}
-			err := s.shard.Prepare(ctx, as)
-			if apierrors.IsForbidden(err) {
-				return fmt.Errorf("%w; where spaces are listed beforehand, as in the chart, list %s first, and say --replace", err, as)
-			}
-			return err
+			return s.shard.Prepare(ctx, as)
 		},
 		func(ctx context.Context, vs []*corev1.Service) ([]*corev1.Service, error) {
 			return s.shard.AdoptServices(ctx, as, vs)

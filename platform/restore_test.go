@@ -73,7 +73,10 @@ func (p *places) Revision(string) int64 { return 0 }
 // restorables are the spaces from and into, which sleep, and a snapshot of from.
 func restorables(t *testing.T) (*snapshots, *places, *snapshot.Bucket) {
 	t.Helper()
-	s := &snapshots{changes: &changes{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) bool { return false }}
+	s := &snapshots{
+		changes: &changes{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) bool { return false },
+		ensure: func(context.Context, string) error { return nil },
+	}
 	for _, name := range []string{"from", "into"} {
 		write(t, s, name)
 	}

@@ -27,6 +27,8 @@ type snapshots struct {
 	// elsewhere tells whether a space runs in a process of its own.
 	elsewhere func(space string) bool
 	changes   *changes
+	// ensure creates the object of a space that was restored, unless it is there.
+	ensure func(ctx context.Context, space string) error
 
 	restoring sync.Mutex // one at a time
 }
@@ -44,7 +46,10 @@ func (p *Platform) startSnapshots(context.Context) (err error) {
 			return err
 		}
 	}
-	s := &snapshots{changes: &p.changes, shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, elsewhere: func(space string) bool { return p.processes.get(space) != nil }}
+	s := &snapshots{
+		changes: &p.changes, shard: p.shard, dataDir: p.config.DataDir, logger: p.logger, ensure: p.ensure,
+		elsewhere: func(space string) bool { return p.processes.get(space) != nil },
+	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,25 +16,27 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
-	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-func (p *Platform) startShard(ctx context.Context) error {
+func (p *Platform) startShard(ctx context.Context) (err error) {
+	if p.objects, err = openSpaceObjects(p.host.Config(), p.config.PlatformName); err != nil {
+		return err
+	}
 	host, err := client.New(p.host.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
 	}
+	p.hostClient = host
 	specs := p.config.specs
 	p.closed = closedRanges(ctx, host, p.logger)
 	options := []isolation.Option{isolation.BoundTo(p.config.SpaceRole), isolation.ExposedBy(specs.sync.IngressAnnotations)}
@@ -45,25 +48,22 @@ func (p *Platform) startShard(ctx context.Context) error {
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		err := p.isolate(ctx, host, space, options)
-		if apierrors.IsForbidden(err) && !specs.isListed(space) {
-			return fmt.Errorf("%w; what it runs on the host goes on, and its data stay: list it again to have it served (%w)", shard.ErrNotListed, err)
-		}
-		if err != nil {
+		if err := p.isolate(ctx, host, space, options); err != nil {
 			return err
 		}
 		held.Do(func() { p.awaitHeld(ctx, space) })
 		return p.writeKubeconfig(ctx, space)
 	}
-	p.newProcesses()
+	sync := specs.sync
+	sync.QuotaChanged = p.quotaChanged
 	p.shard, err = shard.Start(ctx, shard.Config{
 		Dir: spacesDir(p.config.DataDir), ActiveDir: filepath.Join(p.config.DataDir, "active"),
-		Host: p.host.Config(), Sync: specs.sync,
+		Host: p.host.Config(), Sync: sync,
 		Settings: func(space string) shard.Settings { return specs.shardSettings(space, p.closed) },
 		Endpoint: p.Endpoint, ServingCA: p.ca.PEM, Pods: p.config.Pods.endpoint(),
-		Prepare:   p.prepare,
-		Memory:    shard.ProcessMemory(),
-		IdleAfter: p.config.IdleAfter, SpacesMax: p.config.SpacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
+		Prepare: p.prepare, Changed: p.changed,
+		Memory: shard.ProcessMemory(),
+		Idle:   specs.idle, SpacesMax: p.config.SpacesMax, Woken: p.metrics.Woken, Traces: p.traces, Logger: p.logger,
 	})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 		err = isolation.WaitEnforced(ctx, account, space)
 	}
 	if err != nil {
-		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/install.md on admissionPolicy")
+		p.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/reference/host-access.md on admissionPolicy")
 	}
 }
 
@@ -109,104 +109,35 @@ func (p *Platform) isolate(ctx context.Context, host client.Client, name string,
 	if err := isolation.Apply(ctx, host, space, own.quota, options...); err != nil {
 		return err
 	}
-	if slices.Contains(p.config.specs.shared, name) {
-		p.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
-	}
+	p.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
 	return nil
 }
 
+// storeIDFile holds what identifies a store, in the directory of its space.
+const storeIDFile = "store.id"
+
 // storeID identifies the store of a space among those of all platforms of a host.
 func (p *Platform) storeID(name string) (string, error) {
-	store, err := pki.Secret(p.spaceDir(name), "store.id")
+	store, err := pki.Secret(p.spaceDir(name), storeIDFile)
 	if err != nil {
 		return "", fmt.Errorf("identify the store of space %s: %w", name, err)
 	}
 	return hex.EncodeToString(store[:8]), nil
 }
 
-// startSpaces gives all spaces their places, and starts in the background, in
-// this order, those that were asked for. Those of earlier runs are woken once
-// afterwards: whatever was due in them, or happened to their host objects, while no
-// berth ran is taken up.
-func (p *Platform) startSpaces(context.Context) error {
-	earlier, err := p.earlierSpaces()
-	if err != nil {
-		return err
-	}
-	listed := slices.DeleteFunc(slices.Clone(p.config.specs.shared), p.isBeingDeleted)
-	for _, name := range append(slices.Clone(listed), earlier...) {
-		if err := errors.Join(takeBack(p.config.DataDir, name), p.shard.Add(name)); err != nil {
-			return err
-		}
-	}
-	p.first.each = append(p.first.each, func(ctx context.Context) {
-		if p.first.failure = p.trySpaces(ctx, listed); p.first.failure != nil {
-			return
-		}
-		for _, name := range earlier {
-			if ctx.Err() != nil {
-				return
-			}
-			if err := p.writeKubeconfig(ctx, name); err != nil {
-				p.logger.Error(err, "write kubeconfig", "space", name)
-			}
-			p.shard.WarmUp(name)
-		}
-	})
-	return nil
-}
-
-// trySpaces starts spaces that were asked for, and says how that went. It
-// returns an error if none of them starts.
-func (p *Platform) trySpaces(ctx context.Context, names []string) error {
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		if err := p.shard.HeldBack(name); err != nil {
-			p.config.Progress("Space %s is held back; the others serve: %v", name, err)
-			// It is not prepared yet, but its clients are to learn why from it.
-			if err := p.writeKubeconfig(ctx, name); err != nil {
-				p.logger.Error(err, "write kubeconfig", "space", name)
-			}
+// knownStoreID is storeID of a space that this platform has, or had and retained.
+func (p *Platform) knownStoreID(name string) (string, error) {
+	for _, dir := range []string{p.spaceDir(name), retainedDir(p.config.DataDir, name)} {
+		if _, err := os.Stat(filepath.Join(dir, storeIDFile)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		started := p.shard.BeginWake(name)
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not done within %s", startTimeout))
-			defer cancel()
-			if errs[i] = started(ctx); errs[i] == nil {
-				p.config.Progress("Space %s is ready", name)
-			}
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil // interrupted while starting
-	}
-	if len(errs) > 0 && !slices.Contains(errs, nil) && p.config.RequireOne {
-		return errs[0]
-	}
-	for i, name := range names {
-		if errs[i] != nil {
-			p.config.Progress("Space %s does not start, and is tried again; the others serve: %v", name, errs[i])
+		store, err := pki.Secret(dir, storeIDFile)
+		if err != nil {
+			return "", fmt.Errorf("identify the store of space %s: %w", name, err)
 		}
+		return hex.EncodeToString(store[:8]), nil
 	}
-	return nil
-}
-
-// earlierSpaces lists the spaces of the data directory that were not asked for.
-func (p *Platform) earlierSpaces() (names []string, err error) {
-	entries, err := os.ReadDir(spacesDir(p.config.DataDir))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("list spaces: %w", err)
-	}
-	for _, e := range entries {
-		if e.IsDir() && !p.config.specs.isListed(e.Name()) && !p.isBeingDeleted(e.Name()) && isolation.CheckSpaceName(e.Name()) == nil &&
-			snapshot.Exists(p.spaceDir(e.Name())) { // else it is one whose making was cut off
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
+	return "", fs.ErrNotExist
 }
 
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and

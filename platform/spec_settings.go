@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -38,6 +40,7 @@ type spaceSettings struct {
 	quota      corev1.ResourceList
 	limitRange []corev1.LimitRangeItem
 	namespace  v1alpha1.HostNamespace
+	idle       shard.Idle // After is -1 if the spec says nothing of it
 }
 
 // settingsOf returns what a spec says, and what in it means nothing.
@@ -46,6 +49,7 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings spaceSetti
 	if len(spec.Quota) > 0 {
 		settings.quota = joinMaps(spec.Quota, isolation.DefaultQuota())
 	}
+	settings.idle = idleOf(&spec.Sleep)
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
@@ -59,6 +63,17 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings spaceSetti
 	closed, more := rangesOf(spec.Network.ClosedRanges, path.Child("network", "closedRanges"))
 	settings.closed, errs = closed, append(errs, more...)
 	return settings, append(errs, checkHostNamespace(&spec.HostNamespace, path.Child("hostNamespace"))...)
+}
+
+// idleOf returns when a space is idle. Without a word about user agents, those of clients that look at all clusters are ignored.
+func idleOf(sleep *v1alpha1.Sleep) shard.Idle {
+	idle := shard.Idle{After: -1, Ignored: shard.Clients{
+		UserAgents: either(sleep.IgnoredClients.UserAgents, v1alpha1.DefaultIgnoredUserAgents()), Users: sleep.IgnoredClients.Users, Groups: sleep.IgnoredClients.Groups,
+	}}
+	if sleep.IdleAfterSeconds != nil {
+		idle.After = time.Duration(*sleep.IdleAfterSeconds) * time.Second
+	}
+	return idle
 }
 
 // defaultLimits are those that the host gives a container without limits; nil for the built-in ones.
@@ -83,7 +98,7 @@ func limitsOf(limits map[string]resource.Quantity, path *field.Path) (out bounds
 		limit, value := path.Key(name), limits[name]
 		quantity, ok := bounds.ByName(name)
 		if !ok || quantity.Bound().Scope != bounds.PerSpace {
-			errs = append(errs, field.Invalid(limit, name, "it is not the name of a limit of a space; the names are in docs/limits.md"))
+			errs = append(errs, field.Invalid(limit, name, "it is not the name of a limit of a space; the names are in docs/reference/limits.md"))
 			continue
 		}
 		n, whole := value.AsInt64()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,16 +22,17 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// specs are what the configuration says of spaces, and what that means.
+// specs are what spaces are to be, in the terms of the packages that act on it. It is safe for concurrent use.
 type specs struct {
 	sync              syncer.Options
 	reservedLabels    []string
 	showNodeAddresses bool
-	// shared and dedicated are the names of the spaces to start, in the order of the configuration.
-	shared, dedicated []string
-	// settings are those of each of them, and usual those of any other.
-	settings map[string]*spaceSettings
-	usual    *spaceSettings
+	idleAfter         time.Duration
+	defaults          v1alpha1.SpaceSpec
+	usual             *spaceSettings // of a space that says nothing
+
+	mu       sync.RWMutex
+	settings map[string]*spaceSettings // by space
 }
 
 // newSpecs returns what a configuration says, or what in it means nothing.
@@ -51,7 +54,12 @@ func newSpecs(c *ProcessConfig) (*specs, error) {
 	}
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
 	errs = append(errs, more...)
-	s := &specs{reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses, usual: &usual, settings: map[string]*spaceSettings{}}
+	usual.placement.ByName = synced.On(resources.DaemonSets)
+	s := &specs{
+		sync: syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
+		idleAfter: c.IdleAfter,
+		defaults:  c.SpaceDefaults, usual: &usual, settings: map[string]*spaceSettings{},
+	}
 	for i := range c.Spaces {
 		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
 		if err := isolation.CheckSpaceName(space.Name); err != nil {
@@ -60,38 +68,61 @@ func newSpecs(c *ProcessConfig) (*specs, error) {
 		if s.settings[space.Name] != nil {
 			errs = append(errs, field.Duplicate(path.Child("metadata", "name"), space.Name))
 		}
-		errs = append(errs, checkSpec(&space.Spec, path.Child("spec"))...)
-		_, more := settingsOf(&space.Spec, path.Child("spec"))
+		settings, more := s.read(&space.Spec, path.Child("spec"))
 		errs = append(errs, more...)
-		spec := withDefaults(space.Spec, c.SpaceDefaults)
-		settings, _ := settingsOf(&spec, nil)
-		s.settings[space.Name] = &settings
-		if spec.Isolation == v1alpha1.Dedicated {
-			s.dedicated = append(s.dedicated, space.Name)
-		} else {
-			s.shared = append(s.shared, space.Name)
-		}
+		s.settings[space.Name] = settings
 	}
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	s.sync = syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations, NodeLabels: s.nodeLabels()}
-	for _, settings := range s.all() {
-		settings.placement.ByName = synced.On(resources.DaemonSets)
-	}
 	return s, nil
+}
+
+// read returns what a spec says, with the defaults, and what in it means nothing.
+func (s *specs) read(spec *v1alpha1.SpaceSpec, path *field.Path) (*spaceSettings, field.ErrorList) {
+	errs := checkSpec(spec, path)
+	_, more := settingsOf(spec, path)
+	errs = append(errs, more...)
+	full := withDefaults(*spec, s.defaults)
+	settings, _ := settingsOf(&full, nil)
+	settings.placement.ByName = s.sync.Sync.On(resources.DaemonSets)
+	return &settings, errs
+}
+
+// set has a space be what its settings say, once it next starts.
+func (s *specs) set(space string, settings *spaceSettings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings[space] = settings
+}
+
+// remove forgets a space that is gone.
+func (s *specs) remove(space string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.settings, space)
+}
+
+// of returns the settings of a space.
+func (s *specs) of(space string) *spaceSettings {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if settings := s.settings[space]; settings != nil {
+		return settings
+	}
+	return s.usual
 }
 
 // checkDefaults refuses what each space has to say for itself.
 func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	for name, set := range map[string]bool{
-		"isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
+		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
 	} {
 		if set {
 			errs = append(errs, field.Forbidden(path.Child(name), "each space says this for itself"))
 		}
 	}
-	return append(errs, checkSleepAndSnapshots(spec, path)...)
+	return append(errs, checkSnapshots(spec, path)...)
 }
 
 // checkSpec refuses what can't be said of one space yet.
@@ -102,59 +133,27 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 	if len(spec.Sync) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform are synced alike; set it in spaceDefaults"))
 	}
-	if spec.Paused != nil {
-		errs = append(errs, field.Forbidden(path.Child("paused"), "spaces of a configuration file can't be paused; leave the space out"))
-	}
-	if spec.DeletionPolicy != "" {
-		errs = append(errs, field.Forbidden(path.Child("deletionPolicy"), "spaces of a configuration file are not deleted; their data stays"))
-	}
-	return append(errs, checkSleepAndSnapshots(spec, path)...)
+	return append(errs, checkSnapshots(spec, path)...)
 }
 
-func checkSleepAndSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
-	if sleep := spec.Sleep; sleep.IdleAfterSeconds != nil || len(sleep.IgnoredClients.UserAgents)+len(sleep.IgnoredClients.Users)+len(sleep.IgnoredClients.Groups) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("sleep"), "all spaces of a platform sleep alike; use --idle-after"))
-	}
+func checkSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	if spec.Snapshots.To != "" {
 		errs = append(errs, field.Forbidden(path.Child("snapshots"), "all spaces of a platform have the same snapshots; use --snapshot-to"))
 	}
 	return errs
 }
 
-// all returns the settings of all spaces, and the usual ones.
-func (s *specs) all() []*spaceSettings {
-	all := []*spaceSettings{s.usual}
-	for _, settings := range s.settings {
-		all = append(all, settings)
-	}
-	return all
-}
-
-// of returns the settings of a space.
-func (s *specs) of(space string) *spaceSettings {
-	if settings := s.settings[space]; settings != nil {
-		return settings
-	}
-	return s.usual
-}
-
-// isListed reports whether the configuration names a space.
-func (s *specs) isListed(space string) bool { return s.settings[space] != nil }
-
-// nodeLabels are the keys of all labels of nodes that spaces are about.
-func (s *specs) nodeLabels() (keys []string) {
-	for _, settings := range s.all() {
-		keys = append(keys, settings.placement.Labels...)
-		for key := range settings.placement.Selector {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
 // limits are for [gateway.NewLimiter].
 func (s *specs) limits(space string) bounds.Limits { return s.of(space).limits }
+
+// idle says when a space is idle.
+func (s *specs) idle(space string) shard.Idle {
+	idle := s.of(space).idle
+	if idle.After < 0 {
+		idle.After = s.idleAfter
+	}
+	return idle
+}
 
 // objects are the settings of a space's objects on the host.
 func (s *specs) objects(space string) translate.Settings {

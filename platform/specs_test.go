@@ -43,6 +43,7 @@ func quantities(of ...string) map[string]resource.Quantity {
 // T7, M4 (S10, S13): what a space's own spec says counts more than the defaults, and what neither says is built in.
 func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 	config := ProcessConfig{
+		IdleAfter:      time.Hour,
 		ReservedLabels: []string{"example.com", "corp.", "example.org/key"}, ShowNodeAddresses: true,
 		SpaceDefaults: v1alpha1.SpaceSpec{
 			Limits: quantities("memory-bytes", "512Mi", "watches", "10"),
@@ -104,11 +105,31 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 	if got := s.of("apart").namespace.Labels["example.com/team"]; got != "all" {
 		t.Errorf("the namespace is labelled %q", got)
 	}
-	if !reflect.DeepEqual(s.shared, []string{"team-a"}) || !reflect.DeepEqual(s.dedicated, []string{"apart"}) || !s.isListed("apart") || s.isListed("other") {
-		t.Errorf("shared are %q, dedicated %q", s.shared, s.dedicated)
+	if s.sync.Sync.Value(resources.Nodes) != resources.All {
+		t.Errorf("synced is %+v", s.sync)
 	}
-	if want := []string{"arch", "disk", "os", "pool"}; !reflect.DeepEqual(s.sync.NodeLabels, want) || s.sync.Sync.Value(resources.Nodes) != resources.All {
-		t.Errorf("synced is %+v, want the labels %q of nodes", s.sync, want)
+	changed, errs := s.read(&v1alpha1.SpaceSpec{Limits: quantities("watches", "30")}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	s.set("team-a", changed)
+	if limits := s.limits("team-a"); limits[bounds.Watches] != 30 || limits[bounds.MemoryBytes] != 512<<20 {
+		t.Errorf("with another spec, the limits are %v", limits)
+	}
+	if idle := s.idle("team-a"); idle.After != time.Hour || !reflect.DeepEqual(idle.Ignored.UserAgents, v1alpha1.DefaultIgnoredUserAgents()) {
+		t.Errorf("without a word about sleep, the space is idle when %+v", idle)
+	}
+	quiet, errs := s.read(&v1alpha1.SpaceSpec{Sleep: v1alpha1.Sleep{IdleAfterSeconds: ptr.To[int32](0), IgnoredClients: v1alpha1.Clients{UserAgents: []string{"k9s"}, Users: []string{"bot"}}}}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	s.set("team-a", quiet)
+	if idle, want := s.idle("team-a"), (shard.Idle{Ignored: shard.Clients{UserAgents: []string{"k9s"}, Users: []string{"bot"}}}); !reflect.DeepEqual(idle, want) {
+		t.Errorf("the space is idle when %+v, want %+v", idle, want)
+	}
+	s.remove("team-a")
+	if limits := s.limits("team-a"); limits[bounds.Watches] != 10 {
+		t.Errorf("of a space that is gone, the limits are %v", limits)
 	}
 	if usual := (&ProcessConfig{}); usual.complete() != nil || usual.specs.of("any").quota != nil || usual.specs.objects("any").DefaultLimits != nil {
 		t.Error("without a word about quota and limits, they are not the built-in ones")
@@ -137,10 +158,7 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.hostNamespace.annotations[berth.dev/store]: Invalid value`:                                                    {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "b"}}},
 		`spec.isolation: Unsupported value: "Own"`:                                                                          {Isolation: "Own"},
 		`spec.sync: Forbidden: all spaces of a platform are synced alike`:                                                   pods,
-		`spec.sleep: Forbidden`:          {Sleep: v1alpha1.Sleep{IdleAfterSeconds: ptr.To[int32](1)}},
-		`spec.snapshots: Forbidden`:      {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
-		`spec.deletionPolicy: Forbidden`: {DeletionPolicy: v1alpha1.DeletionRetain},
-		`spec.paused: Forbidden`:         {Paused: ptr.To(true)},
+		`spec.snapshots: Forbidden`:                                                                                         {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
 	} {
 		if err := (&ProcessConfig{Spaces: []v1alpha1.Space{space("a", spec)}}).complete(); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)

@@ -48,12 +48,16 @@ type Config struct {
 	// was wanted, and with what error. It must not block, nor call the shard.
 	Woken func(space string, took time.Duration, err error)
 
+	// Changed, if set, is told of each space whose status is another than before. It
+	// must not block, nor call the shard.
+	Changed func(space string)
+
 	// Traces, if set, gets spans of what the spaces' API servers do.
 	Traces trace.TracerProvider
 
-	// IdleAfter is how long a space must have had no request from outside
-	// before it is put to sleep. Never if zero.
-	IdleAfter time.Duration
+	// Idle, if set, says when a space is idle. It must be fast, and must not call the
+	// shard. Without it, spaces stay awake.
+	Idle func(space string) Idle
 	// SpacesMax bounds the spaces that are awake at once. At the bound, the one
 	// that was idle longest is put to sleep. No bound if zero.
 	SpacesMax int
@@ -118,6 +122,12 @@ func (c Config) complete() Config {
 	if c.Settings == nil {
 		c.Settings = func(string) Settings { return Settings{} }
 	}
+	if c.Idle == nil {
+		c.Idle = func(string) Idle { return Idle{} }
+	}
+	if c.Changed == nil {
+		c.Changed = func(string) {}
+	}
 	if c.WakeTimeout <= 0 {
 		c.WakeTimeout = defaultWakeTimeout
 	}
@@ -125,21 +135,4 @@ func (c Config) complete() Config {
 		c.Clock = clock.RealClock{}
 	}
 	return c
-}
-
-// within is d, or less where spaces are to sleep sooner than that.
-func (c Config) within(d time.Duration) time.Duration {
-	if c.IdleAfter > 0 {
-		return min(d, c.IdleAfter)
-	}
-	return d
-}
-
-// minSleep is the shortest sleep that is worth a start. Where places are scarce but
-// idle spaces are not put to sleep, it need only be longer than a start.
-func (c Config) minSleep() time.Duration {
-	if c.IdleAfter > 0 {
-		return min(leastSleep, c.IdleAfter)
-	}
-	return settleTime
 }

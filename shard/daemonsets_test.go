@@ -35,7 +35,7 @@ func TestASpaceFollowsNodesForItsDaemonSetsOnly(t *testing.T) {
 	}
 	off := config(t)
 	on := off
-	on.Sync = syncer.Options{Sync: synced, NodeLabels: []string{label}}
+	on.Sync = syncer.Options{Sync: synced}
 	placement := translate.Placement{Labels: []string{label}, ByName: true}
 	on.Settings = func(string) shard.Settings { return shard.Settings{Placement: placement} }
 	s := start(t, on)

@@ -23,6 +23,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -43,7 +44,7 @@ func newEnv(t *testing.T, change ...func(*shard.Config)) *testEnv {
 	t.Helper()
 	c := config(t)
 	s := &testEnv{clock: clocktesting.NewFakeClock(time.Now())}
-	c.Clock, c.IdleAfter = s.clock, idle
+	c.Clock, c.Idle = s.clock, func(string) shard.Idle { return shard.Idle{After: idle} }
 	for _, f := range change {
 		f(&c)
 	}
@@ -93,7 +94,7 @@ func (s *testEnv) is(t *testing.T, name, reason string, status metav1.ConditionS
 		if !ok {
 			return errors.New("has no place")
 		}
-		if ready := meta.FindStatusCondition(got.Conditions, shard.ConditionReady); ready.Reason != reason || ready.Status != status {
+		if ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); ready.Reason != reason || ready.Status != status {
 			return fmt.Errorf("is %s, Ready=%s: %s", ready.Reason, ready.Status, ready.Message)
 		}
 		return nil

@@ -4,7 +4,6 @@
 package shard
 
 import (
-	"errors"
 	"slices"
 	"time"
 )
@@ -136,13 +135,14 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 // dueIdle tries to put a running space to sleep that has been idle for long
 // enough, and returns when to look again.
 func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
-	if s.config.IdleAfter <= 0 || p.tryingSleep {
+	after := s.config.Idle(p.name).After
+	if after <= 0 || p.tryingSleep {
 		return time.Time{}
 	}
 	if p.requests > 0 {
-		return now.Add(s.config.IdleAfter)
+		return now.Add(after)
 	}
-	at := s.idleAt(p, s.config.IdleAfter)
+	at := s.idleAt(p, after)
 	if at.After(now) {
 		return at
 	}
@@ -169,8 +169,6 @@ func latest(a, b time.Time) time.Time {
 // wakesAt is when a sleeping space is to be woken by itself, zero if never.
 func (s *Shard) wakesAt(p *place) time.Time {
 	switch {
-	case errors.Is(p.failure, ErrNotListed):
-		return time.Time{} // a request may try it
 	case p.failure != nil:
 		return p.retry
 	case p.timer.IsZero():

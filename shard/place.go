@@ -24,9 +24,10 @@ const (
 
 // place is a space's in a shard. While the space sleeps it is all that there is
 // of it in memory, so what is large belongs into Space. All fields but the first
-// and changed are guarded by the shard's mutex.
+// two and changed are guarded by the shard's mutex.
 type place struct {
 	name string
+	tell func(space string) // that the status is another than before
 
 	state      state
 	since      time.Time     // of the state
@@ -91,6 +92,7 @@ func (p *place) set(to state, now time.Time) {
 		p.readySince = now
 	}
 	p.turned()
+	p.tell(p.name)
 }
 
 func (p *place) turned() {

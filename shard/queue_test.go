@@ -126,33 +126,6 @@ func TestASpaceWhoseVisitWasCutShortWakesInItsTurn(t *testing.T) {
 	})
 }
 
-// B14: a space that is not to run here says so, sets off no alert and is not tried
-// again by itself.
-func TestASpaceThatIsNotListedIsLeftAlone(t *testing.T) {
-	var tries atomic.Int32
-	s := newEnv(t, func(c *shard.Config) {
-		c.Prepare = func(context.Context, string) error {
-			tries.Add(1)
-			return fmt.Errorf("%w: list it again", shard.ErrNotListed)
-		}
-	})
-	if err := s.Add("unlisted"); err != nil {
-		t.Fatal(err)
-	}
-	s.WarmUp("unlisted")
-	s.is(t, "unlisted", shard.ReasonNotListed, metav1.ConditionUnknown)
-	for range 5 {
-		s.clock.Step(time.Hour)
-		s.is(t, "unlisted", shard.ReasonNotListed, metav1.ConditionUnknown)
-	}
-	if got, _ := s.Status("unlisted"); got.NextWake != nil || tries.Load() != 1 {
-		t.Errorf("it was tried %d times, next at %v", tries.Load(), got.NextWake)
-	}
-	if err := s.Wake(t.Context(), "unlisted"); !errors.Is(err, shard.ErrNotListed) || tries.Load() != 2 {
-		t.Errorf("asked for, it answers %v after %d tries", err, tries.Load())
-	}
-}
-
 // B13: a space whose host does not answer doesn't say that it syncs.
 func TestASpaceSaysThatItsHostDoesNotAnswer(t *testing.T) {
 	var gone atomic.Bool

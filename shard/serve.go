@@ -20,7 +20,8 @@ import (
 // credential of the space count: they keep it awake while they last, watches and
 // exec too, and are held until it has woken. Others are let through to a space
 // that is awake, which will know what to do with them, and wake none. Nor do
-// those that ask for its health: whoever looks after a space does not use it.
+// those that ask for its health, nor those of clients that the admin names
+// ([Clients]): whoever looks after a space does not use it.
 type spaceHandler struct {
 	shard *Shard
 	place *place
@@ -37,7 +38,16 @@ func (h *spaceHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	ignored := false
+	if counts {
+		idle := h.shard.config.Idle(h.place.name)
+		ignored = idle.Ignored.have(r)
+		counts = !ignored
+	}
 	space, refuse := h.enter(r, counts)
+	if refuse != nil && ignored {
+		refuse = unavailable(h.place.name, "is not awake, and this client does not wake it", ignoredRetry)
+	}
 	if refuse != nil && healthy {
 		h.health(w)
 		return
@@ -104,6 +114,9 @@ func (h *spaceHandler) enter(r *http.Request, counts bool) (*Space, *refusal) {
 	return p.space, nil
 }
 
+// ignoredRetry is when a client that wakes no space asks again whether it is awake.
+const ignoredRetry = time.Minute
+
 // isSuspect is what a tenant learns of why its space is held back.
 const isSuspect = "is held back, as it may have ended the process that it shares with other spaces"
 
@@ -167,7 +180,7 @@ func (h *spaceHandler) health(w http.ResponseWriter) {
 	h.shard.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if reason == ReasonFailed || reason == ReasonCrashSuspect || reason == ReasonNotListed {
+	if reason == ReasonFailed || reason == ReasonCrashSuspect {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	fmt.Fprintf(w, "the space is %s\n", strings.ToLower(reason))

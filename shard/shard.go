@@ -28,9 +28,6 @@ var (
 	ErrUnknown = errors.New("there is no such space here")
 	// ErrStopped says that the space, or the whole shard, is being stopped.
 	ErrStopped = errors.New("it is being stopped")
-	// ErrNotListed says, from [Config].Prepare, that the space is not one of those
-	// that this process is to run: it is left alone until a request comes.
-	ErrNotListed = errors.New("the space is not listed")
 )
 
 // Shard runs spaces. It is safe for concurrent use.
@@ -118,7 +115,7 @@ func (s *Shard) Add(name string) error {
 		return fmt.Errorf("add space %s: %w", name, ErrTaken)
 	}
 	now := s.config.Clock.Now()
-	p := &place{name: name, since: now, readySince: now}
+	p := &place{name: name, since: now, readySince: now, tell: s.config.Changed}
 	s.suspect(p)
 	s.places[name] = p
 	return nil

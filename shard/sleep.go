@@ -110,8 +110,8 @@ func (s *Shard) trySleep(ctx context.Context, p *place, forced bool, quiet time.
 	defer s.mu.Unlock()
 	p.tryingSleep = false
 	s.leaving--
-	now := s.config.Clock.Now()
-	wait := now.Add(s.config.within(recheck))
+	now, idle := s.config.Clock.Now(), s.config.Idle(p.name)
+	wait := now.Add(idle.within(recheck))
 	switch {
 	case p.state != running || p.space != space:
 		err = errBusy
@@ -120,7 +120,7 @@ func (s *Shard) trySleep(ctx context.Context, p *place, forced bool, quiet time.
 		err = errBusy
 	case !forced && (p.requests > 0 || p.lastRequest.After(asked)):
 		err = errInUse
-	case !forced && !timer.IsZero() && timer.Before(now.Add(s.config.minSleep())):
+	case !forced && !timer.IsZero() && timer.Before(now.Add(idle.minSleep())):
 		err = errSoon
 		if timer.After(wait) {
 			wait = timer
@@ -185,7 +185,7 @@ func (s *Shard) noteChange(p *place) func() {
 // idleAt is when a space will have been idle long enough, if nothing happens:
 // d after its last request, and some moments after it woke.
 func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
-	at := p.since.Add(s.config.within(settleTime))
+	at := p.since.Add(s.config.Idle(p.name).within(settleTime))
 	if idle := p.lastRequest.Add(d); idle.After(at) {
 		at = idle
 	}

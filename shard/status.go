@@ -7,18 +7,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/syncer"
 )
-
-// ConditionReady is the type of the condition that every space has. It is true
-// while the space runs, and while it sleeps, as a request wakes it.
-const ConditionReady = "Ready"
 
 // Reasons of the condition Ready.
 const (
@@ -34,14 +32,13 @@ const (
 	// ReasonHostUnreachable says that the space serves, but can't be synced; the
 	// condition is true.
 	ReasonHostUnreachable = "HostUnreachable"
-	// ReasonNotListed says that the space is not one of those that Berth is to run;
-	// the condition is unknown.
-	ReasonNotListed = "NotListed"
 )
 
 // Status is what is known of a space without waking it.
 type Status struct {
-	Name       string             `json:"name"`
+	Name string `json:"name"`
+	// Conditions are Ready, and in the answer to a question about one space that runs also HostReachable, StoreHealthy, and
+	// Synced, as [v1alpha1] has them.
 	Conditions []metav1.Condition `json:"conditions"`
 	// Requests from outside that are under way, watches too.
 	Requests int `json:"requests"`
@@ -56,12 +53,15 @@ type Status struct {
 // Status of a space; false if it has no place here.
 func (s *Shard) Status(name string) (Status, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	p := s.places[name]
 	if p == nil {
+		s.mu.Unlock()
 		return Status{}, false
 	}
-	return s.statusOf(p), true
+	status, space, since := s.statusOf(p), p.space, p.since
+	s.mu.Unlock()
+	status.Conditions = append(status.Conditions, s.parts(space, since)...)
+	return status, true
 }
 
 // List returns the status of all spaces, sorted by name.
@@ -76,18 +76,55 @@ func (s *Shard) List() []Status {
 	return list
 }
 
+// statusOf tells of a space what needs no question to it.
 func (s *Shard) statusOf(p *place) Status {
 	reason, message := p.reason()
 	if err := s.host.Reachable(); err != nil && p.state == running {
 		reason, message = ReasonHostUnreachable, "the space serves, and syncs again once the host does: "+err.Error()
 	}
 	status := Status{Name: p.name, Requests: p.requests + p.held, LastRequest: timeOf(p.lastRequest), Conditions: []metav1.Condition{{
-		Type: ConditionReady, Status: p.ready(), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(p.readySince),
+		Type: v1alpha1.ConditionReady, Status: p.ready(), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(p.readySince),
 	}}}
 	if p.state == asleep {
 		status.NextWake = timeOf(s.wakesAt(p))
 	}
+	if errors.Is(p.failure, kine.ErrDamaged) {
+		status.Conditions = append(status.Conditions, condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreDamaged,
+			p.failure.Error()+"; restore a snapshot with `berth snapshot restore`", p.since))
+	}
 	return status
+}
+
+// parts are the conditions of what a space that runs is made of. They began to be as they are at some time after since.
+func (s *Shard) parts(space *Space, since time.Time) []metav1.Condition {
+	if space == nil {
+		return nil
+	}
+	host := condition(v1alpha1.ConditionHostReachable, v1alpha1.ReasonReachable, "the host's API server answers", since)
+	if err := s.host.Reachable(); err != nil {
+		host = condition(v1alpha1.ConditionHostReachable, v1alpha1.ReasonUnreachable, err.Error()+"; see that the host's API server runs, and that this process reaches it", since)
+	}
+	store := condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonHealthy, "the store takes writes", since)
+	if stats, err := space.StoreStats(context.Background()); err != nil {
+		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreDamaged, err.Error()+"; restore a snapshot with `berth snapshot restore`", since)
+	} else if stats.Full {
+		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreFull,
+			fmt.Sprintf("the store has %d of %d bytes; delete objects in the space, or raise its limit store-bytes", stats.UsedBytes, stats.MaxBytes), since)
+	}
+	synced := condition(v1alpha1.ConditionSynced, v1alpha1.ReasonSynced, "all objects are on the host as they are in the space", since)
+	if n := space.SyncStats().Unsynced; n > 0 {
+		synced = condition(v1alpha1.ConditionSynced, v1alpha1.ReasonRejectedByHost,
+			fmt.Sprintf("%d objects are not on the host as they are in the space; their events in the space say why", n), since)
+	}
+	return []metav1.Condition{host, store, synced}
+}
+
+func condition(of, reason, message string, since time.Time) metav1.Condition {
+	status := metav1.ConditionFalse
+	if reason == v1alpha1.ReasonReachable || reason == v1alpha1.ReasonHealthy || reason == v1alpha1.ReasonSynced {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: of, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(since)}
 }
 
 func timeOf(t time.Time) *metav1.Time {
@@ -99,17 +136,18 @@ func timeOf(t time.Time) *metav1.Time {
 }
 
 func (p *place) ready() metav1.ConditionStatus {
+	heldBack := p.suspect != nil && p.state == queued && !p.hurried
 	switch {
 	case p.state == running:
 		return metav1.ConditionTrue
-	case p.state == asleep && errors.Is(p.failure, ErrNotListed):
-		return metav1.ConditionUnknown
-	case p.state != asleep || p.failure != nil:
+	case p.failure != nil || p.evicted != nil || heldBack:
 		return metav1.ConditionFalse
-	case !p.started:
+	case p.started || p.state == stopping:
+		return metav1.ConditionTrue // requests are answered, after a wait at most
+	case p.state == asleep:
 		return metav1.ConditionUnknown
 	default:
-		return metav1.ConditionTrue
+		return metav1.ConditionFalse
 	}
 }
 
@@ -135,8 +173,6 @@ func (p *place) reason() (reason, message string) {
 	switch held := (heldBack{}); {
 	case errors.As(p.failure, &held):
 		return ReasonCrashSuspect, p.failure.Error()
-	case errors.Is(p.failure, ErrNotListed):
-		return ReasonNotListed, p.failure.Error()
 	case p.failure != nil:
 		return ReasonFailed, p.failure.Error()
 	case !p.started:

@@ -78,7 +78,7 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 	clock, active := clocktesting.NewFakeClock(time.Now()), filepath.Join(t.TempDir(), "active")
 	dir := t.TempDir()
 	again := func() *testEnv {
-		return newEnv(t, func(c *shard.Config) { c.Dir, c.ActiveDir, c.Clock, c.IdleAfter = dir, active, clock, 0 })
+		return newEnv(t, func(c *shard.Config) { c.Dir, c.ActiveDir, c.Clock, c.Idle = dir, active, clock, nil })
 	}
 	s := again()
 	good := startSpace(t, s.Shard, "bystander")
@@ -160,7 +160,7 @@ func TestHostileASpaceThatEndsTheProcessIsHeldBack(t *testing.T) {
 // Watches of which nothing waits, such as a GitOps controller has by the hundred, make no space a suspect.
 func TestHostileTheMemoryOfASpaceIsNoted(t *testing.T) {
 	active := filepath.Join(t.TempDir(), "active")
-	s := newEnv(t, func(c *shard.Config) { c.ActiveDir, c.IdleAfter = active, 0 })
+	s := newEnv(t, func(c *shard.Config) { c.ActiveDir, c.Idle = active, nil })
 	space := startSpace(t, s.Shard, "heavy")
 	light := startSpace(t, s.Shard, "light").Account()
 	for quantity, n := range map[bounds.Quantity]int64{bounds.Watches: 1000, bounds.MemoryBytes: 1000 * bounds.IdleWatch} {

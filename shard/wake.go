@@ -5,7 +5,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -286,9 +285,6 @@ func (s *Shard) fail(p *place, err error) {
 	p.failure = err
 	p.prepared = false
 	p.retry = now.Add(backoff(p.failures))
-	if errors.Is(err, ErrNotListed) {
-		p.retry = now.Add(lastRetry)
-	}
 	p.set(asleep, now)
 	p.resolve(err)
 	if p.removed {

@@ -74,9 +74,9 @@ type Options struct {
 	// ingress. They are commands to a controller that all spaces share: some let
 	// their author run code in it.
 	IngressAnnotations []string
-	// NodeLabels are the keys of the host's nodes' labels that placements of spaces
-	// are about. Others are not looked at.
-	NodeLabels []string
+	// QuotaChanged, if set, is told of each space whose quota on the host, or what is used of it, is another than before.
+	// It must not block.
+	QuotaChanged func(space string)
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
@@ -125,12 +125,12 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		h.watches[name] = from
 		h.routers[name] = newEventRouter(spaceOf, changed, indexes(name))
 		if name == nodes {
-			h.watchNodes(h.routers[name], o.NodeLabels)
+			h.watchNodes(h.routers[name])
 		}
 	}
 	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
 	h.routers[quotas] = newEventRouter(spaceOf, nil, nil)
-	h.watchQuotas(h.routers[quotas])
+	h.watchQuotas(h.routers[quotas], o.QuotaChanged)
 	return h, nil
 }
 

@@ -17,10 +17,10 @@ import (
 
 // watchNodes has a router hold the host's nodes: what placements look at of each,
 // which most of a node's changes, its kubelet's reports, are not about.
-func (h *Host) watchNodes(r *eventRouter, labels []string) {
+func (h *Host) watchNodes(r *eventRouter) {
 	r.trim = func(o client.Object) client.Object {
 		if node, ok := o.(*corev1.Node); ok {
-			o = translate.TrimNode(node, labels)
+			o = translate.TrimNode(node)
 			pack(o)
 		}
 		return o

@@ -60,7 +60,7 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &Host{}
 			f := newEventRouter(spaceOf, nil, nil)
-			h.watchNodes(f, []string{"pool", "disk"})
+			h.watchNodes(f)
 			var first []any
 			if tc.before != nil {
 				first = append(first, tc.before)
@@ -115,7 +115,7 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	}
 	f := newEventRouter(spaceOf, nil, nil)
 	h := &Host{sync: syncOptions, routers: map[string]*eventRouter{nodes: f}}
-	h.watchNodes(f, []string{"pool"})
+	h.watchNodes(f)
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}

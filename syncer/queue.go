@@ -58,12 +58,14 @@ type next struct {
 	wake time.Duration
 	// failed is for what may well succeed as soon as other writes to the host do.
 	failed bool
+	// refused is for what the host, or a rule of the space, refused.
+	refused bool
 }
 
 type timer struct {
 	*time.Timer
-	at           time.Time // that sleep must not keep waiting, unless idle
-	idle, failed bool
+	at                    time.Time // that sleep must not keep waiting, unless idle
+	idle, failed, refused bool
 }
 
 func newQueue(limit int, do func(context.Context, Key) next) *queue {
@@ -200,7 +202,7 @@ func (q *queue) setTimer(key Key, n next) {
 	if t := q.later[key]; t != nil {
 		t.Stop()
 	}
-	t := &timer{at: time.Now().Add(n.after), idle: n.idle, failed: n.failed}
+	t := &timer{at: time.Now().Add(n.after), idle: n.idle, failed: n.failed, refused: n.refused}
 	if n.wake > 0 {
 		t.at, t.idle = time.Now().Add(n.wake), false
 	}

@@ -166,7 +166,7 @@ func TestAKeyComesAgainWhenItIsDue(t *testing.T) {
 		results := map[string]next{
 			"soon":    {after: time.Minute},
 			"late":    {after: time.Hour},
-			"refused": {after: time.Second, idle: true},
+			"refused": {after: time.Second, idle: true, refused: true},
 		}
 		w := &worker{result: func(key Key) next { return results[key.Name] }}
 		q := newQueue(4, w.do)

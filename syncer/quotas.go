@@ -79,8 +79,13 @@ func eased(was, is client.Object) bool {
 
 // watchQuotas lets the shared watch of quotas tell of those that allow more: the syncers of spaces that are awake, and
 // those who wait for spaces that sleep and have objects that a quota refused.
-func (h *Host) watchQuotas(f *eventRouter) {
-	f.matters = eased
+func (h *Host) watchQuotas(f *eventRouter, changed func(space string)) {
+	f.matters = func(was, is client.Object) bool {
+		if changed != nil && is != nil && spaceOf(is) != "" && (was == nil || was.GetAnnotations()[annotationLeft] != is.GetAnnotations()[annotationLeft]) {
+			changed(spaceOf(is))
+		}
+		return eased(was, is)
+	}
 	f.changed = func(space string) {
 		if _, short := h.short.Load(space); short {
 			h.sleepers.changed(space)

@@ -16,7 +16,7 @@ import (
 )
 
 // Reasons of the events that tell a tenant why an object is not on the host, or
-// not as it was. docs/syncing.md says what to do about each.
+// not as it was. docs/reference/events.md says what to do about each.
 const (
 	ReasonQuota   = "HostQuotaExceeded"
 	ReasonRefused = "HostRefused"

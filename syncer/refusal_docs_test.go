@@ -16,7 +16,7 @@ import (
 )
 
 // X4: each reason of the events by which Berth tells a tenant something is one of
-// the constants, and docs/syncing.md has a row about each of them, and no other.
+// the constants, and docs/reference/events.md has a row about each of them, and no other.
 func TestTheReasonsOfEventsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -41,11 +41,11 @@ func TestTheReasonsOfEventsAreDocumented(t *testing.T) {
 	if calls < 4 {
 		t.Errorf("found only %d calls that tell a tenant something: this test looks for another name", calls)
 	}
-	doc, err := os.ReadFile("../docs/syncing.md")
+	doc, err := os.ReadFile("../docs/reference/events.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, events, _ := strings.Cut(string(doc), "\n## Events\n")
+	_, events, _ := strings.Cut(string(doc), "\n## Reasons\n")
 	events, _, _ = strings.Cut(events, "\n## ")
 	var documented []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(events, -1) {
@@ -53,6 +53,6 @@ func TestTheReasonsOfEventsAreDocumented(t *testing.T) {
 	}
 	slices.Sort(documented)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(reasons)), documented); diff != "" {
-		t.Errorf("docs/syncing.md tells of other reasons: -code +documentation:\n%s", diff)
+		t.Errorf("docs/reference/events.md tells of other reasons: -code +documentation:\n%s", diff)
 	}
 }

@@ -103,7 +103,7 @@ func (s *Syncer) reconcile(ctx context.Context, key Key) next {
 // refused says when to try again what was refused: a space need not be awake for it, but for what is on the host already and
 // is due after again, if that is not 0.
 func refused(later, again time.Duration) next {
-	n := next{after: later, idle: true}
+	n := next{after: later, idle: true, refused: true}
 	if again > 0 {
 		n.after, n.wake = min(later, again), again
 	}

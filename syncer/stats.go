@@ -19,6 +19,7 @@ type Stats struct {
 	Refused   uint64 // that the host, a quota or a rule of the space refused
 	Failed    uint64 // that will be tried again, and should not have to be
 	Queued    int    // objects that wait for a reconcile
+	Unsynced  int    // objects that the host, or a rule of the space, refused, or that failed, and are tried again
 }
 
 // counters count reconciles by their errors.
@@ -41,7 +42,7 @@ func (c *counters) count(err error) {
 func (s *Syncer) Stats() Stats {
 	return Stats{
 		Done: s.counters.done.Load(), Conflicts: s.counters.conflicts.Load(), Refused: s.counters.refused.Load(), Failed: s.counters.failed.Load(),
-		Queued: s.queue.length(),
+		Queued: s.queue.length(), Unsynced: s.queue.unsynced() + s.shortages.count(),
 	}
 }
 
@@ -50,6 +51,28 @@ func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.first) + len(q.rest)
+}
+
+// unsynced is how many keys did not pass, and are due again later.
+func (q *queue) unsynced() (count int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range q.later {
+		if t.refused || t.failed {
+			count++
+		}
+	}
+	return count
+}
+
+// count is how many objects wait for a quota to allow more.
+func (s *shortages) count() (count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, short := range s.of {
+		count += len(short.queued)
+	}
+	return count
 }
 
 // Objects counts the host objects of all spaces, by space and resource. Of classes

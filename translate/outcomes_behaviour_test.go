@@ -181,13 +181,13 @@ func bareFor(s site) *corev1.Pod {
 }
 
 func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write the table of docs/pods.md")
+	flag.Bool("update", false, "write the table of docs/reference/pods.md")
 	os.Exit(m.Run())
 }
 
-// docs/pods.md has the table as it is.
+// docs/reference/pods.md has the table as it is.
 func TestTheDocumentedTableIsFresh(t *testing.T) {
-	const file, begin, end = "../docs/pods.md", "<!-- outcomes: begin -->\n", "<!-- outcomes: end -->\n"
+	const file, begin, end = "../docs/reference/pods.md", "<!-- outcomes: begin -->\n", "<!-- outcomes: end -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ const (
 )
 
 // outcomes is the one table of what becomes of each field of a pod's spec, and of
-// all types below it. docs/pods.md is made of it. A field that Kubernetes adds
+// all types below it. docs/reference/pods.md is made of it. A field that Kubernetes adds
 // fails TestEveryFieldOfAPodHasAnOutcome until someone decides.
 func outcomes() []decided {
 	container := containerOutcomes()
@@ -76,15 +76,15 @@ func outcomes() []decided {
 			are(translated, "enableServiceLinks", "the space's services are in the containers' environment; the host's never"),
 			are(translated, "setHostnameAsFQDN", "the full name is in hostnameOverride, if it has at most 64 bytes: a kubelet would use the host's namespace"),
 			are(hostOnly, "subdomain", "for the space's DNS: a kubelet would make the host's namespace part of the name"),
-			are(hostOnly, "serviceAccountName serviceAccount automountServiceAccountToken", "accounts and their tokens are the space's; on the host all pods run as one that may do nothing, or each as one that is only a name (docs/syncing.md)"),
-			are(hostOnly, "priorityClassName priority preemptionPolicy", "pods of a space do not push out those of others, unless spaces import a class of the host's (docs/syncing.md); classes named system-* are refused"),
+			are(hostOnly, "serviceAccountName serviceAccount automountServiceAccountToken", "accounts and their tokens are the space's; on the host all pods run as one that may do nothing, or each as one that is only a name ([syncing](../concepts/syncing.md))"),
+			are(hostOnly, "priorityClassName priority preemptionPolicy", "pods of a space do not push out those of others, unless spaces import a class of the host's ([syncing](../concepts/syncing.md)); classes named system-* are refused"),
 			are(hostOnly, "overhead", "set by a host's runtime class"),
 			are(hostOnly, "schedulingGates", "the host pod is made when they are gone"),
 			are(refused, "nodeName", noNodes),
-			are(refused, "nodeSelector", noNodes+", but for labels that an admin lets tenants select by"),
+			are(refused, "nodeSelector", noNodes+", except by labels that an admin lets tenants select by"),
 			are(refused, "hostNetwork hostPID hostIPC", "namespaces of the host's"),
-			are(refused, "schedulerName", "but for default-scheduler"),
-			are(hostOnly, "runtimeClassName", "an imported one is the host pod's, too (docs/syncing.md); any other is refused"),
+			are(refused, "schedulerName", "except default-scheduler"),
+			are(hostOnly, "runtimeClassName", "an imported one is the host pod's, too ([syncing](../concepts/syncing.md)); any other is refused"),
 			are(refused, "resourceClaims", "devices of the host are not shared; the claims must go, here and in containers"),
 			are(refused, "schedulingGroup", "groups of pods are the host's scheduler's"),
 		),
@@ -94,7 +94,7 @@ func outcomes() []decided {
 		),
 		about[corev1.Sysctl](keepsBut("name", "kernel.msgmax", baseline), keeps("value")),
 		about[corev1.LocalObjectReference](are(translated, "name", hostsName)),
-		about[corev1.Affinity](keeps("podAffinity podAntiAffinity"), are(refused, "nodeAffinity", noNodes+", but for labels that an admin lets tenants select by, and names of virtual nodes where there are DaemonSets (docs/syncing.md)")),
+		about[corev1.Affinity](keeps("podAffinity podAntiAffinity"), are(refused, "nodeAffinity", noNodes+", except by labels that an admin lets tenants select by, and names of virtual nodes where there are DaemonSets ([syncing](../concepts/syncing.md))")),
 		about[corev1.PodAffinity](keeps("requiredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution")),
 		about[corev1.PodAntiAffinity](keeps("requiredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution")),
 		about[corev1.WeightedPodAffinityTerm](keeps("weight podAffinityTerm")),

@@ -278,15 +278,9 @@ func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
 	return view, is
 }
 
-// TrimNode is what of a node placements with these keys of labels look at, and its
-// addresses.
-func TrimNode(node *corev1.Node, keys []string) *corev1.Node {
-	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
-	for _, key := range keys {
-		if value, ok := node.Labels[key]; ok {
-			metav1.SetMetaDataLabel(&out.ObjectMeta, key, value)
-		}
-	}
+// TrimNode is what of a node placements look at, and its addresses.
+func TrimNode(node *corev1.Node) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}}
 	out.Status.Addresses = node.Status.Addresses // no space sees them, see [AddressSet]
 	for _, taint := range node.Spec.Taints {
 		if keepsOff(taint) {

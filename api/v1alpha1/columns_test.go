@@ -77,7 +77,7 @@ func TestKubectlShowsTheColumnsOfASpace(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"Isolation: Dedicated", "Paused: <nil>", "Version: v1.36.3", "Endpoint: https://berth.example:7443/spaces/columns",
+		"Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.36.3", "Endpoint: https://berth.example:7443/spaces/columns",
 		"Message: the space serves and syncs",
 	}, wide); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:resource:scope=Cluster,categories=berth
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.spec.isolation`
+// +kubebuilder:selectablefield:JSONPath=`.spec.platformName`
 // +kubebuilder:selectablefield:JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
@@ -22,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.usage.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.spec.isolation`,priority=1
+// +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.spec.platformName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
@@ -37,7 +39,7 @@ type Space struct {
 
 	// spec is what the space is to be.
 	// +optional
-	// +default={"isolation":"Shared"}
+	// +default={"platformName":"berth"}
 	Spec SpaceSpec `json:"spec,omitzero"`
 	// status is what the platform observed. Only the platform writes it.
 	// +optional
@@ -60,6 +62,15 @@ type SpaceList struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceSpec struct {
+	// platformName is the name of the platform that serves the space, as its --platform-name says. Several platforms may share
+	// a cluster. It can't be changed. Defaults to berth.
+	// +optional
+	// +default="berth"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a space stays with its platform; create another one there, and restore a snapshot as it"
+	PlatformName string `json:"platformName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared.
 	// +optional

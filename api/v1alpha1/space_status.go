@@ -24,8 +24,10 @@ const (
 // Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
 const (
 	// ReasonInvalidSpec makes Ready False for a space with a field that means nothing to the platform. The message names
-	// the field.
+	// the field. A space that ran before goes on as it was.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonPaused makes Ready False for a space that was paused before it was ever started.
+	ReasonPaused = "Paused"
 	// ReasonCrashSuspect makes Ready False for a space that was active when its process ended uncleanly, until it is started
 	// again.
 	ReasonCrashSuspect = "CrashSuspect"

@@ -80,7 +80,7 @@ func TestASpaceHasDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { remove(t, c, "defaults") })
-	want := v1alpha1.SpaceSpec{Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete}
+	want := v1alpha1.SpaceSpec{PlatformName: v1alpha1.DefaultPlatformName, Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete}
 	if diff := cmp.Diff(want, space.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -90,6 +90,10 @@ func TestASpaceHasDefaults(t *testing.T) {
 	}
 	if s := space.Spec.Snapshots; s.IntervalSeconds != 3600 || s.Keep != 24 {
 		t.Errorf("snapshots are %+v", s)
+	}
+	space.Spec.PlatformName = "other"
+	if err := c.Update(t.Context(), space); err == nil || !strings.Contains(err.Error(), "a space stays with its platform") {
+		t.Errorf("the platform of a space is changed: %v", err)
 	}
 }
 
@@ -120,7 +124,7 @@ func TestASpaceIsValidated(t *testing.T) {
 		says  []string // nil for a space that is valid
 	}{
 		"everything": {spec: v1alpha1.SpaceSpec{
-			Isolation: v1alpha1.Dedicated, Paused: ptr.To(true), DeletionPolicy: v1alpha1.DeletionSnapshot,
+			PlatformName: "other", Isolation: v1alpha1.Dedicated, Paused: ptr.To(true), DeletionPolicy: v1alpha1.DeletionSnapshot,
 			Limits:      map[string]resource.Quantity{"store-bytes": quantity("1Gi"), "watches": quantity("10")},
 			Sync:        []v1alpha1.SyncOption{{Resource: "ingresses", Value: "off"}},
 			Quota:       map[corev1.ResourceName]resource.Quantity{"limits.cpu": quantity("8")},
@@ -138,6 +142,7 @@ func TestASpaceIsValidated(t *testing.T) {
 		"too long a name":  {space: strings.Repeat("n", 58), says: []string{"at most 57 characters"}},
 		"dots in the name": {space: "a.b", says: []string{"must not contain dots"}},
 		"reserved name":    {space: "system", says: []string{"reserved"}},
+		"platform":         {spec: v1alpha1.SpaceSpec{PlatformName: "a.b"}, says: []string{"spec.platformName"}},
 		"isolation":        {spec: v1alpha1.SpaceSpec{Isolation: "Own"}, says: []string{"spec.isolation", `"Shared", "Dedicated"`}},
 		"deletion policy":  {spec: v1alpha1.SpaceSpec{DeletionPolicy: "Keep"}, says: []string{"spec.deletionPolicy", `"Retain"`}},
 		"resource twice":   {spec: v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "pods", Value: "on"}, {Resource: "pods", Value: "on"}}}, says: []string{"spec.sync[1]", "Duplicate"}},

@@ -23,7 +23,7 @@ func writeConfig(t *testing.T, text string) string {
 
 // X3: what is documented is read as it stands there.
 func TestTheDocumentedConfigurationIsRead(t *testing.T) {
-	page, err := os.ReadFile("../../docs/configuration.md")
+	page, err := os.ReadFile("../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,11 @@ func newDelete() *cobra.Command {
 		Short: "Delete spaces of a running berth",
 		Long: `Delete spaces: what they run on the host, their stores, their keys, and their
 credentials. Nothing is left, and other spaces go on. A deletion that has begun
-goes on when berth is started again, also after a crash; it can't be undone.
+goes on when berth is started again, also after a crash; it can't be undone. It is
+what 'kubectl delete space' on the host does.
 
---policy says what becomes of a space's data:
+--policy says what becomes of a space's data, instead of the spec.deletionPolicy of
+its object:
   Delete    delete it
   Retain    delete what the space has on the host, and keep its store and keys on
             disk, in DATA-DIR/retained. A space of the same name that is created
@@ -70,7 +72,7 @@ is next started.`,
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&policy, "policy", string(v1alpha1.DeletionDelete), "Delete, Retain, or Snapshot")
+	cmd.Flags().StringVar(&policy, "policy", "", "Delete, Retain, or Snapshot; the spec.deletionPolicy of the space if empty")
 	cmd.Flags().BoolVar(&waits, "wait", true, "wait until nothing is left")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for all of them")
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(

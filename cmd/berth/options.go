@@ -36,7 +36,8 @@ type runOptions struct {
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	addDataDir(cmd, &o.DataDir)
 	cmd.Flags().StringVar(&o.file, "config", "", "configuration file, a PlatformConfiguration, which says what spaces are")
-	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, instead of sharing this one")
+	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects of the host whose spec.platformName is this; each platform of a host has a name of its own")
+	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to run in a process of their own each, as spec.isolation: Dedicated does, instead of sharing this one")
 	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; 0 for never")
 	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "most spaces to be awake at once, --dedicated ones not counted; 0 for no bound")
 	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
@@ -50,7 +51,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
 	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
 	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
-	for _, flag := range []string{"dedicated", "pods-address", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint"} {
+	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }

@@ -24,7 +24,8 @@ func newServe() *cobra.Command {
 		Short: "Run spaces on the cluster that this is a pod of",
 		Long: `Run spaces on the cluster that this is a pod of, or on that of
 --host-kubeconfig, until the process is told to stop. The chart charts/berth runs
-it.
+it. Each Space object of that cluster whose spec.platformName is --platform-name is
+a space.
 
 It does what 'berth up --host-kubeconfig' does, as a service should: it logs to
 standard error, runs on with whichever of its spaces start, and tries the others
@@ -57,7 +58,7 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.Listen, "listen", ":7443", "HOST:PORT of the one TLS port that serves all APIs")
 	cmd.Flags().StringVar(&o.Advertise, "advertise", "", "URL by which clients reach that port: https://HOST or https://HOST:PORT. Kubeconfigs lead there, and the certificate is good for it; as --listen says if empty")
-	cmd.Flags().StringSliceVar(&o.spaces, "space", nil, "names of the spaces to start, besides those of --config, made if they are not there")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", nil, "names of spaces to create if they are not there, besides those of --config; other Space objects of the host are served, too")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which this is a pod of if empty")
 	cmd.Flags().StringVar(&o.SpaceRole, "space-role", "", "ClusterRole that the spaces' accounts get in their namespaces, so that Berth needs no right to write roles; a Role of their own each if empty")
 	cmd.Flags().StringVar(&o.KubeconfigSecrets, "kubeconfig-secrets", "", "namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty")

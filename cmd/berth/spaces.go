@@ -23,12 +23,11 @@ func newSpaces() *cobra.Command {
 		Short:   "List the spaces of a running berth, and how they are",
 		Long: `List the spaces of the berth that runs on the data directory.
 
-READY is True for a space that runs, or sleeps, which a request ends; False while
-it starts, wakes or stops, which requests wait for, and if it has failed; Unknown
-for one that has not run since berth was started, or is not listed. STATE is one of
-Running, HostUnreachable, Asleep, Waking, Starting, Stopping, Failed, CrashSuspect
-(held back, as the process ended while it was active) and NotListed; MESSAGE says
-why a space is not ready.
+READY is True for a space that runs, and for one that sleeps, which a request ends;
+False until it has started for the first time, and if it has failed; Unknown for one
+that has not run since berth was started. STATE is one of Running, HostUnreachable,
+Asleep, Waking, Starting, Stopping, Failed, CrashSuspect (held back, as the process
+ended while it was active) and Deleting; MESSAGE says why a space is not ready.
 SINCE is how long READY has been as it is, IDLE how long ago the last request from
 outside came.`,
 		Example: `  berth spaces

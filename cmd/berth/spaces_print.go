@@ -111,7 +111,7 @@ func (p *spacePrinter) table(out io.Writer, spaces []shard.Status) error {
 		{Name: "Message", Type: "string"},
 	}}
 	for _, space := range spaces {
-		ready := meta.FindStatusCondition(space.Conditions, shard.ConditionReady)
+		ready := meta.FindStatusCondition(space.Conditions, v1alpha1.ConditionReady)
 		if ready == nil {
 			ready = &metav1.Condition{Status: metav1.ConditionUnknown}
 		}

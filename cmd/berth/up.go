@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +19,11 @@ func newUp() *cobra.Command {
 		Short: "Run a host cluster and spaces on this machine",
 		Long: `Run everything on this machine, with nothing else installed: a host cluster,
 and spaces on it.
+
+Each Space object on the host is a space: 'kubectl apply' creates one, changes it,
+and 'kubectl delete' deletes it, while the others go on. --space, --dedicated, and
+the spaces of --config are applied as such objects at each start. What they don't
+name any more stays as it is until it is deleted.
 
 The host is an embedded Kubernetes control plane whose nodes are simulated: pods
 are scheduled and report as running, but no container is started. With
@@ -40,11 +44,11 @@ that holds much.
 With --snapshot-to, snapshots of all spaces that share the process (not of
 --dedicated ones yet) are taken as scheduled: see 'berth snapshot'.
 
-A space named by --dedicated has a process of its own, with the same data: it can
-be switched at any start. Its log is in DATA-DIR/dedicated/SPACE.
+A dedicated space has a process of its own, with the same data: it can be switched
+at any time. Its log is in DATA-DIR/dedicated/SPACE.
 
 It runs until it is interrupted. Started again on the same --data-dir it goes on
-where it was, with the spaces of earlier runs too.`,
+where it was.`,
 		Example: `  berth up
   berth up --space team-a,team-b --idle-after 5m
   berth up --space team-a --data-dir /var/lib/berth --listen 127.0.0.1:8443
@@ -55,9 +59,6 @@ where it was, with the spaces of earlier runs too.`,
 			config, err := o.config()
 			if err != nil {
 				return err
-			}
-			if len(config.Spaces) == 0 {
-				return errors.New("--space: name at least one space, here or in --config")
 			}
 			logs, err := openLogs(o.DataDir, o.verbosity)
 			if err != nil {
@@ -75,7 +76,7 @@ where it was, with the spaces of earlier runs too.`,
 	}
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
-	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of the spaces to start, besides those of --config, made if they are not there")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of spaces to create if they are not there, besides those of --config; other Space objects of the host are served, too")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
 	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")

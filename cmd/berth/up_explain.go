@@ -16,17 +16,19 @@ func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) s
 	for _, space := range c.Spaces {
 		fmt.Fprintf(out, "\nSpace %s serves at %s", space.Name, endpoint(space.Name))
 	}
-	fmt.Fprintf(out, `
+	if len(c.Spaces) > 0 {
+		fmt.Fprintf(out, `
 
   export KUBECONFIG=%s
   kubectl create deployment web --image=nginx --replicas=3
   kubectl get pods -o wide
 `, platform.KubeconfigPath(c.DataDir, c.Spaces[0].Name))
+	}
 	if c.Host.Embedded {
 		fmt.Fprintf(out, `
-and, as the platform's admin, see the same pods on the host:
+As the platform's admin, see the spaces and all of their pods on the host:
 
-  kubectl --kubeconfig %s get pods -A
+  kubectl --kubeconfig %s get spaces,pods -A
 `, platform.KubeconfigPath(c.DataDir, platform.HostName))
 	}
 	if c.ListensEverywhere() {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command conformance holds what `make conformance` needs beside upstream's suite: the names of the images that the
-// suite asks for, and the judgement of a run. docs/conformance.md says more.
+// suite asks for, and the judgement of a run. docs/contributing/conformance.md says more.
 //
 //	conformance images                       print each image that images/Dockerfile makes, and its name in the suite
 //	conformance check REPORT EXPECTED [DOC]  judge a run by ginkgo's JSON report, and write the results into DOC

@@ -123,7 +123,7 @@ func (v verdict) print(out io.Writer) {
 	}
 	expected := ""
 	if len(v.failed)+len(v.skipped) > 0 && v.asExpected() {
-		expected = ", each for a reason in docs/conformance.md"
+		expected = ", each for a reason in docs/contributing/conformance.md"
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped themselves%s, in %s\n",
 		len(v.passed), len(v.failed), len(v.skipped), expected, v.took.Round(time.Second))

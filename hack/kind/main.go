@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kind makes clusters of nodes in containers for the end-to-end tests, also where no image can be pulled: it
-// then builds a node's image from Go modules and Debian packages. docs/kind.md says more.
+// then builds a node's image from Go modules and Debian packages. docs/contributing/kind.md says more.
 //
 //	kind up   -name berth -kubeconfig FILE [-nodes 2]
 //	kind load -name berth FILE...           load images, as docker save writes them, into all nodes

@@ -95,7 +95,7 @@ func podFields() Table {
 		of[corev1.DownwardAPIVolumeFile](tenants, "path fieldRef resourceFieldRef mode"),
 		of[corev1.DownwardAPIProjection](tenants, "items"),
 		of[corev1.ProjectedVolumeSource](tenants, "sources defaultMode"),
-		of[corev1.VolumeProjection](tenants, "secret downwardAPI configMap", but("serviceAccountToken", corev1.ServiceAccountTokenProjection{Path: "t"}, "for an audience that a webhook asks for, see docs/install.md")),
+		of[corev1.VolumeProjection](tenants, "secret downwardAPI configMap", but("serviceAccountToken", corev1.ServiceAccountTokenProjection{Path: "t"}, "for an audience that a webhook asks for, see docs/reference/host-access.md")),
 		of[corev1.SecretProjection](names, "items optional", but("name", "theirs", names)),
 		of[corev1.ConfigMapProjection](names, "items optional", but("name", "theirs", names)),
 	)

@@ -56,7 +56,7 @@ func shapes() (all []admissionv1.Validation) {
 		if r.spec != "" {
 			holds += " && " + parse(r.spec).only("dyn(object.spec)", keptIn("object.spec"))
 		}
-		all = append(all, Refuse(OnlyFields+r.resource+": "+"see docs/install.md", about(r.resource, holds)))
+		all = append(all, Refuse(OnlyFields+r.resource+": "+"see docs/reference/host-access.md", about(r.resource, holds)))
 	}
 	return all
 }

@@ -23,7 +23,7 @@ func Classes() []admissionv1.Validation {
 // ClassFields has classes consist of the fields that translate writes.
 func ClassFields() []admissionv1.Validation {
 	only := func(resource, fields string) admissionv1.Validation {
-		return Refuse(OnlyFields+resource+": see docs/install.md", about(resource, parse("apiVersion kind metadata "+fields).
+		return Refuse(OnlyFields+resource+": see docs/reference/host-access.md", about(resource, parse("apiVersion kind metadata "+fields).
 			only("dyn(object)", "oldObject != null && f in dyn(oldObject) && dyn(oldObject)[f] == dyn(object)[f]")))
 	}
 	labels, annotations := ownLabels(), "k.startsWith('"+translate.Domain+"/')"

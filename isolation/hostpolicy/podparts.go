@@ -15,7 +15,7 @@ import (
 // must.
 //
 // Some of it others may write for Berth, and who it was can't be told: admission
-// plugins do in namespaces with their annotations, see docs/install.md. What a
+// plugins do in namespaces with their annotations, see docs/reference/host-access.md. What a
 // runtime class adds is [Runtimes]'.
 func placement() []admissionv1.Validation {
 	const created = "oldObject != null || "

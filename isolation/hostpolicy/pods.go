@@ -63,7 +63,7 @@ const (
 
 func podShape() []admissionv1.Validation {
 	const created = "has(request.subResource) || object == null || oldObject != null || "
-	message := OnlyFields + "pods: see docs/install.md"
+	message := OnlyFields + "pods: see docs/reference/host-access.md"
 	return []admissionv1.Validation{
 		Refuse(message, created+parse("apiVersion kind metadata spec status").only("dyn(object)", "")+" && "+parse(podSpec).only("dyn(object.spec)", "")),
 		Refuse(message, created+"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, "+parse(containers+"resources{limits requests}").at("dyn(c)", "", 1)+")"),

@@ -9,27 +9,51 @@ import (
 	"net/http"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	kubeuser "k8s.io/apiserver/pkg/authentication/user"
+
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
+// ClientOf is the user, and the groups, as which a request that [Verifier.Verify] let pass comes to its space: that of its
+// certificate, or else that of its token.
+func ClientOf(r *http.Request) (user string, groups []string) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		subject := r.TLS.PeerCertificates[0].Subject
+		return subject.CommonName, append([]string{kubeuser.AllAuthenticated}, subject.Organization...)
+	}
+	said := claimsOf(r)
+	namespace, _, err := serviceaccount.SplitUsername(said.Subject)
+	if err != nil {
+		return "", nil
+	}
+	return said.Subject, append([]string{kubeuser.AllAuthenticated}, serviceaccount.MakeGroupNames(namespace)...)
+}
+
 // SpaceOf is the space whose token a request says that it bears, "" if it says none. Nothing is verified: anybody can
 // make a token that names any space.
-func SpaceOf(r *http.Request) string {
+func SpaceOf(r *http.Request) string { return pki.SpaceOfIssuer(claimsOf(r).Issuer) }
+
+// claims are what a token says.
+type claims struct {
+	Issuer  string `json:"iss"`
+	Subject string `json:"sub"`
+}
+
+// claimsOf are those of a request's token; none if it has no token.
+func claimsOf(r *http.Request) (said claims) {
 	text := bearer(r)
 	if len(text) > maxToken {
-		return ""
+		return claims{}
 	}
 	_, rest, _ := strings.Cut(text, ".")
 	payload, _, _ := strings.Cut(rest, ".")
 	data, err := base64.RawURLEncoding.DecodeString(payload)
 	if err != nil {
-		return ""
+		return claims{}
 	}
-	var claims struct {
-		Issuer string `json:"iss"`
+	if json.Unmarshal(data, &said) != nil {
+		return claims{}
 	}
-	if json.Unmarshal(data, &claims) != nil {
-		return ""
-	}
-	return pki.SpaceOfIssuer(claims.Issuer)
+	return said
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard"
 )
@@ -44,10 +45,11 @@ type Process struct {
 	handler    http.Handler
 	transport  *http.Transport
 
-	stop context.CancelFunc
 	done chan struct{}
 
 	mu      sync.Mutex
+	stop    context.CancelFunc // nil until it is started
+	stopped bool
 	since   time.Time
 	failure string // why it does not run; empty if it does
 }
@@ -65,8 +67,13 @@ func New(space, dir string, prepare func(ctx context.Context) error, command fun
 	return p
 }
 
-// Start keeps the process running until Stop. It may be called once.
+// Start keeps the process running until Stop. Further calls do nothing.
 func (p *Process) Start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil || p.stopped {
+		return
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go p.keep(ctx)
@@ -141,9 +148,16 @@ func (p *Process) set(failure string) {
 	p.failure, p.since = failure, time.Now()
 }
 
-// Stop ends a process that was started and waits for it, until ctx ends.
+// Stop ends a process, if it was started, and waits for it, until ctx ends.
 func (p *Process) Stop(ctx context.Context) {
-	p.stop()
+	p.mu.Lock()
+	stop := p.stop
+	p.stopped = true
+	p.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	stop()
 	select {
 	case <-p.done:
 	case <-ctx.Done():
@@ -165,7 +179,7 @@ func (p *Process) Status(ctx context.Context) shard.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ready := metav1.Condition{
-		Type: shard.ConditionReady, Status: metav1.ConditionFalse, Reason: shard.ReasonStarting,
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: shard.ReasonStarting,
 		Message: "the space's process is starting", LastTransitionTime: metav1.NewTime(p.since),
 	}
 	if p.failure != "" {

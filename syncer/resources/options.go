@@ -165,7 +165,7 @@ func names() []string {
 	return out
 }
 
-// Markdown is the table as docs/syncing.md has it.
+// Markdown is the table as docs/reference/sync.md has it.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| resource | direction | default | sync option | what comes back, or is imported | rewritten, and left out |\n|---|---|---|---|---|---|\n")

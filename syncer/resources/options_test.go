@@ -88,12 +88,12 @@ func TestSelectorsChooseWhatIsImported(t *testing.T) {
 
 // The documentation is the table: a resource that is added or changed is documented.
 func TestTheDocumentationHoldsTheTable(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/syncing.md")
+	doc, err := os.ReadFile("../../docs/reference/sync.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := resources.Markdown(); !strings.Contains(string(doc), want) {
-		t.Errorf("docs/syncing.md does not hold this table; put it in the old one's place:\n%s", want)
+		t.Errorf("docs/reference/sync.md does not hold this table; put it in the old one's place:\n%s", want)
 	}
 }
 

@@ -123,7 +123,7 @@ func Table() []Resource {
 		},
 		{
 			Nodes, FromHost, []string{Off, VirtualNodes, All}, "a virtual node for each node that an unfinished pod of the space runs on; `all`: for each that is for the space, too",
-			"everything: its name is the pods' alias, all else is the same for all; `all`: but for the labels that tenants may select by, and whether it takes new pods",
+			"everything: its name is the pods' alias, all else is the same for all; `all`: except the labels that tenants may select by, and whether it takes new pods",
 		},
 		{
 			DaemonSets, InSpace, []string{Off, Translated}, "",

@@ -37,7 +37,7 @@ type Surroundings struct {
 // left out here, so that a pod that slipped by is weaker, never stronger.
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
-// in the space until someone decides about it; docs/pods.md tells each field's
+// in the space until someone decides about it; docs/reference/pods.md tells each field's
 // outcome. Ephemeral containers are among what is wanted, but a host takes them
 // only by a request of their own, see [ForCreate] and [AddEphemeral].
 func ToHost(s translate.Space, v *corev1.Pod, in Surroundings) *corev1.Pod {

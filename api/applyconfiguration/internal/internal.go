@@ -169,7 +169,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.SpaceSpec
       default:
-        isolation: Shared
+        platformName: berth
     - name: status
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.SpaceStatus
@@ -209,6 +209,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: paused
       type:
         scalar: boolean
+    - name: platformName
+      type:
+        scalar: string
+      default: berth
     - name: podSecurity
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.PodSecurity

@@ -17,6 +17,9 @@ import (
 // SpaceSpec is what a space is to be. All of it may be changed while the space runs; a field that does not affect what
 // exists already says so.
 type SpaceSpecApplyConfiguration struct {
+	// platformName is the name of the platform that serves the space, as its --platform-name says. Several platforms may share
+	// a cluster. It can't be changed. Defaults to berth.
+	PlatformName *string `json:"platformName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared.
 	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
@@ -59,6 +62,14 @@ type SpaceSpecApplyConfiguration struct {
 // apply.
 func SpaceSpec() *SpaceSpecApplyConfiguration {
 	return &SpaceSpecApplyConfiguration{}
+}
+
+// WithPlatformName sets the PlatformName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PlatformName field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithPlatformName(value string) *SpaceSpecApplyConfiguration {
+	b.PlatformName = &value
+	return b
 }
 
 // WithIsolation sets the Isolation field in the declarative configuration to the given value

@@ -1,0 +1,63 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// It is a test that writes the page because a package main can't be imported.
+//go:generate env BERTH_UPDATE_REFERENCE=1 go test . -count=1 -run ^TestTheReferenceOfCommandsIsFresh$
+
+const referenceHead = `<!-- Written by ` + "`make generate`" + ` from the commands in cmd/berth. Change their help there. -->
+# Commands
+
+` + "`berth help COMMAND`" + ` prints the same. ` + "`berth completion SHELL`" + ` prints a script that completes commands, flags, and names of spaces.
+
+`
+
+// docs/reference/cli.md is the help of all commands.
+func TestTheReferenceOfCommandsIsFresh(t *testing.T) {
+	t.Setenv("BERTH_DATA_DIR", "~/.berth") // else it is that of whoever runs the test
+	const file = "../../docs/reference/cli.md"
+	var page bytes.Buffer
+	page.WriteString(referenceHead)
+	writeReference(t, &page, newRoot())
+	if os.Getenv("BERTH_UPDATE_REFERENCE") != "" {
+		if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(have), page.String()); diff != "" {
+		t.Errorf("%s is stale, run make generate: -page +commands:\n%s", file, diff)
+	}
+}
+
+func writeReference(t *testing.T, page *bytes.Buffer, command *cobra.Command) {
+	t.Helper()
+	if command.Hidden || command.Name() == "help" {
+		return
+	}
+	command.DisableAutoGenTag = true
+	link := func(name string) string {
+		return "#" + strings.ReplaceAll(strings.TrimSuffix(name, ".md"), "_", "-")
+	}
+	if err := doc.GenMarkdownCustom(command, page, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, below := range command.Commands() {
+		writeReference(t, page, below)
+	}
+}

@@ -1,0 +1,46 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package translate_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/reference/labels.md names every key of Berth's domain that the code uses.
+func TestTheReferenceNamesEveryKeyOfBerthsDomain(t *testing.T) {
+	page, err := os.ReadFile("../docs/reference/labels.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := regexp.MustCompile(`\bDomain ?\+ ?"(/[\w-]+)"`)
+	found := 0
+	for _, dir := range []string{".", "../syncer", "../isolation", "../isolation/hostpolicy", "../platform", "../shard"} {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			code, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range keys.FindAllStringSubmatch(string(code), -1) {
+				found++
+				if name := "berth.dev" + key[1]; key[1] != "/unknown" && !strings.Contains(string(page), "`"+name) {
+					t.Errorf("docs/reference/labels.md lacks %s of %s", name, file)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found only %d keys: this test looks for another form", found)
+	}
+}
