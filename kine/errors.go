@@ -5,7 +5,7 @@ package kine
 
 import "github.com/berth-dev/berth/kine/sqlite"
 
-// Errors of opening, restoring and serving a store, to be told apart by errors.Is.
+// What Open can find wrong with a file. The errors returned wrap one of these with the path and what to do.
 var (
 	// ErrNotStore: the file is there, but no space's store.
 	ErrNotStore = sqlite.ErrNotStore

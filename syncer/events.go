@@ -75,7 +75,7 @@ func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	case "PersistentVolumeClaim":
 		host, known := cached[*corev1.PersistentVolumeClaim](s.host, claims, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.PersistentVolumeClaim](s, host, known, core.PersistentVolumeClaims().Informer()); ok {
-			return pod.ClaimEvent(s.space, e, v), true
+			return pod.ClaimEvent(e, v), true
 		}
 		return nil, known
 	default:

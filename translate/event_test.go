@@ -188,7 +188,7 @@ func TestClaimEventSaysNothingOfTheHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kubeletEvent(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-demo", Name: "demo--default--data-db-0"}}, tc.event, tc.says)
 			e.Source.Component, e.ReportingController = tc.component, tc.component
-			got := pod.ClaimEvent(demo(), e, v)
+			got := pod.ClaimEvent(e, v)
 			if (got == nil) != (tc.want == "") {
 				t.Fatalf("%s: got %v", tc.reason, got)
 			}

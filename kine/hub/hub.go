@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// FeedEvents and FeedBytes bound what is read of the log at once for the watches.
+	// FeedEvents is how many changes are read of the log at once for the watches, at most.
 	FeedEvents = 500
-	FeedBytes  = 1 << 20
+	// FeedBytes is how large these are, at most.
+	FeedBytes = 1 << 20
 	// feedRetry is the pause after changes could not be read.
 	feedRetry = time.Second
 	// progressInterval is how long a watch that wants to know how far it is may wait for it while others' keys change.

@@ -6,10 +6,10 @@ package sqlite
 import "errors"
 
 var (
-	// ErrNotStore: the file is there, but no space's store.
+	// ErrNotStore says that the file is there, but no space's store.
 	ErrNotStore = errors.New("not a store")
-	// ErrDamaged: the file was a store; parts of it can't be trusted any more.
+	// ErrDamaged says that the file was a store; parts of it can't be trusted any more.
 	ErrDamaged = errors.New("store is damaged")
-	// ErrInUse: another process, or another Store of this one, has the file open.
+	// ErrInUse says that another process, or another Store of this one, has the file open.
 	ErrInUse = errors.New("store is in use")
 )

@@ -16,7 +16,7 @@ import (
 // events of components whose messages are not known to keep to the pod: they
 // could name other tenants' objects or nodes.
 func Event(s translate.Space, e *corev1.Event, v, host *corev1.Pod) *corev1.Event {
-	out := event(s, e, v, "Pod")
+	out := event(e, v, "Pod")
 	switch component(e) {
 	case "kubelet":
 		out.Message = podScrubber(s, v, host).kubeletMessage(e.Reason, e.Message, v)
@@ -40,7 +40,7 @@ func Event(s translate.Space, e *corev1.Event, v, host *corev1.Pod) *corev1.Even
 // ClaimEvent is what the space hears of an event about a volume claim's host
 // object. Provisioners write what they like into messages, so that only the
 // well-known reasons go up, each with words of its own.
-func ClaimEvent(s translate.Space, e *corev1.Event, v *corev1.PersistentVolumeClaim) *corev1.Event {
+func ClaimEvent(e *corev1.Event, v *corev1.PersistentVolumeClaim) *corev1.Event {
 	messages := map[string]string{
 		"WaitForFirstConsumer":  "waiting for first consumer to be created before binding",
 		"WaitForPodScheduled":   "waiting for the claim's pod to be scheduled",
@@ -56,7 +56,7 @@ func ClaimEvent(s translate.Space, e *corev1.Event, v *corev1.PersistentVolumeCl
 	if !known {
 		return nil
 	}
-	out := event(s, e, v, "PersistentVolumeClaim")
+	out := event(e, v, "PersistentVolumeClaim")
 	out.Message = message
 	// A provisioner's component holds the host name of the pod that it runs in.
 	out.Source.Component, out.ReportingController, out.ReportingInstance = translate.VolumeDriver, translate.VolumeDriver, translate.VolumeDriver
@@ -65,7 +65,7 @@ func ClaimEvent(s translate.Space, e *corev1.Event, v *corev1.PersistentVolumeCl
 
 // event carries over what is the same on both sides. Its name is the host
 // event's suffix on the virtual name, so that a repetition updates its first.
-func event(s translate.Space, e *corev1.Event, v metav1.Object, kind string) *corev1.Event {
+func event(e *corev1.Event, v metav1.Object, kind string) *corev1.Event {
 	suffix := e.Name[strings.LastIndex(e.Name, ".")+1:]
 	if strings.Trim(suffix, "0123456789abcdef") != "" || len(suffix) > 16 {
 		suffix = translate.Hashed("", translate.LimitLabel, "event", e.Name)[3:] // no recorder's name: it may tell the host's
