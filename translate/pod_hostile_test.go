@@ -20,8 +20,6 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-type surroundings = pod.Surroundings
-
 // US, S3, M4: no host pod refers to anything outside of the space that it was
 // made for, and none is stronger than pod.Check allows, whatever the tenant
 // wrote, and whether or not anything checked it.

@@ -20,33 +20,6 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// plainPod is the pod of `kubectl run web --image=nginx`, as admitted: with the
-// volume of its service account token.
-func plainPod() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "v-uid", Labels: map[string]string{"run": "web"}},
-		Spec: corev1.PodSpec{
-			ServiceAccountName: "default",
-			Containers: []corev1.Container{{
-				Name: "web", Image: "nginx",
-				VolumeMounts: []corev1.VolumeMount{{Name: "access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
-			}},
-			Volumes: []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				DefaultMode: ptr.To[int32](0o644),
-				Sources: []corev1.VolumeProjection{
-					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](3607)}},
-					{ConfigMap: &corev1.ConfigMapProjection{
-						LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
-					}},
-					{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
-						{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
-					}}},
-				},
-			}}}},
-		},
-	}
-}
-
 // S3, S4: one pod, whole, as the host gets it.
 func TestAPlainPodOnTheHost(t *testing.T) {
 	space := demo()

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
@@ -18,14 +17,6 @@ import (
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
-
-func wide(name string, ports int) *corev1.Service {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: "10.1.0.9"}}
-	for i := range ports {
-		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)})
-	}
-	return service
-}
 
 func several(services, ports int) (out []*corev1.Service) {
 	for i := range services {

@@ -16,11 +16,6 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// demo is the space that most tests are about.
-func demo() translate.Space {
-	return translate.Space{Name: "demo", NodeKey: []byte("key of demo")}
-}
-
 // N2: an alias answers "are these two together", within one space only, and
 // tells nothing of the node.
 func TestNodeAliasIsStableAndOfOneSpaceOnly(t *testing.T) {
