@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -133,7 +134,7 @@ func TestANetworkPolicyMultipliesNothing(t *testing.T) {
 		"Usual":      {"twenty namespaces by name, in a large space", []networkingv1.NetworkPolicyEgressRule{rule(named(20)...)}, 5000, 20, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host, without := demo().NetworkPolicy(netPolicy(nil, tc.rules), manyNamespaces(tc.namespaces))
+			host, without := sample.Demo().NetworkPolicy(netPolicy(nil, tc.rules), manyNamespaces(tc.namespaces))
 			left, names := 0, 0
 			for _, rule := range host.Spec.Egress {
 				if len(rule.To) == 0 {
@@ -169,7 +170,7 @@ func named(count int) []networkingv1.NetworkPolicyPeer {
 // N1: as for policies. A term that is over the bound is one of no pods, and the
 // pod is refused before.
 func TestAffinityTermsMultiplyNothing(t *testing.T) {
-	v, in := plainPod(), surroundings{Namespaces: manyNamespaces(5000)}
+	v, in := sample.PlainPod(), sample.Surroundings{Namespaces: manyNamespaces(5000)}
 	v.Spec.Affinity = withTerms(100, 0, 0).Affinity
 	pods := v.Spec.Affinity.PodAffinity
 	for i := range pods.RequiredDuringSchedulingIgnoredDuringExecution {
@@ -181,7 +182,7 @@ func TestAffinityTermsMultiplyNothing(t *testing.T) {
 		t.Errorf("refused are %v", errs)
 	}
 	names := 0
-	for _, e := range findAll[metav1.LabelSelectorRequirement](pod.ToHost(demo(), v, in).Spec.Affinity) {
+	for _, e := range sample.FindAll[metav1.LabelSelectorRequirement](pod.ToHost(sample.Demo(), v, in).Spec.Affinity) {
 		names += len(e.Values)
 	}
 	if names < 10_000 || names > 10_200 {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -49,7 +50,7 @@ func TestNodeAliasIsStableAndOfOneSpaceOnly(t *testing.T) {
 
 // A pod that is not scheduled yet is on no node, in the space as on the host.
 func TestNodeAliasOfNoNodeIsEmpty(t *testing.T) {
-	if got := demo().NodeAlias(""); got != "" {
+	if got := sample.Demo().NodeAlias(""); got != "" {
 		t.Errorf("NodeAlias(\"\") = %q", got)
 	}
 }
@@ -98,14 +99,14 @@ func TestObjectMetaKeepsTheTenantOutOfBerthsKeys(t *testing.T) {
 		},
 		Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "web", "berth.dev/uid": "v-uid"},
 	}
-	if diff := cmp.Diff(want, pod.ToHost(demo(), v, pod.Surroundings{}).ObjectMeta); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(sample.Demo(), v, pod.Surroundings{}).ObjectMeta); diff != "" {
 		t.Errorf("Pod: -want +got:\n%s", diff)
 	}
 	// Only pods are selected by label: no other host object bears the tenant's.
 	want.Labels = map[string]string{
 		"app.kubernetes.io/managed-by": "berth", "berth.dev/space": "demo", "berth.dev/namespace": "default",
 	}
-	if diff := cmp.Diff(want, demo().ObjectMeta(v, translate.LimitSubdomain)); diff != "" {
+	if diff := cmp.Diff(want, sample.Demo().ObjectMeta(v, translate.LimitSubdomain)); diff != "" {
 		t.Errorf("ObjectMeta: -want +got:\n%s", diff)
 	}
 }

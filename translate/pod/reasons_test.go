@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"strings"
@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -59,13 +60,13 @@ func TestNoWordsTellWhatANodeHas(t *testing.T) {
 	silent := []string{"7600", "8000", "110", "mirror", "corp", "kind-worker", "demo--", "berth-demo", "/var/lib"}
 	for name, tc := range events {
 		v, host := scheduledPod("kind-worker")
-		if got := pod.Event(demo(), kubeletEvent(host, tc.in.reason, tc.in.message), v, host); got.Message != tc.want {
+		if got := pod.Event(sample.Demo(), kubeletEvent(host, tc.in.reason, tc.in.message), v, host); got.Message != tc.want {
 			t.Errorf("event %s: %q, want %q", name, got.Message, tc.want)
 		}
 	}
 	for name, tc := range pods {
 		v, host := scheduledPod("kind-worker")
-		event := pod.Event(demo(), kubeletEvent(host, tc.in.reason, tc.in.message), v, host)
+		event := pod.Event(sample.Demo(), kubeletEvent(host, tc.in.reason, tc.in.message), v, host)
 		host.Status.Reason, host.Status.Message = tc.in.reason, tc.in.message
 		host.Status.Conditions = []corev1.PodCondition{
 			{Type: corev1.DisruptionTarget, Reason: "TerminationByKubelet", Message: tc.in.message},
@@ -77,11 +78,11 @@ func TestNoWordsTellWhatANodeHas(t *testing.T) {
 				Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: tc.in.message}, Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: tc.in.message},
 			}})
 		}
-		status := pod.PullStatus(demo(), v, host)
+		status := pod.PullStatus(sample.Demo(), v, host)
 		if event.Message != tc.want || status.Message != tc.want {
 			t.Errorf("%s: event %q, status %q, want %q", name, event.Message, status.Message, tc.want)
 		}
-		checkSilent(t, status, silent...)
+		sample.CheckSilent(t, status, silent...)
 	}
 }
 
@@ -98,8 +99,8 @@ func TestHostileWordsOfAnUnknownReasonStayOnTheHost(t *testing.T) {
 		host.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}, Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message},
 		}}}
-		status := pod.PullStatus(demo(), v, host)
-		words := []string{status.Message, pod.Event(demo(), kubeletEvent(host, reason, message), v, host).Message}
+		status := pod.PullStatus(sample.Demo(), v, host)
+		words := []string{status.Message, pod.Event(sample.Demo(), kubeletEvent(host, reason, message), v, host).Message}
 		words = append(words, status.InitContainerStatuses[0].State.Waiting.Message, status.InitContainerStatuses[0].State.Terminated.Message)
 		for _, c := range status.Conditions {
 			words = append(words, c.Message)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"flag"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -75,10 +76,10 @@ type result struct {
 }
 
 func resultOf(v *corev1.Pod) result {
-	space := demo()
+	space := sample.Demo()
 	space.Nameservers = []string{"10.1.0.10"}
 	space.Settings.PodSecurity.Seccomp = corev1.SeccompProfileTypeUnconfined // else each pod has a security context
-	in := surroundings{API: apiService(), Services: []*corev1.Service{{
+	in := sample.Surroundings{API: sample.APIService(), Services: []*corev1.Service{{
 		Spec: corev1.ServiceSpec{ClusterIP: "10.1.0.7", Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}}}
 	in.Services[0].Namespace, in.Services[0].Name = v.Namespace, "db"
@@ -187,7 +188,7 @@ func TestMain(m *testing.M) {
 
 // docs/reference/pods.md has the table as it is.
 func TestTheDocumentedTableIsFresh(t *testing.T) {
-	const file, begin, end = "../docs/reference/pods.md", "<!-- outcomes: begin -->\n", "<!-- outcomes: end -->\n"
+	const file, begin, end = "../../docs/reference/pods.md", "<!-- outcomes: begin -->\n", "<!-- outcomes: end -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package sample
 
 import (
 	"fmt"
@@ -23,15 +23,15 @@ func TestChecksByReflectionSeeWhatTheyLookFor(t *testing.T) {
 	}
 	a := object{Pointer: new(int), List: []string{"node-1"}, Map: map[string]string{"k": "v"}}
 	var shared, told recorder
-	checkNoSharedMemory(&shared, &a, &object{Pointer: a.Pointer, List: a.List, Map: a.Map})
+	CheckNoSharedMemory(&shared, &a, &object{Pointer: a.Pointer, List: a.List, Map: a.Map})
 	if len(shared.errors) != 3 {
 		t.Errorf("shared memory: %q", shared.errors)
 	}
-	checkSilent(&told, &a, "node-1", "k")
+	CheckSilent(&told, &a, "node-1", "k")
 	if len(told.errors) != 2 {
 		t.Errorf("told: %q", told.errors)
 	}
-	if found := findAll[string](&a); len(found) != 3 {
+	if found := FindAll[string](&a); len(found) != 3 {
 		t.Errorf("strings: %q", found)
 	}
 }

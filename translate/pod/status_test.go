@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"reflect"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -49,7 +50,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 	want := corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, StartTime: &started,
 		Reason: "NodeLost", Message: "the node that the pod ran on does not answer",
-		NominatedNodeName: demo().NodeAlias("kind-worker2"),
+		NominatedNodeName: sample.Demo().NodeAlias("kind-worker2"),
 		PodIP:             "10.244.1.15", PodIPs: []corev1.PodIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		HostIP: "10.244.1.15", HostIPs: []corev1.HostIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		Conditions: []corev1.PodCondition{
@@ -67,7 +68,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 			}},
 		}},
 	}
-	if diff := cmp.Diff(want, pod.PullStatus(demo(), v, host)); diff != "" {
+	if diff := cmp.Diff(want, pod.PullStatus(sample.Demo(), v, host)); diff != "" {
 		t.Errorf("status: -want +got:\n%s", diff)
 	}
 }
@@ -97,7 +98,7 @@ func TestPullPodStatusOfResources(t *testing.T) {
 		v.Spec.Containers[0].Resources = asked
 		host.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: list(cpu, memory, disk), Limits: list(cpu, memory, disk)}
 		host.Status.ContainerStatuses[0].AllocatedResources = list(cpu, memory, disk)
-		got := pod.PullStatus(demo(), v, host).ContainerStatuses[0]
+		got := pod.PullStatus(sample.Demo(), v, host).ContainerStatuses[0]
 		if diff := cmp.Diff(&asked, got.Resources) + cmp.Diff(asked.Requests, got.AllocatedResources); diff != "" {
 			t.Errorf("a container that asks for %s: -want +got:\n%s", reason, diff)
 		}
@@ -210,7 +211,7 @@ func TestPullPodStatusOfConditions(t *testing.T) {
 				v.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 			}
 			v.Status.Conditions, host.Status.Conditions = tc.args.tenant, tc.args.host
-			if diff := cmp.Diff(tc.want, pod.PullStatus(demo(), v, host).Conditions); diff != "" {
+			if diff := cmp.Diff(tc.want, pod.PullStatus(sample.Demo(), v, host).Conditions); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -233,7 +234,7 @@ func TestPullPodStatusCountsTheSpacesGenerations(t *testing.T) {
 			v, host := runningPod()
 			v.Generation, v.Status.ObservedGeneration = 7, 6
 			host.Generation, host.Status.ObservedGeneration = tc.generation, tc.seen
-			if got := pod.PullStatus(demo(), v, host).ObservedGeneration; got != tc.want {
+			if got := pod.PullStatus(sample.Demo(), v, host).ObservedGeneration; got != tc.want {
 				t.Errorf("%s: observed %d, want %d", tc.reason, got, tc.want)
 			}
 		})
@@ -249,7 +250,7 @@ func TestPullPodStatusLeavesTheLastWordsOfProcesses(t *testing.T) {
 	for reason, message := range words {
 		v, host := runningPod()
 		host.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message + " in demo--default--web"}}
-		if got := pod.PullStatus(demo(), v, host).ContainerStatuses[0].State.Terminated.Message; got != message+" in web" {
+		if got := pod.PullStatus(sample.Demo(), v, host).ContainerStatuses[0].State.Terminated.Message; got != message+" in web" {
 			t.Errorf("%s: %q", reason, got)
 		}
 	}
@@ -261,9 +262,9 @@ func TestPullPodStatusLeavesTheLastWordsOfProcesses(t *testing.T) {
 func TestAnyPulledStatusIsSilentAndStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, host := scheduledPod("kind-worker")
-		fill(t, reflect.ValueOf(&host.Status).Elem(), 6)
+		sample.Fill(t, reflect.ValueOf(&host.Status).Elem(), 6)
 		secrets := []string{"kind-worker", "10.244.1.1", "fd00:244::1", "0a1b2c3d-host-uid", "demo--default--web", "berth-demo"}
-		tell := func(what *string) { *what = "x " + of(t, "secret", secrets...) + " y" }
+		tell := func(what *string) { *what = "x " + sample.Of(t, "secret", secrets...) + " y" }
 		host.Status.HostIP = "10.244.1.1"
 		host.Status.HostIPs = []corev1.HostIP{{IP: "fd00:244::1"}}
 		host.Status.Conditions = append(host.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady}, corev1.PodCondition{Type: "example.com/of-others"})
@@ -290,27 +291,27 @@ func TestAnyPulledStatusIsSilentAndStable(t *testing.T) {
 			}
 		}
 		before := host.DeepCopy()
-		got := pod.PullStatus(demo(), v, host)
+		got := pod.PullStatus(sample.Demo(), v, host)
 		if diff := cmp.Diff(before, host); diff != "" {
 			t.Fatalf("the argument changed: -before +after:\n%s", diff)
 		}
-		checkNoSharedMemory(t, host, &got)
+		sample.CheckNoSharedMemory(t, host, &got)
 		messages := []string{got.Message}
 		for _, c := range got.Conditions {
 			messages = append(messages, c.Message)
 		}
-		for _, state := range findAll[corev1.ContainerStateWaiting](&got) {
+		for _, state := range sample.FindAll[corev1.ContainerStateWaiting](&got) {
 			messages = append(messages, state.Message)
 		}
-		for _, state := range findAll[corev1.ContainerStateTerminated](&got) {
+		for _, state := range sample.FindAll[corev1.ContainerStateTerminated](&got) {
 			messages = append(messages, state.Message)
 		}
-		checkSilent(t, messages, secrets...)
+		sample.CheckSilent(t, messages, secrets...)
 		if got.HostIP != got.PodIP || len(got.HostIPs) != len(got.PodIPs) {
 			t.Errorf("the node's addresses are %s %v, want the pod's own", got.HostIP, got.HostIPs)
 		}
 		v.Status = got
-		if diff := cmp.Diff(got, pod.PullStatus(demo(), v, host)); diff != "" {
+		if diff := cmp.Diff(got, pod.PullStatus(sample.Demo(), v, host)); diff != "" {
 			t.Fatalf("a second pull differs: -first +second:\n%s", diff)
 		}
 	})

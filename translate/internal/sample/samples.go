@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package sample
 
 import (
 	"fmt"
@@ -14,16 +14,16 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-type surroundings = pod.Surroundings
+type Surroundings = pod.Surroundings
 
-// demo is the space that most tests are about.
-func demo() translate.Space {
+// Demo is the space that most tests are about.
+func Demo() translate.Space {
 	return translate.Space{Name: "demo", NodeKey: []byte("key of demo")}
 }
 
-// plainPod is the pod of `kubectl run web --image=nginx`, as admitted: with the
+// PlainPod is the pod of `kubectl run web --image=nginx`, as admitted: with the
 // volume of its service account token.
-func plainPod() *corev1.Pod {
+func PlainPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "v-uid", Labels: map[string]string{"run": "web"}},
 		Spec: corev1.PodSpec{
@@ -48,7 +48,7 @@ func plainPod() *corev1.Pod {
 	}
 }
 
-func wide(name string, ports int) *corev1.Service {
+func Wide(name string, ports int) *corev1.Service {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: "10.1.0.9"}}
 	for i := range ports {
 		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1)})

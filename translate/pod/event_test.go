@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"reflect"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"pgregory.net/rapid"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -52,11 +53,11 @@ func TestPodEventIsAboutTheVirtualPod(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "web", UID: "v-uid", FieldPath: "spec.containers{web}"},
 		Reason:         "BackOff", Message: "Back-off restarting failed container web in pod web_default(v-uid)",
 		Type: corev1.EventTypeWarning, Count: 3, FirstTimestamp: at, LastTimestamp: at,
-		Source:              corev1.EventSource{Component: "kubelet", Host: demo().NodeAlias("kind-worker")},
+		Source:              corev1.EventSource{Component: "kubelet", Host: sample.Demo().NodeAlias("kind-worker")},
 		ReportingController: "kubelet", ReportingInstance: "kubelet",
 	}
 	in := kubeletEvent(host, "BackOff", "Back-off restarting failed container web in pod demo--default--web_berth-demo(0a1b2c3d-host-uid)")
-	got := pod.Event(demo(), in, v, host)
+	got := pod.Event(sample.Demo(), in, v, host)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("event: -want +got:\n%s", diff)
 	}
@@ -67,8 +68,8 @@ func TestPodEventIsAboutTheVirtualPod(t *testing.T) {
 // message of a driver's may hold anything of the host's.
 func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 	const mount = "the host could not mount a volume of the pod"
-	token := demo().TokenSecretName("default", "web")
-	node := demo().NodeAlias("kind-worker")
+	token := sample.Demo().TokenSecretName("default", "web")
+	node := sample.Demo().NodeAlias("kind-worker")
 	type args struct{ component, reason, message string }
 	cases := map[string]struct {
 		reason string
@@ -132,7 +133,7 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 			v, host := scheduledPod("kind-worker")
 			in := kubeletEvent(host, tc.args.reason, tc.args.message)
 			in.Source.Component, in.ReportingController = tc.args.component, tc.args.component
-			got := pod.Event(demo(), in, v, host)
+			got := pod.Event(sample.Demo(), in, v, host)
 			if tc.want == "" {
 				if got != nil {
 					t.Errorf("%s: the tenant hears %q", tc.reason, got.Message)
@@ -146,7 +147,7 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 			validateEvent(t, got)
-			checkSilent(t, got, "kind-worker", "10.244.1.1", "demo--", "berth-demo", "0a1b2c3d-host-uid", token, "corp.example", "pvc-8a7c")
+			sample.CheckSilent(t, got, "kind-worker", "10.244.1.1", "demo--", "berth-demo", "0a1b2c3d-host-uid", token, "corp.example", "pvc-8a7c")
 		})
 	}
 }
@@ -161,11 +162,11 @@ func TestPodEventQuotesNoDriver(t *testing.T) {
 		"FailedNodeDeclaredFeaturesCheck", "FailedKillPod", "NetworkNotReady", "DNSConfigForming", "MissingClusterDNS",
 	} {
 		v, host := scheduledPod("kind-worker")
-		got := pod.Event(demo(), kubeletEvent(host, reason, `volume "pvc-8a7c": rpc error: code = Internal desc = filer.corp.example: secret "corp" not found, unmounted volumes=[corp]`), v, host)
+		got := pod.Event(sample.Demo(), kubeletEvent(host, reason, `volume "pvc-8a7c": rpc error: code = Internal desc = filer.corp.example: secret "corp" not found, unmounted volumes=[corp]`), v, host)
 		if got == nil || got.Message == "" {
 			t.Errorf("%s: the tenant hears nothing", reason)
 		}
-		checkSilent(t, got, "pvc-8a7c", "corp", "rpc", "kind-worker")
+		sample.CheckSilent(t, got, "pvc-8a7c", "corp", "rpc", "kind-worker")
 	}
 }
 
@@ -199,7 +200,7 @@ func TestClaimEventSaysNothingOfTheHost(t *testing.T) {
 				t.Errorf("%s: %q about %v", tc.reason, got.Message, got.InvolvedObject)
 			}
 			validateEvent(t, got)
-			checkSilent(t, got, "kind-worker", "ebs.csi", "demo--", "berth-demo", "pool-", "10.0.0.5", "pvc-8a7c")
+			sample.CheckSilent(t, got, "kind-worker", "ebs.csi", "demo--", "berth-demo", "pool-", "10.0.0.5", "pvc-8a7c")
 		})
 	}
 }
@@ -210,24 +211,24 @@ func TestAnyPodEventIsSilentAndValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, host := scheduledPod("kind-worker")
 		in := &corev1.Event{}
-		fill(t, reflect.ValueOf(in).Elem(), 6)
-		in.Source.Component = of(t, "component", "kubelet", "default-scheduler")
-		in.ReportingController = of(t, "controller", "", in.Source.Component)
-		in.Name = of(t, "event", "demo--default--web.17a9", "demo--default--web", "kind-worker.demo--default--web", "x.kind-worker", "1.0123456789abcdef0")
-		in.Message = of(t, "message", "on kind-worker", "berth-demo/demo--default--web at 10.244.1.1")
+		sample.Fill(t, reflect.ValueOf(in).Elem(), 6)
+		in.Source.Component = sample.Of(t, "component", "kubelet", "default-scheduler")
+		in.ReportingController = sample.Of(t, "controller", "", in.Source.Component)
+		in.Name = sample.Of(t, "event", "demo--default--web.17a9", "demo--default--web", "kind-worker.demo--default--web", "x.kind-worker", "1.0123456789abcdef0")
+		in.Message = sample.Of(t, "message", "on kind-worker", "berth-demo/demo--default--web at 10.244.1.1")
 		if in.Source.Component == "default-scheduler" {
 			in.Message = "0/7 nodes are available: " + in.Message
 		}
-		in.Reason = of(t, "reason", "Scheduled", "FailedScheduling", "Failed", "FailedMount", "FailedSync")
+		in.Reason = sample.Of(t, "reason", "Scheduled", "FailedScheduling", "Failed", "FailedMount", "FailedSync")
 		in.Type, in.Action, in.InvolvedObject.FieldPath = corev1.EventTypeNormal, "Binding", ""
 		in.Source.Host, in.ReportingInstance = "kind-worker", "default-scheduler-kind-worker"
-		in.EventTime = of(t, "time", metav1.MicroTime{}, metav1.NewMicroTime(time.Unix(1700000000, 0)))
-		got := pod.Event(demo(), in, v, host)
+		in.EventTime = sample.Of(t, "time", metav1.MicroTime{}, metav1.NewMicroTime(time.Unix(1700000000, 0)))
+		got := pod.Event(sample.Demo(), in, v, host)
 		if got == nil {
 			return
 		}
-		checkSilent(t, got, "kind-worker", "10.244.1.1", "demo--", "berth-demo", "0a1b2c3d-host-uid", "/7")
-		checkNoSharedMemory(t, in, got)
+		sample.CheckSilent(t, got, "kind-worker", "10.244.1.1", "demo--", "berth-demo", "0a1b2c3d-host-uid", "/7")
+		sample.CheckNoSharedMemory(t, in, got)
 		if got.EventTime.IsZero() == (got.Series == nil) { // else upstream asks for more than this test is about
 			validateEvent(t, got)
 		}
@@ -240,7 +241,7 @@ func TestEventNamesFollowTheHosts(t *testing.T) {
 	name := func(host *corev1.Pod, event string) string {
 		e := kubeletEvent(host, "Pulling", "")
 		e.Name = event
-		return pod.Event(demo(), e, v, host).Name
+		return pod.Event(sample.Demo(), e, v, host).Name
 	}
 	if a, b := name(host, "demo--default--web.17a9"), name(host, "demo--default--web.17a9"); a != b || a != "web.17a9" {
 		t.Errorf("one event is %s, then %s", a, b)
@@ -260,8 +261,8 @@ func TestEventNameFitsTheLimit(t *testing.T) {
 		length       int
 	}{
 		"Short":     {"nothing is cut", "web", 8},
-		"Longest":   {"a name may take all that there is", longName('n', 253), 253},
-		"CutAtDots": {"a cut must leave a valid name", longName('n', 240) + ".........." + "xyz", 245},
+		"Longest":   {"a name may take all that there is", sample.LongName('n', 253), 253},
+		"CutAtDots": {"a cut must leave a valid name", sample.LongName('n', 240) + ".........." + "xyz", 245},
 	}
 	for name, tc := range cases {
 		if got := pod.EventName(tc.name, "17a9"); len(got) != tc.length || got[len(got)-5:] != ".17a9" {
@@ -272,7 +273,7 @@ func TestEventNameFitsTheLimit(t *testing.T) {
 
 func TestPullEventUpdatesWhatRepeats(t *testing.T) {
 	v, host := scheduledPod("kind-worker")
-	base := func() *corev1.Event { return pod.Event(demo(), kubeletEvent(host, "Pulling", "m"), v, host) }
+	base := func() *corev1.Event { return pod.Event(sample.Demo(), kubeletEvent(host, "Pulling", "m"), v, host) }
 	later := metav1.NewTime(time.Unix(1700000060, 0))
 	cases := map[string]struct {
 		reason  string

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package sample
 
 import (
 	"fmt"
@@ -15,26 +15,26 @@ import (
 	"pgregory.net/rapid"
 )
 
-// of draws one of the given.
-func of[T any](t *rapid.T, label string, all ...T) T {
+// Of draws one of the given.
+func Of[T any](t *rapid.T, label string, all ...T) T {
 	return rapid.SampledFrom(all).Draw(t, label)
 }
 
-// maybe draws one of the given, or nothing.
-func maybe[T any](t *rapid.T, label string, all ...T) *T {
+// Maybe draws one of the given, or nothing.
+func Maybe[T any](t *rapid.T, label string, all ...T) *T {
 	if rapid.Bool().Draw(t, label+"?") {
 		return nil
 	}
-	return ptr.To(of(t, label, all...))
+	return ptr.To(Of(t, label, all...))
 }
 
-// tenantPod draws what a tenant with some command of Kubernetes writes: a pod
+// TenantPod draws what a tenant with some command of Kubernetes writes: a pod
 // that a space admits, or nearly, using what tenants may use.
-func tenantPod(t *rapid.T) *corev1.Pod {
+func TenantPod(t *rapid.T) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: of(t, "namespace", "default", "team-a", "a--b"),
-		Name:      of(t, "name", "web", "web-0", "a--b", "x.y", "demo--default--web", longName('p', 253), longName('p', 63)+".q"),
-		UID:       types.UID(of(t, "uid", "6c1e1a1c-0000-4000-8000-000000000001", "6c1e1a1c-0000-4000-8000-000000000002")),
+		Namespace: Of(t, "namespace", "default", "team-a", "a--b"),
+		Name:      Of(t, "name", "web", "web-0", "a--b", "x.y", "demo--default--web", LongName('p', 253), LongName('p', 63)+".q"),
+		UID:       types.UID(Of(t, "uid", "6c1e1a1c-0000-4000-8000-000000000001", "6c1e1a1c-0000-4000-8000-000000000002")),
 		Labels: rapid.MapOfN(rapid.SampledFrom([]string{"app", "app.kubernetes.io/name", "berth.dev/space", "x.berth.dev/y"}),
 			rapid.SampledFrom([]string{"", "web", "v1.2_3"}), 0, 3).Draw(t, "labels"),
 		Annotations: rapid.MapOfN(rapid.SampledFrom([]string{"note", "example.com/long", "berth.dev/uid", "Upper.Case/Key"}),
@@ -45,7 +45,7 @@ func tenantPod(t *rapid.T) *corev1.Pod {
 	for i := range rapid.IntRange(0, 2).Draw(t, "init containers") {
 		c := tenantContainer(t, spec, fmt.Sprintf("init-%d", i))
 		c.Lifecycle, c.LivenessProbe = nil, nil
-		if c.RestartPolicy = maybe(t, "sidecar", corev1.ContainerRestartPolicyAlways); c.RestartPolicy == nil {
+		if c.RestartPolicy = Maybe(t, "sidecar", corev1.ContainerRestartPolicyAlways); c.RestartPolicy == nil {
 			c.ReadinessProbe = nil
 		}
 		spec.InitContainers = append(spec.InitContainers, c)
@@ -54,28 +54,28 @@ func tenantPod(t *rapid.T) *corev1.Pod {
 		spec.Containers = append(spec.Containers, tenantContainer(t, spec, fmt.Sprintf("main-%d", i)))
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "image pull secrets") {
-		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: of(t, "secret", names()...)})
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: Of(t, "secret", Names()...)})
 	}
-	spec.RestartPolicy = of(t, "restart", "", corev1.RestartPolicyAlways, corev1.RestartPolicyNever)
-	spec.TerminationGracePeriodSeconds = maybe[int64](t, "grace", 0, 30)
-	spec.ActiveDeadlineSeconds = maybe[int64](t, "deadline", 1, 600)
-	spec.ServiceAccountName = of(t, "account", "", "default", "builder")
-	spec.EnableServiceLinks = maybe(t, "links", true, false)
-	spec.ShareProcessNamespace = maybe(t, "share", true, false)
-	spec.Hostname = of(t, "hostname", "", "", "box", longName('h', 63))
-	spec.Subdomain = of(t, "subdomain", "", "web")
+	spec.RestartPolicy = Of(t, "restart", "", corev1.RestartPolicyAlways, corev1.RestartPolicyNever)
+	spec.TerminationGracePeriodSeconds = Maybe[int64](t, "grace", 0, 30)
+	spec.ActiveDeadlineSeconds = Maybe[int64](t, "deadline", 1, 600)
+	spec.ServiceAccountName = Of(t, "account", "", "default", "builder")
+	spec.EnableServiceLinks = Maybe(t, "links", true, false)
+	spec.ShareProcessNamespace = Maybe(t, "share", true, false)
+	spec.Hostname = Of(t, "hostname", "", "", "box", LongName('h', 63))
+	spec.Subdomain = Of(t, "subdomain", "", "web")
 	if spec.Hostname == "" && spec.Subdomain == "" {
-		spec.HostnameOverride = maybe(t, "override", "box.example.com")
+		spec.HostnameOverride = Maybe(t, "override", "box.example.com")
 	}
 	if rapid.Bool().Draw(t, "aliases") {
 		spec.HostAliases = []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{"box.local"}}}
 	}
-	spec.PriorityClassName = of(t, "priority", "", "important")
-	spec.SchedulerName = of(t, "scheduler", "", corev1.DefaultSchedulerName)
+	spec.PriorityClassName = Of(t, "priority", "", "important")
+	spec.SchedulerName = Of(t, "scheduler", "", corev1.DefaultSchedulerName)
 	if rapid.Bool().Draw(t, "security context") {
 		spec.SecurityContext = &corev1.PodSecurityContext{
-			RunAsUser: maybe[int64](t, "user", 0, 1000), FSGroup: maybe[int64](t, "group", 1000), RunAsNonRoot: maybe(t, "non-root", false),
-			SeccompProfile: maybe(t, "seccomp", corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}),
+			RunAsUser: Maybe[int64](t, "user", 0, 1000), FSGroup: Maybe[int64](t, "group", 1000), RunAsNonRoot: Maybe(t, "non-root", false),
+			SeccompProfile: Maybe(t, "seccomp", corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}),
 			Sysctls:        []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 		}
 	}
@@ -84,12 +84,12 @@ func tenantPod(t *rapid.T) *corev1.Pod {
 	return pod
 }
 
-// names are those of objects that pods refer to.
-func names() []string {
-	return []string{"cfg", "a--b", "x.y", "demo--default--cfg", "other--default--cfg", longName('n', 253)}
+// Names are those of objects that pods refer to.
+func Names() []string {
+	return []string{"cfg", "a--b", "x.y", "demo--default--cfg", "other--default--cfg", LongName('n', 253)}
 }
 
-func longName(letter byte, length int) string {
+func LongName(letter byte, length int) string {
 	name := make([]byte, length)
 	for i := range name {
 		name[i] = letter
@@ -97,8 +97,8 @@ func longName(letter byte, length int) string {
 	return string(name)
 }
 
-// tenantPaths are the downward API's; the first five work in volumes too.
-func tenantPaths() []string {
+// TenantPaths are the downward API's; the first five work in volumes too.
+func TenantPaths() []string {
 	return []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels['app']", "metadata.annotations['example.com/long']",
 		"spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
@@ -107,10 +107,10 @@ func tenantPaths() []string {
 
 func tenantContainer(t *rapid.T, spec *corev1.PodSpec, name string) corev1.Container {
 	c := corev1.Container{
-		Name: name, Image: of(t, "image", "nginx", "registry.example.com/a/b:v1@sha256:"+longName('0', 64)),
-		Args: of(t, "args", nil, []string{"$(A)"}), WorkingDir: of(t, "dir", "", "/srv"), TTY: rapid.Bool().Draw(t, "tty"),
-		TerminationMessagePolicy: of(t, "message", "", corev1.TerminationMessageFallbackToLogsOnError),
-		ImagePullPolicy:          of(t, "pull", "", corev1.PullAlways),
+		Name: name, Image: Of(t, "image", "nginx", "registry.example.com/a/b:v1@sha256:"+LongName('0', 64)),
+		Args: Of(t, "args", nil, []string{"$(A)"}), WorkingDir: Of(t, "dir", "", "/srv"), TTY: rapid.Bool().Draw(t, "tty"),
+		TerminationMessagePolicy: Of(t, "message", "", corev1.TerminationMessageFallbackToLogsOnError),
+		ImagePullPolicy:          Of(t, "pull", "", corev1.PullAlways),
 	}
 	if rapid.Bool().Draw(t, "port") {
 		c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}
@@ -123,7 +123,7 @@ func tenantContainer(t *rapid.T, spec *corev1.PodSpec, name string) corev1.Conta
 	}
 	if rapid.Bool().Draw(t, "security context") {
 		c.SecurityContext = &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), RunAsUser: maybe[int64](t, "user", 1000),
+			AllowPrivilegeEscalation: ptr.To(false), RunAsUser: Maybe[int64](t, "user", 1000),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}},
 		}
 	}
@@ -138,28 +138,28 @@ func tenantContainer(t *rapid.T, spec *corev1.PodSpec, name string) corev1.Conta
 
 func tenantEnv(t *rapid.T, c *corev1.Container) {
 	local := func() corev1.LocalObjectReference {
-		return corev1.LocalObjectReference{Name: of(t, "ref", names()...)}
+		return corev1.LocalObjectReference{Name: Of(t, "ref", Names()...)}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "env from") {
-		source := corev1.EnvFromSource{Prefix: of(t, "prefix", "", "P_")}
+		source := corev1.EnvFromSource{Prefix: Of(t, "prefix", "", "P_")}
 		if rapid.Bool().Draw(t, "from secret") {
-			source.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: local(), Optional: maybe(t, "optional", true)}
+			source.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: local(), Optional: Maybe(t, "optional", true)}
 		} else {
-			source.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: local(), Optional: maybe(t, "optional", true)}
+			source.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: local(), Optional: Maybe(t, "optional", true)}
 		}
 		c.EnvFrom = append(c.EnvFrom, source)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "env") {
-		env := corev1.EnvVar{Name: of(t, "variable", "A", "B", "KUBERNETES_SERVICE_HOST", "DB_SERVICE_HOST", "odd.name-1")}
-		switch of(t, "kind of variable", "value", "field", "resource", "secret", "config map") {
+		env := corev1.EnvVar{Name: Of(t, "variable", "A", "B", "KUBERNETES_SERVICE_HOST", "DB_SERVICE_HOST", "odd.name-1")}
+		switch Of(t, "kind of variable", "value", "field", "resource", "secret", "config map") {
 		case "value":
-			env.Value = of(t, "value", "", "x", "$(A)", "$(DB_SERVICE_HOST)", "$$(B)", "http://$(KUBERNETES_SERVICE_HOST)")
+			env.Value = Of(t, "value", "", "x", "$(A)", "$(DB_SERVICE_HOST)", "$$(B)", "http://$(KUBERNETES_SERVICE_HOST)")
 		case "field":
-			env.ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: of(t, "path", tenantPaths()...)}}
+			env.ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: Of(t, "path", TenantPaths()...)}}
 		case "resource":
 			env.ValueFrom = &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}
 		case "secret":
-			env.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local(), Key: "k", Optional: maybe(t, "optional", true)}}
+			env.ValueFrom = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local(), Key: "k", Optional: Maybe(t, "optional", true)}}
 		case "config map":
 			env.ValueFrom = &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local(), Key: "k"}}
 		}
@@ -169,13 +169,13 @@ func tenantEnv(t *rapid.T, c *corev1.Container) {
 
 func tenantVolumes(t *rapid.T, spec *corev1.PodSpec) {
 	local := func() corev1.LocalObjectReference {
-		return corev1.LocalObjectReference{Name: of(t, "ref", names()...)}
+		return corev1.LocalObjectReference{Name: Of(t, "ref", Names()...)}
 	}
 	items := func(i int) []corev1.KeyToPath {
 		return []corev1.KeyToPath{{Key: "k", Path: fmt.Sprintf("file-%d", i)}}
 	}
 	files := func(i int) []corev1.DownwardAPIVolumeFile {
-		path := of(t, "path", append(tenantPaths()[:5], "metadata.labels", "metadata.annotations")...)
+		path := Of(t, "path", append(TenantPaths()[:5], "metadata.labels", "metadata.annotations")...)
 		return []corev1.DownwardAPIVolumeFile{
 			{Path: fmt.Sprintf("field-%d", i), FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
 			{Path: fmt.Sprintf("resource-%d", i), ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "main-0", Resource: "limits.memory"}},
@@ -183,17 +183,17 @@ func tenantVolumes(t *rapid.T, spec *corev1.PodSpec) {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "volumes") {
 		volume := corev1.Volume{Name: fmt.Sprintf("vol-%d", i)}
-		switch of(t, "kind of volume", "config map", "secret", "empty", "downward", "projected", "claim", "ephemeral", "none") {
+		switch Of(t, "kind of volume", "config map", "secret", "empty", "downward", "projected", "claim", "ephemeral", "none") {
 		case "config map":
-			volume.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: local(), Items: items(0), DefaultMode: maybe[int32](t, "mode", 0o400)}
+			volume.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: local(), Items: items(0), DefaultMode: Maybe[int32](t, "mode", 0o400)}
 		case "secret":
-			volume.Secret = &corev1.SecretVolumeSource{SecretName: of(t, "ref", names()...), Optional: maybe(t, "optional", true)}
+			volume.Secret = &corev1.SecretVolumeSource{SecretName: Of(t, "ref", Names()...), Optional: Maybe(t, "optional", true)}
 		case "empty":
-			volume.EmptyDir = &corev1.EmptyDirVolumeSource{Medium: of(t, "medium", "", corev1.StorageMediumMemory), SizeLimit: maybe(t, "size", resource.MustParse("1Gi"))}
+			volume.EmptyDir = &corev1.EmptyDirVolumeSource{Medium: Of(t, "medium", "", corev1.StorageMediumMemory), SizeLimit: Maybe(t, "size", resource.MustParse("1Gi"))}
 		case "downward":
 			volume.DownwardAPI = &corev1.DownwardAPIVolumeSource{Items: files(0)}
 		case "claim":
-			volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: of(t, "ref", names()...), ReadOnly: rapid.Bool().Draw(t, "ro")}
+			volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: Of(t, "ref", Names()...), ReadOnly: rapid.Bool().Draw(t, "ro")}
 		case "ephemeral":
 			volume.Ephemeral = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -203,15 +203,15 @@ func tenantVolumes(t *rapid.T, spec *corev1.PodSpec) {
 			volume.Projected = &corev1.ProjectedVolumeSource{}
 			for j := range rapid.IntRange(0, 4).Draw(t, "sources") {
 				var source corev1.VolumeProjection
-				switch of(t, "kind of source", "token", "config map", "secret", "downward") {
+				switch Of(t, "kind of source", "token", "config map", "secret", "downward") {
 				case "token":
 					source.ServiceAccountToken = &corev1.ServiceAccountTokenProjection{
-						Path: fmt.Sprintf("token-%d", j), Audience: of(t, "audience", "", "vault"), ExpirationSeconds: maybe[int64](t, "seconds", 3607),
+						Path: fmt.Sprintf("token-%d", j), Audience: Of(t, "audience", "", "vault"), ExpirationSeconds: Maybe[int64](t, "seconds", 3607),
 					}
 				case "config map":
 					source.ConfigMap = &corev1.ConfigMapProjection{LocalObjectReference: local(), Items: items(j)}
 				case "secret":
-					source.Secret = &corev1.SecretProjection{LocalObjectReference: local(), Items: items(j), Optional: maybe(t, "optional", true)}
+					source.Secret = &corev1.SecretProjection{LocalObjectReference: local(), Items: items(j), Optional: Maybe(t, "optional", true)}
 				case "downward":
 					source.DownwardAPI = &corev1.DownwardAPIProjection{Items: files(j)}
 				}
@@ -223,7 +223,7 @@ func tenantVolumes(t *rapid.T, spec *corev1.PodSpec) {
 }
 
 func tenantSelector(t *rapid.T) *metav1.LabelSelector {
-	return of(t, "selector", nil, &metav1.LabelSelector{}, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	return Of(t, "selector", nil, &metav1.LabelSelector{}, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "berth.dev/space", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"demo"}}}})
 }
 
@@ -231,7 +231,7 @@ func tenantPlacement(t *rapid.T, pod *corev1.Pod) {
 	term := func() corev1.PodAffinityTerm {
 		return corev1.PodAffinityTerm{
 			LabelSelector: tenantSelector(t), NamespaceSelector: tenantSelector(t), TopologyKey: "kubernetes.io/hostname",
-			Namespaces: of(t, "namespaces", nil, []string{"team-a"}, []string{"team-a", "a--b", "team-a"}),
+			Namespaces: Of(t, "namespaces", nil, []string{"team-a"}, []string{"team-a", "a--b", "team-a"}),
 		}
 	}
 	if rapid.Bool().Draw(t, "affinity") {
@@ -245,11 +245,11 @@ func tenantPlacement(t *rapid.T, pod *corev1.Pod) {
 	if rapid.Bool().Draw(t, "spread") {
 		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: tenantSelector(t),
-			NodeTaintsPolicy: maybe(t, "taints", corev1.NodeInclusionPolicyHonor),
+			NodeTaintsPolicy: Maybe(t, "taints", corev1.NodeInclusionPolicyHonor),
 		}}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "tolerations") {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, of(t, "toleration",
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, Of(t, "toleration",
 			corev1.Toleration{Operator: corev1.TolerationOpExists},
 			corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "gpu", Effect: corev1.TaintEffectNoSchedule},
 			corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](5)},
@@ -258,21 +258,21 @@ func tenantPlacement(t *rapid.T, pod *corev1.Pod) {
 }
 
 func tenantDNS(t *rapid.T, spec *corev1.PodSpec) {
-	spec.DNSPolicy = of(t, "DNS policy", "", corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)
+	spec.DNSPolicy = Of(t, "DNS policy", "", corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)
 	if spec.DNSPolicy != corev1.DNSNone && rapid.Bool().Draw(t, "no DNS config") {
 		return
 	}
 	spec.DNSConfig = &corev1.PodDNSConfig{
-		Nameservers: of(t, "servers", []string{"9.9.9.9"}, []string{"9.9.9.9", "10.1.0.10", "fd00::1"}),
-		Searches:    of(t, "searches", nil, []string{"example.com", "svc.cluster.local"}, manySearches(32, 20), manySearches(9, 220)),
-		Options:     of(t, "options", nil, []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}, {Name: "edns0"}}),
+		Nameservers: Of(t, "servers", []string{"9.9.9.9"}, []string{"9.9.9.9", "10.1.0.10", "fd00::1"}),
+		Searches:    Of(t, "searches", nil, []string{"example.com", "svc.cluster.local"}, ManySearches(32, 20), ManySearches(9, 220)),
+		Options:     Of(t, "options", nil, []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}, {Name: "edns0"}}),
 	}
 }
 
-func manySearches(count, length int) []string {
+func ManySearches(count, length int) []string {
 	var out []string
 	for i := range count {
-		out = append(out, fmt.Sprintf("s%02d.%s", i, longName('s', length-4)))
+		out = append(out, fmt.Sprintf("s%02d.%s", i, LongName('s', length-4)))
 	}
 	return out
 }

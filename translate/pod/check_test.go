@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -90,7 +91,7 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 				t.Fatalf("refused before the attack: %v", errs)
 			}
@@ -106,7 +107,7 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 			if !named {
 				t.Errorf("%s: no refusal names %s: %v", tc.reason, tc.field, errs)
 			}
-			host := pod.ToHost(demo(), v, surroundings{})
+			host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 			if errs := pod.Check(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
 				t.Errorf("%s: it is in the host pod still: %v", tc.reason, errs)
 			}
@@ -213,7 +214,7 @@ func TestCheckPodPassesOrdinaryPods(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			tc.do(v)
 			if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 				t.Errorf("%s: refused: %v", tc.reason, errs)
@@ -236,8 +237,8 @@ func TestEveryCheckOfPodSecurityIsKnown(t *testing.T) {
 
 // M2: the node alias that Berth binds a pod to is not the tenant's wish.
 func TestAskedLeavesOutWhatBerthWrote(t *testing.T) {
-	v := plainPod()
-	v.Spec.NodeName = demo().NodeAlias("node-1")
+	v := sample.PlainPod()
+	v.Spec.NodeName = sample.Demo().NodeAlias("node-1")
 	asked := pod.Asked(v)
 	if errs := pod.Check(&v.ObjectMeta, &asked); len(errs) > 0 {
 		t.Errorf("a bound pod is refused: %v", errs)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -16,7 +17,7 @@ import (
 // than an hour: not by its grace period, nor by that of a probe or of its deletion.
 func TestHostileGracePeriodsAreCapped(t *testing.T) {
 	const year = int64(365 * 24 * 3600)
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Spec.TerminationGracePeriodSeconds = ptr.To(year)
 	v.Spec.InitContainers = []corev1.Container{{Name: "sidecar", StartupProbe: &corev1.Probe{TerminationGracePeriodSeconds: ptr.To(year)}}}
 	v.Spec.Containers[0].LivenessProbe = &corev1.Probe{TerminationGracePeriodSeconds: ptr.To(year)}
@@ -34,7 +35,7 @@ func TestHostileGracePeriodsAreCapped(t *testing.T) {
 			t.Errorf("%s is not refused, only %v", field, fields)
 		}
 	}
-	host := pod.ToHost(demo(), v, surroundings{})
+	host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	for _, period := range []*int64{
 		host.Spec.TerminationGracePeriodSeconds, host.Spec.InitContainers[0].StartupProbe.TerminationGracePeriodSeconds,
 		host.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds, ptr.To(pod.Grace(v)),

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package sample
 
 import (
 	"reflect"
@@ -30,9 +30,9 @@ func words() []string {
 	}
 }
 
-// fill puts anything that the type allows into every exported field below v:
+// Fill puts anything that the type allows into every exported field below v:
 // objects that no API server would admit, and fields that do not exist yet.
-func fill(t *rapid.T, v reflect.Value, depth int) {
+func Fill(t *rapid.T, v reflect.Value, depth int) {
 	switch x := v.Addr().Interface().(type) {
 	case *resource.Quantity:
 		*x = resource.MustParse(rapid.SampledFrom([]string{"0", "1", "100m", "1Gi"}).Draw(t, "quantity"))
@@ -60,37 +60,37 @@ func fill(t *rapid.T, v reflect.Value, depth int) {
 	case reflect.Pointer:
 		if depth > 0 && some() {
 			v.Set(reflect.New(v.Type().Elem()))
-			fill(t, v.Elem(), depth-1)
+			Fill(t, v.Elem(), depth-1)
 		}
 	case reflect.Slice:
 		if depth > 0 && some() {
 			n := rapid.IntRange(0, 2).Draw(t, "len")
 			v.Set(reflect.MakeSlice(v.Type(), n, n))
 			for i := range n {
-				fill(t, v.Index(i), depth-1)
+				Fill(t, v.Index(i), depth-1)
 			}
 		}
 	case reflect.Map:
 		if depth > 0 && some() {
 			v.Set(reflect.MakeMap(v.Type()))
 			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			fill(t, key, depth-1)
-			fill(t, value, depth-1)
+			Fill(t, key, depth-1)
+			Fill(t, value, depth-1)
 			v.SetMapIndex(key, value)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				fill(t, v.Field(i), depth)
+				Fill(t, v.Field(i), depth)
 			}
 		}
 	}
 }
 
-// hostilePod draws a pod with anything in any field, well-formed or not.
-func hostilePod(t *rapid.T) *corev1.Pod {
+// HostilePod draws a pod with anything in any field, well-formed or not.
+func HostilePod(t *rapid.T) *corev1.Pod {
 	pod := &corev1.Pod{}
-	fill(t, reflect.ValueOf(pod).Elem(), 8)
+	Fill(t, reflect.ValueOf(pod).Elem(), 8)
 	// Where translation does its work, more than a quarter must be there.
 	for _, list := range []reflect.Value{
 		reflect.ValueOf(&pod.Spec.Volumes).Elem(), reflect.ValueOf(&pod.Spec.Containers).Elem(),
@@ -99,21 +99,21 @@ func hostilePod(t *rapid.T) *corev1.Pod {
 	} {
 		if list.Len() == 0 {
 			list.Set(reflect.MakeSlice(list.Type(), 1, 1))
-			fill(t, list.Index(0), 6)
+			Fill(t, list.Index(0), 6)
 		}
 	}
 	if pod.Spec.Affinity == nil && rapid.Bool().Draw(t, "affinity") {
 		pod.Spec.Affinity = &corev1.Affinity{}
-		fill(t, reflect.ValueOf(pod.Spec.Affinity).Elem(), 8)
+		Fill(t, reflect.ValueOf(pod.Spec.Affinity).Elem(), 8)
 	}
 	pod.Namespace = rapid.SampledFrom([]string{"default", "a--b", "kube-system"}).Draw(t, "namespace")
 	pod.Name = rapid.SampledFrom([]string{"web", "a--b", "demo--default--web", "x.y"}).Draw(t, "name")
 	return pod
 }
 
-// anySurroundings draws the space around a pod of the namespace.
-func anySurroundings(t *rapid.T, namespace string) surroundings {
-	var in surroundings
+// AnySurroundings draws the space around a pod of the namespace.
+func AnySurroundings(t *rapid.T, namespace string) Surroundings {
+	var in Surroundings
 	for range rapid.IntRange(0, 4).Draw(t, "namespaces") {
 		in.Namespaces = append(in.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name:   rapid.SampledFrom([]string{"default", "a--b", "kube-system", "team"}).Draw(t, "namespace"),
@@ -122,19 +122,19 @@ func anySurroundings(t *rapid.T, namespace string) surroundings {
 	}
 	used := map[string]bool{}
 	for range rapid.IntRange(0, 4).Draw(t, "services") {
-		service := anyService(t, namespace, rapid.SampledFrom([]string{"db", "web-app", "kubernetes", "db-service", "x"}).Draw(t, "service"))
+		service := AnyService(t, namespace, rapid.SampledFrom([]string{"db", "web-app", "kubernetes", "db-service", "x"}).Draw(t, "service"))
 		if !used[service.Name] {
 			in.Services = append(in.Services, service)
 		}
 		used[service.Name] = true
 	}
 	if rapid.Bool().Draw(t, "has API") {
-		in.API = apiService()
+		in.API = APIService()
 	}
 	return in
 }
 
-func anyService(t *rapid.T, namespace, name string) *corev1.Service {
+func AnyService(t *rapid.T, namespace, name string) *corev1.Service {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	service.Spec.ClusterIP = rapid.SampledFrom([]string{"", "None", "10.1.0.7", "fd00::7"}).Draw(t, "cluster IP")
 	for i := range rapid.IntRange(0, 2).Draw(t, "ports") {
@@ -146,8 +146,8 @@ func anyService(t *rapid.T, namespace, name string) *corev1.Service {
 	return service
 }
 
-// apiService is the space's default/kubernetes.
-func apiService() *corev1.Service {
+// APIService is the space's default/kubernetes.
+func APIService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
 		Spec:       corev1.ServiceSpec{ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}}},

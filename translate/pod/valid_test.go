@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"pgregory.net/rapid"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -38,14 +39,14 @@ func TestAPodThatASpaceAdmitsIsValidOnTheHost(t *testing.T) {
 	var drawn, admitted atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
 		drawn.Add(1)
-		v := tenantPod(t)
+		v := sample.TenantPod(t)
 		if len(validatePod(t, v)) > 0 || len(pod.Check(&v.ObjectMeta, &v.Spec)) > 0 {
 			return
 		}
 		admitted.Add(1)
-		space := demo()
-		space.Nameservers = of(t, "nameservers", nil, []string{"10.1.0.10"}, []string{"10.1.0.10", "fd00::10"})
-		host := pod.ToHost(space, v, anySurroundings(t, v.Namespace))
+		space := sample.Demo()
+		space.Nameservers = sample.Of(t, "nameservers", nil, []string{"10.1.0.10"}, []string{"10.1.0.10", "fd00::10"})
+		host := pod.ToHost(space, v, sample.AnySurroundings(t, v.Namespace))
 		if errs := validatePod(t, host); len(errs) > 0 {
 			t.Fatalf("the host refuses it: %v", errs.ToAggregate())
 		}
@@ -59,7 +60,7 @@ func TestAPodThatASpaceAdmitsIsValidOnTheHost(t *testing.T) {
 // API needs come on top. Better refused with the field than never created.
 func TestADownwardAPITooLargeForTheHostIsRefused(t *testing.T) {
 	noted := func(size int) *corev1.Pod {
-		pod := plainPod()
+		pod := sample.PlainPod()
 		pod.Annotations = map[string]string{"note": strings.Repeat(`"`, size)}
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 			Items: []corev1.DownwardAPIVolumeFile{{Path: "a", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}}},
@@ -75,7 +76,7 @@ func TestADownwardAPITooLargeForTheHostIsRefused(t *testing.T) {
 	if errs := pod.Check(&small.ObjectMeta, &small.Spec); len(errs) > 0 {
 		t.Errorf("100 KiB are refused: %v", errs)
 	}
-	if errs := validatePod(t, pod.ToHost(demo(), small, surroundings{})); len(errs) > 0 {
+	if errs := validatePod(t, pod.ToHost(sample.Demo(), small, sample.Surroundings{})); len(errs) > 0 {
 		t.Errorf("the host refuses 100 KiB: %v", errs)
 	}
 	errs := pod.Check(&large.ObjectMeta, &large.Spec)

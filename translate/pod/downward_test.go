@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"testing"
@@ -12,12 +12,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
 // askingPod has path in a variable, a downward API volume and a projected one.
 func askingPod(path string) *corev1.Pod {
-	v := plainPod()
+	v := sample.PlainPod()
 	ref := func() *corev1.ObjectFieldSelector {
 		return &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}
 	}
@@ -36,7 +37,7 @@ func askingPod(path string) *corev1.Pod {
 // hostPaths are the field paths of a host pod.
 func hostPaths(host *corev1.Pod) []string {
 	var paths []string
-	for _, ref := range findAll[corev1.ObjectFieldSelector](&host.Spec) {
+	for _, ref := range sample.FindAll[corev1.ObjectFieldSelector](&host.Spec) {
 		paths = append(paths, ref.FieldPath)
 	}
 	return paths
@@ -46,17 +47,17 @@ func hostPaths(host *corev1.Pod) []string {
 // one of the space's own would have.
 func TestTheDownwardAPITellsTheSpacesSide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		path := of(t, "path", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
+		path := sample.Of(t, "path", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 			"metadata.labels['app']", "metadata.labels['app.kubernetes.io/name']", "metadata.labels['berth.dev/space']", "metadata.labels['none']",
 			"metadata.annotations['note']", "metadata.annotations['Upper.Case/Key']", "metadata.annotations['berth.dev/uid']")
-		drawn := tenantPod(t)
+		drawn := sample.TenantPod(t)
 		v := askingPod(path)
 		v.ObjectMeta = drawn.ObjectMeta
 		want, err := fieldpath.ExtractFieldPathAsString(v, path)
 		if err != nil {
 			t.Fatalf("extract %s from the virtual pod: %v", path, err)
 		}
-		host := pod.ToHost(demo(), v, surroundings{})
+		host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 		paths := hostPaths(host)
 		if len(paths) != 4 {
 			t.Fatalf("of 4 references, %d are left", len(paths))
@@ -90,7 +91,7 @@ func TestTheDownwardAPITellsNothingOfTheHost(t *testing.T) {
 	}
 	for path, tc := range cases {
 		t.Run(path, func(t *testing.T) {
-			host := pod.ToHost(demo(), askingPod(path), surroundings{})
+			host := pod.ToHost(sample.Demo(), askingPod(path), sample.Surroundings{})
 			for _, got := range hostPaths(host) {
 				if got != tc.want {
 					t.Errorf("%s: %s became %s, want %s", tc.reason, path, got, tc.want)
@@ -106,14 +107,14 @@ func TestTheDownwardAPITellsNothingOfTheHost(t *testing.T) {
 // Annotations may be large, and those of the tenant's that nothing asks for
 // could steer what runs on the host.
 func TestOnlyWhatIsAskedForIsCopied(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Annotations = map[string]string{"note": "x", "other": "y"}
-	if got := pod.ToHost(demo(), v, surroundings{}).Annotations; len(got) != 3 {
+	if got := pod.ToHost(sample.Demo(), v, sample.Surroundings{}).Annotations; len(got) != 3 {
 		t.Errorf("annotations of a pod that asks for none: %v", got)
 	}
 	v = askingPod("metadata.annotations['note']")
 	v.Annotations = map[string]string{"note": "x", "other": "y"}
-	host := pod.ToHost(demo(), v, surroundings{})
+	host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	if len(host.Annotations) != 4 {
 		t.Errorf("annotations of a pod that asks for one: %v", host.Annotations)
 	}
@@ -127,7 +128,7 @@ func TestOnlyWhatIsAskedForIsCopied(t *testing.T) {
 // N2: the node is told, by its alias, to the pods that ask for it, and once
 // it is known.
 func TestTellNodeTellsTheAliasToThoseWhoAsk(t *testing.T) {
-	space := demo()
+	space := sample.Demo()
 	scheduled := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}}
 	cases := map[string]struct {
 		reason string
@@ -136,12 +137,12 @@ func TestTellNodeTellsTheAliasToThoseWhoAsk(t *testing.T) {
 		want   string
 	}{
 		"Asked":        {"the downward API reads the annotation", askingPod("spec.nodeName"), scheduled, space.NodeAlias("node-1")},
-		"NotAsked":     {"a write to the host for nothing", plainPod(), scheduled, ""},
+		"NotAsked":     {"a write to the host for nothing", sample.PlainPod(), scheduled, ""},
 		"NotScheduled": {"no node is on no node", askingPod("spec.nodeName"), &corev1.Pod{}, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wanted := pod.ToHost(space, tc.v, surroundings{})
+			wanted := pod.ToHost(space, tc.v, sample.Surroundings{})
 			pod.TellNode(space, wanted, tc.have)
 			if got := wanted.Annotations[translate.AnnotationNode]; got != tc.want {
 				t.Errorf("%s: node %q, want %q", tc.reason, got, tc.want)
@@ -152,11 +153,11 @@ func TestTellNodeTellsTheAliasToThoseWhoAsk(t *testing.T) {
 
 // N1: no path leads to a field of the host pod but its own addresses.
 func FuzzFieldPath(f *testing.F) {
-	for _, path := range append(tenantPaths(), "metadata.labels", "metadata.annotations['", "']", "['']", "metadata.labels['a']['b']", "x']") {
+	for _, path := range append(sample.TenantPaths(), "metadata.labels", "metadata.annotations['", "']", "['']", "metadata.labels['a']['b']", "x']") {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		for _, got := range hostPaths(pod.ToHost(demo(), askingPod(path), surroundings{})) {
+		for _, got := range hostPaths(pod.ToHost(sample.Demo(), askingPod(path), sample.Surroundings{})) {
 			base, key, subscript := fieldpath.SplitMaybeSubscriptedPath(got)
 			if got != "status.podIP" && got != "status.podIPs" && (!subscript || base != "metadata.annotations" || !translate.Owned(key)) {
 				t.Errorf("%q became %q", path, got)

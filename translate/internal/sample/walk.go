@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package sample
 
 import (
 	"fmt"
@@ -36,8 +36,8 @@ func walk(v reflect.Value, path string, visit func(path string, v reflect.Value)
 	}
 }
 
-// findAll returns every T below object by its path.
-func findAll[T any](object any) map[string]T {
+// FindAll returns every T below object by its path.
+func FindAll[T any](object any) map[string]T {
 	found := map[string]T{}
 	walk(reflect.ValueOf(object), "", func(path string, v reflect.Value) {
 		if t, ok := v.Interface().(T); ok {
@@ -47,9 +47,9 @@ func findAll[T any](object any) map[string]T {
 	return found
 }
 
-// checkNoSharedMemory fails where a change of one object would show in the
+// CheckNoSharedMemory fails where a change of one object would show in the
 // other: translation reads from caches that everyone shares.
-func checkNoSharedMemory(t interface{ Errorf(string, ...any) }, argument, result any) {
+func CheckNoSharedMemory(t interface{ Errorf(string, ...any) }, argument, result any) {
 	owned := map[uintptr]string{}
 	each := func(object any, do func(path string, at uintptr)) {
 		walk(reflect.ValueOf(object), "", func(path string, v reflect.Value) {
@@ -77,8 +77,8 @@ func checkNoSharedMemory(t interface{ Errorf(string, ...any) }, argument, result
 	})
 }
 
-// checkSilent fails where any string of object, key or value, holds a secret.
-func checkSilent(t interface{ Errorf(string, ...any) }, object any, secrets ...string) {
+// CheckSilent fails where any string of object, key or value, holds a secret.
+func CheckSilent(t interface{ Errorf(string, ...any) }, object any, secrets ...string) {
 	walk(reflect.ValueOf(object), "", func(path string, v reflect.Value) {
 		if v.Kind() != reflect.String {
 			return

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -40,9 +41,9 @@ func TestAPodWithResourcesAsAWholeKeepsTheHostsDefaultsAway(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Spec.Resources, v.Spec.Containers[0].Resources = &tc.pod, tc.asks
-			got := pod.ToHost(demo(), v, surroundings{}).Spec.Containers[0].Resources
+			got := pod.ToHost(sample.Demo(), v, sample.Surroundings{}).Spec.Containers[0].Resources
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"testing"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -38,7 +39,7 @@ func containerEnv(env []corev1.EnvVar, services []*corev1.Service) map[string]st
 
 // linked are the services that a kubelet tells a pod of: the API's always, those
 // of its namespace if it wants them, none without an address.
-func linked(v *corev1.Pod, in surroundings) []*corev1.Service {
+func linked(v *corev1.Pod, in sample.Surroundings) []*corev1.Service {
 	out := []*corev1.Service{in.API}
 	for _, service := range in.Services {
 		usable := service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone && len(service.Spec.Ports) > 0
@@ -61,20 +62,20 @@ func hostAPI() *corev1.Service {
 // variable, and the host's API is not in it.
 func TestAProcessFindsTheEnvironmentOfAClusterOfItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := plainPod()
-		v.Namespace = of(t, "namespace", "default", "team-a")
-		v.Spec.EnableServiceLinks = maybe(t, "links", true, false)
+		v := sample.PlainPod()
+		v.Namespace = sample.Of(t, "namespace", "default", "team-a")
+		v.Spec.EnableServiceLinks = sample.Maybe(t, "links", true, false)
 		for range rapid.IntRange(0, 5).Draw(t, "variables") {
 			v.Spec.Containers[0].Env = append(v.Spec.Containers[0].Env, corev1.EnvVar{
-				Name: of(t, "name", "A", "B", "DB_SERVICE_HOST", "KUBERNETES_SERVICE_HOST"),
-				Value: of(t, "value", "", "x", "$(A)", "$(B)$(A)", "$(DB_SERVICE_HOST):$(DB_SERVICE_PORT)", "$$(A)", "$(NONE)",
+				Name: sample.Of(t, "name", "A", "B", "DB_SERVICE_HOST", "KUBERNETES_SERVICE_HOST"),
+				Value: sample.Of(t, "value", "", "x", "$(A)", "$(B)$(A)", "$(DB_SERVICE_HOST):$(DB_SERVICE_PORT)", "$$(A)", "$(NONE)",
 					"https://$(KUBERNETES_SERVICE_HOST)", "$(A", "$"),
 			})
 		}
-		in := surroundings{API: apiService()}
+		in := sample.Surroundings{API: sample.APIService()}
 		for _, name := range []string{"db", "web-app"} {
 			if rapid.Bool().Draw(t, name) {
-				in.Services = append(in.Services, anyService(t, v.Namespace, name))
+				in.Services = append(in.Services, sample.AnyService(t, v.Namespace, name))
 			}
 		}
 		if v.Namespace == metav1.NamespaceDefault {
@@ -82,7 +83,7 @@ func TestAProcessFindsTheEnvironmentOfAClusterOfItsOwn(t *testing.T) {
 		}
 		v.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "busybox", Env: v.Spec.Containers[0].Env}}
 		want := containerEnv(v.Spec.Containers[0].Env, linked(v, in))
-		host := pod.ToHost(demo(), v, in)
+		host := pod.ToHost(sample.Demo(), v, in)
 		for _, c := range []corev1.Container{host.Spec.Containers[0], host.Spec.InitContainers[0]} {
 			if diff := cmp.Diff(want, containerEnv(c.Env, []*corev1.Service{hostAPI()})); diff != "" {
 				t.Fatalf("%s: -in a cluster of its own +on the host:\n%s", c.Name, diff)
@@ -100,43 +101,43 @@ func TestNoVariableTellsOfTheHostsAPI(t *testing.T) {
 			Spec:       corev1.ServiceSpec{ClusterIP: "10.1.0.66", Ports: []corev1.ServicePort{{Port: port}}},
 		}
 	}
-	otherPort := apiService()
+	otherPort := sample.APIService()
 	otherPort.Spec.Ports[0].Port, otherPort.Spec.Ports[0].Name = 7443, "api"
 	cases := map[string]struct {
 		reason     string
 		namespace  string
-		in         surroundings
+		in         sample.Surroundings
 		host, port string
 	}{
-		"API":       {"the space's own", "default", surroundings{API: apiService()}, "10.1.0.1", "443"},
-		"OtherPort": {"the host's variables have other names then", "default", surroundings{API: otherPort}, "10.1.0.1", "7443"},
-		"NoAPI":     {"not yet made: empty is \"not in a cluster\" for clients", "default", surroundings{}, "", ""},
-		"NoLinks":   {"an unusable one is as good as none", "default", surroundings{API: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}}}, "", ""},
+		"API":       {"the space's own", "default", sample.Surroundings{API: sample.APIService()}, "10.1.0.1", "443"},
+		"OtherPort": {"the host's variables have other names then", "default", sample.Surroundings{API: otherPort}, "10.1.0.1", "7443"},
+		"NoAPI":     {"not yet made: empty is \"not in a cluster\" for clients", "default", sample.Surroundings{}, "", ""},
+		"NoLinks":   {"an unusable one is as good as none", "default", sample.Surroundings{API: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}}}, "", ""},
 		"Lookalike": {
 			"whose name makes variables of the API's name", "default",
-			surroundings{API: apiService(), Services: []*corev1.Service{lookalike("default", "kubernetes-service", 6666)}}, "10.1.0.1", "443",
+			sample.Surroundings{API: sample.APIService(), Services: []*corev1.Service{lookalike("default", "kubernetes-service", 6666)}}, "10.1.0.1", "443",
 		},
 		"OwnKubernetes": {
 			"a namespace's own service of that name counts more, as it does for a kubelet", "team-a",
-			surroundings{API: apiService(), Services: []*corev1.Service{lookalike("team-a", "kubernetes", 6666)}}, "10.1.0.66", "6666",
+			sample.Surroundings{API: sample.APIService(), Services: []*corev1.Service{lookalike("team-a", "kubernetes", 6666)}}, "10.1.0.66", "6666",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Namespace = tc.namespace
-			got := containerEnv(pod.ToHost(demo(), v, tc.in).Spec.Containers[0].Env, []*corev1.Service{hostAPI()})
+			got := containerEnv(pod.ToHost(sample.Demo(), v, tc.in).Spec.Containers[0].Env, []*corev1.Service{hostAPI()})
 			if got["KUBERNETES_SERVICE_HOST"] != tc.host || got["KUBERNETES_SERVICE_PORT"] != tc.port {
 				t.Errorf("%s: the API is said to be at %q port %q", tc.reason, got["KUBERNETES_SERVICE_HOST"], got["KUBERNETES_SERVICE_PORT"])
 			}
-			checkSilent(t, got, hostAPI().Spec.ClusterIP)
+			sample.CheckSilent(t, got, hostAPI().Spec.ClusterIP)
 		})
 	}
 }
 
 // S3: what the environment refers to is the object of the pod's own namespace.
 func TestTheEnvironmentRefersToHostObjects(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	name := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
 	v.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
 		{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: name("cfg")}},
@@ -151,7 +152,7 @@ func TestTheEnvironmentRefersToHostObjects(t *testing.T) {
 	want.EnvFrom[1].SecretRef.Name = "demo--default--other--default--cfg"
 	want.Env[0].ValueFrom.ConfigMapKeyRef.Name = "demo--default--cfg"
 	want.Env[1].ValueFrom.SecretKeyRef.Name = "demo--default--sec"
-	got := pod.ToHost(demo(), v, surroundings{}).Spec.Containers[0]
+	got := pod.ToHost(sample.Demo(), v, sample.Surroundings{}).Spec.Containers[0]
 	got.Env = got.Env[len(got.Env)-2:] // behind those of the API
 	if diff := cmp.Diff(*want, got); diff != "" {
 		t.Errorf("container: -want +got:\n%s", diff)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"errors"
@@ -15,12 +15,13 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
 func several(services, ports int) (out []*corev1.Service) {
 	for i := range services {
-		out = append(out, wide(fmt.Sprintf("s%d", i), ports))
+		out = append(out, sample.Wide(fmt.Sprintf("s%d", i), ports))
 	}
 	return out
 }
@@ -35,33 +36,33 @@ func TestHostileServiceLinksAreBounded(t *testing.T) {
 			long[i].Spec.Ports[j].Name = strings.Repeat("p", 55) + long[i].Spec.Ports[j].Name
 		}
 	}
-	manyPorts := apiService()
-	manyPorts.Spec.Ports = wide("any", 100).Spec.Ports
+	manyPorts := sample.APIService()
+	manyPorts.Spec.Ports = sample.Wide("any", 100).Spec.Ports
 	const api, port = 8, 503 // variables of the API, and of a service with 100 named ports
 	cases := map[string]struct {
 		reason     string
-		in         surroundings
+		in         sample.Surroundings
 		containers int
 		own        string // an argument of each container
 		want       int    // variables of a container
 		exceeds    bounds.Quantity
 	}{
-		"Usual":       {"", surroundings{API: apiService(), Services: several(2, 3)}, 4, "", api + 2*18, -1},
-		"Most":        {"", surroundings{API: apiService(), Services: several(9, 100)}, 1, "", api + 9*port, -1},
-		"Containers":  {"the product counts", surroundings{API: apiService(), Services: several(9, 100)}, 2, "", api, bounds.ServiceLinkVariables},
-		"Services":    {"", surroundings{API: apiService(), Services: several(50_000, 1)}, 1, "", api, bounds.ServiceLinkVariables},
-		"OlderStores": {"as many as brought a process down: none of them counts, as none is on the host", surroundings{API: apiService(), Services: several(12, 9000)}, 200, "", api, -1},
-		"Bytes":       {"the names may be long", surroundings{API: apiService(), Services: long}, 1, strings.Repeat("x", 700<<10), api, bounds.PodBytes},
-		"API":         {"a tenant may give it ports: they are empty then", surroundings{API: manyPorts, Services: several(1, 1)}, 250, "", api, bounds.ServiceLinkVariables},
+		"Usual":       {"", sample.Surroundings{API: sample.APIService(), Services: several(2, 3)}, 4, "", api + 2*18, -1},
+		"Most":        {"", sample.Surroundings{API: sample.APIService(), Services: several(9, 100)}, 1, "", api + 9*port, -1},
+		"Containers":  {"the product counts", sample.Surroundings{API: sample.APIService(), Services: several(9, 100)}, 2, "", api, bounds.ServiceLinkVariables},
+		"Services":    {"", sample.Surroundings{API: sample.APIService(), Services: several(50_000, 1)}, 1, "", api, bounds.ServiceLinkVariables},
+		"OlderStores": {"as many as brought a process down: none of them counts, as none is on the host", sample.Surroundings{API: sample.APIService(), Services: several(12, 9000)}, 200, "", api, -1},
+		"Bytes":       {"the names may be long", sample.Surroundings{API: sample.APIService(), Services: long}, 1, strings.Repeat("x", 700<<10), api, bounds.PodBytes},
+		"API":         {"a tenant may give it ports: they are empty then", sample.Surroundings{API: manyPorts, Services: several(1, 1)}, 250, "", api, bounds.ServiceLinkVariables},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			for i := range tc.containers {
 				v.Spec.InitContainers = append(v.Spec.InitContainers, corev1.Container{Name: fmt.Sprintf("i%d", i), Args: []string{tc.own}})
 			}
 			v.Spec.Containers = nil
-			host := pod.ToHost(demo(), v, tc.in)
+			host := pod.ToHost(sample.Demo(), v, tc.in)
 			for i, c := range host.Spec.InitContainers {
 				if len(c.Env) != tc.want {
 					t.Fatalf("%s: container %d has %d variables, want %d", tc.reason, i, len(c.Env), tc.want)
@@ -80,13 +81,13 @@ func TestHostileServiceLinksAreBounded(t *testing.T) {
 // and by no more than the limit for the variables of Services.
 func TestHostileAHostPodIsNotMuchLargerThanItsPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := tenantPod(t)
-		in := anySurroundings(t, v.Namespace)
+		v := sample.TenantPod(t)
+		in := sample.AnySurroundings(t, v.Namespace)
 		in.Services = append(in.Services, several(rapid.IntRange(0, 200).Draw(t, "services"), rapid.SampledFrom([]int{1, 10, 100, 1000}).Draw(t, "ports"))...)
 		for i := range rapid.IntRange(0, 249).Draw(t, "more containers") {
 			v.Spec.Containers = append(v.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), Image: "i"})
 		}
-		host := pod.ToHost(demo(), v, in)
+		host := pod.ToHost(sample.Demo(), v, in)
 		variables, links := 0, 0
 		for _, list := range [][]corev1.Container{host.Spec.InitContainers, host.Spec.Containers} {
 			for i := range list {
@@ -111,10 +112,10 @@ func TestHostileAHostPodIsNotMuchLargerThanItsPod(t *testing.T) {
 // L3 (S1): containers without variables of their own share those of Services, and
 // none writes into another's.
 func TestContainersShareTheVariablesOfServices(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	own := corev1.EnvVar{Name: "OWN", Value: "1"}
 	v.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "c", Env: []corev1.EnvVar{own}}, {Name: "d", Env: []corev1.EnvVar{{Name: "OTHER"}}}}
-	host := pod.ToHost(demo(), v, surroundings{API: apiService()})
+	host := pod.ToHost(sample.Demo(), v, sample.Surroundings{API: sample.APIService()})
 	c := host.Spec.Containers
 	if &c[0].Env[0] != &c[1].Env[0] || cap(c[0].Env) != len(c[0].Env) {
 		t.Error("containers do not share, or may write beyond what they share")
@@ -140,7 +141,7 @@ func TestHostilePodsOfTooManyPartsAreRefused(t *testing.T) {
 		"Labels": {func(p *corev1.Pod) { p.Labels = map[string]string{"a": strings.Repeat("x", 1<<20)} }, "limit pod-bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			tc.change(v)
 			errs := pod.Check(&v.ObjectMeta, &v.Spec)
 			if got := fmt.Sprint(errs.ToAggregate()); (len(errs) > 0) != (tc.want != "") || !strings.Contains(got, tc.want) {
@@ -148,12 +149,12 @@ func TestHostilePodsOfTooManyPartsAreRefused(t *testing.T) {
 			}
 		})
 	}
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Spec.Containers[0].Args = []string{strings.Repeat("x", bounds.PodBytes.Max()-v.Size()-100)}
 	if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 		t.Errorf("refused in the space: %v", errs)
 	}
-	host := pod.ToHost(demo(), v, surroundings{API: apiService()})
+	host := pod.ToHost(sample.Demo(), v, sample.Surroundings{API: sample.APIService()})
 	host.Annotations["more"] = strings.Repeat("x", 1000)
 	if errs := pod.CheckHost(host); len(errs) != 1 || errs[0].Field != "spec" {
 		t.Errorf("what became too large is sent: %v", errs)
@@ -162,10 +163,10 @@ func TestHostilePodsOfTooManyPartsAreRefused(t *testing.T) {
 
 // M4 (S1, S4): ports of a Service.
 func TestHostileServicesOfTooManyPortsAreRefused(t *testing.T) {
-	if errs := translate.CheckService(&wide("a", 100).Spec); len(errs) > 0 {
+	if errs := translate.CheckService(&sample.Wide("a", 100).Spec); len(errs) > 0 {
 		t.Error(errs)
 	}
-	errs := translate.CheckService(&wide("a", 9000).Spec)
+	errs := translate.CheckService(&sample.Wide("a", 9000).Spec)
 	const want = "spec.ports: Invalid value: 9000: 9000 ports, at most 100 are possible (limit service-ports): spread them over several Services"
 	if len(errs) != 1 || errs[0].Error() != want {
 		t.Errorf("got %v, want %s", errs, want)
@@ -174,7 +175,7 @@ func TestHostileServicesOfTooManyPortsAreRefused(t *testing.T) {
 
 // S4: what was stored before there was a bound is pushed in time linear in it.
 func TestPortsKeepTheirNodePortsByNumberAndProtocol(t *testing.T) {
-	have, want := wide("a", 4), wide("a", 4)
+	have, want := sample.Wide("a", 4), sample.Wide("a", 4)
 	have.Spec.Type, want.Spec.Type = corev1.ServiceTypeNodePort, corev1.ServiceTypeNodePort
 	for i := range have.Spec.Ports {
 		have.Spec.Ports[i].NodePort = int32(30000 + i)

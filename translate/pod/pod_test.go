@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"fmt"
@@ -17,14 +17,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S3, S4: one pod, whole, as the host gets it.
 func TestAPlainPodOnTheHost(t *testing.T) {
-	space := demo()
+	space := sample.Demo()
 	space.Nameservers = []string{"10.1.0.10"}
-	api := apiService()
+	api := sample.APIService()
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "berth-demo", Name: "demo--default--web",
@@ -43,7 +44,7 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 			},
 			Containers: []corev1.Container{{
 				Name: "web", Image: "nginx",
-				VolumeMounts: plainPod().Spec.Containers[0].VolumeMounts,
+				VolumeMounts: sample.PlainPod().Spec.Containers[0].VolumeMounts,
 				Env: []corev1.EnvVar{
 					{Name: "KUBERNETES_SERVICE_HOST", Value: "10.1.0.1"},
 					{Name: "KUBERNETES_SERVICE_PORT", Value: "443"},
@@ -72,7 +73,7 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 			}}}},
 		},
 	}
-	if diff := cmp.Diff(want, pod.ToHost(space, plainPod(), surroundings{API: api})); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(space, sample.PlainPod(), sample.Surroundings{API: api})); diff != "" {
 		t.Errorf("host pod: -want +got:\n%s", diff)
 	}
 }
@@ -81,13 +82,13 @@ func TestAPlainPodOnTheHost(t *testing.T) {
 // what names other objects or the host, and that in its own tests.
 func TestAnAdmittedPodKeepsWhatTheTenantAskedFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := tenantPod(t)
+		v := sample.TenantPod(t)
 		if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
 			t.Fatalf("tenantPod draws what tenants may not: %v", errs)
 		}
-		space := demo()
+		space := sample.Demo()
 		space.Settings.PodSecurity.Seccomp = corev1.SeccompProfileTypeUnconfined
-		host := pod.ToHost(space, v, anySurroundings(t, v.Namespace))
+		host := pod.ToHost(space, v, sample.AnySurroundings(t, v.Namespace))
 
 		type kept struct {
 			RestartPolicy corev1.RestartPolicy
@@ -176,14 +177,14 @@ func TestHostnameIsTheOneOfAClusterOfTheSpacesOwn(t *testing.T) {
 		"FromName":  {"the host pod's name must not show", "web-0", "", "web-0"},
 		"Asked":     {"the tenant's word counts", "web-0", "box", "box"},
 		"Dots":      {"a pod's name may hold dots, a hostname not", "web.v1", "", "web-v1"},
-		"Long":      {"a kubelet cuts at 63", longName('n', 70), "", longName('n', 63)},
-		"CutAtDash": {"and lets no dash stand at the end", longName('n', 62) + "-x", "", longName('n', 62)},
+		"Long":      {"a kubelet cuts at 63", sample.LongName('n', 70), "", sample.LongName('n', 63)},
+		"CutAtDash": {"and lets no dash stand at the end", sample.LongName('n', 62) + "-x", "", sample.LongName('n', 62)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Name, v.Spec.Hostname = tc.name, tc.asks
-			if got := pod.ToHost(demo(), v, surroundings{}).Spec.Hostname; got != tc.want {
+			if got := pod.ToHost(sample.Demo(), v, sample.Surroundings{}).Spec.Hostname; got != tc.want {
 				t.Errorf("%s: hostname of %q is %q, want %q", tc.reason, tc.name, got, tc.want)
 			}
 		})
@@ -194,8 +195,8 @@ func TestHostnameIsTheOneOfAClusterOfTheSpacesOwn(t *testing.T) {
 // leaves the pod waiting for ever.
 func TestPodReferencesAreThoseOfTheHostPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := tenantPod(t)
-		space := demo()
+		v := sample.TenantPod(t)
+		space := sample.Demo()
 		refs := pod.ReferencesOf(v)
 		listed := map[string]bool{}
 		for _, ref := range slices.Concat(refs.ConfigMaps, refs.Secrets) {
@@ -205,8 +206,8 @@ func TestPodReferencesAreThoseOfTheHostPod(t *testing.T) {
 			listed[space.HostName(ref.Namespace, ref.Name, translate.LimitSubdomain)] = true
 		}
 		used := map[string]bool{}
-		host := pod.ToHost(space, v, surroundings{})
-		claims := findAll[corev1.PersistentVolumeClaimVolumeSource](&host.Spec)
+		host := pod.ToHost(space, v, sample.Surroundings{})
+		claims := sample.FindAll[corev1.PersistentVolumeClaimVolumeSource](&host.Spec)
 		for path, name := range references(host) {
 			if _, claim := claims[path]; !claim && name != space.TokenSecretName(v.Namespace, v.Name) {
 				used[name] = true
@@ -222,7 +223,7 @@ func TestPodReferencesAreThoseOfTheHostPod(t *testing.T) {
 // host pod mounts.
 func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := tenantPod(t)
+		v := sample.TenantPod(t)
 		requested := map[string]bool{}
 		for _, request := range pod.TokenRequests(v) {
 			if requested[request.Key] {
@@ -231,8 +232,8 @@ func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
 			requested[request.Key] = true
 		}
 		mounted := map[string]bool{}
-		space := demo()
-		for _, secret := range findAll[corev1.SecretProjection](&pod.ToHost(space, v, surroundings{}).Spec) {
+		space := sample.Demo()
+		for _, secret := range sample.FindAll[corev1.SecretProjection](&pod.ToHost(space, v, sample.Surroundings{}).Spec) {
 			if secret.Name == space.TokenSecretName(v.Namespace, v.Name) {
 				mounted[secret.Items[0].Key] = true
 			}
@@ -244,7 +245,7 @@ func TestTokenRequestsAreThoseThatTheHostPodMounts(t *testing.T) {
 }
 
 func TestAGatedPodIsHeldBack(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	if pod.Gated(v) {
 		t.Error("a pod without gates is held back")
 	}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -62,7 +63,7 @@ func TestHostileSecurityContextsAreRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			tc.change(v)
 			var got []string
 			for _, e := range pod.CheckSecurity(tc.security, &v.ObjectMeta, &v.Spec) {
@@ -73,9 +74,9 @@ func TestHostileSecurityContextsAreRefused(t *testing.T) {
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("refused are %q, want %q", got, tc.want)
 			}
-			space := demo()
+			space := sample.Demo()
 			space.Settings.PodSecurity = tc.security
-			text := fmt.Sprint(pod.ToHost(space, v, surroundings{}).Spec.String())
+			text := fmt.Sprint(pod.ToHost(space, v, sample.Surroundings{}).Spec.String())
 			if allowed := tc.security.HostProfiles; strings.Contains(text, "node.json") != allowed || strings.Contains(text, "s0:c1") {
 				t.Errorf("the host pod names what is the node's: %s", text)
 			}
@@ -86,11 +87,11 @@ func TestHostileSecurityContextsAreRefused(t *testing.T) {
 // M4 (S10): what a pod does not set, the host pod does.
 func TestHostPodsAreAsSecureAsTheAdminSays(t *testing.T) {
 	with := func(p translate.PodSecurity, change func(*corev1.Pod)) corev1.PodSpec {
-		v := plainPod()
+		v := sample.PlainPod()
 		change(v)
-		space := demo()
+		space := sample.Demo()
 		space.Settings.PodSecurity = p
-		return pod.ToHost(space, v, surroundings{}).Spec
+		return pod.ToHost(space, v, sample.Surroundings{}).Spec
 	}
 	none := func(*corev1.Pod) {}
 	if spec := with(translate.PodSecurity{}, none); spec.SecurityContext == nil || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault ||

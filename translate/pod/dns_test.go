@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -69,18 +70,18 @@ func TestDNSIsThatOfAClusterOfTheSpacesOwn(t *testing.T) {
 		"TooMany": {
 			reason: "a kubelet cuts to three servers, and so does the host's API refuse more",
 			args: args{nameservers: []string{"10.1.0.10", "fd00::10"}, policy: corev1.DNSClusterFirst, config: &corev1.PodDNSConfig{
-				Nameservers: []string{"9.9.9.9", "8.8.8.8"}, Searches: manySearches(32, 20),
+				Nameservers: []string{"9.9.9.9", "8.8.8.8"}, Searches: sample.ManySearches(32, 20),
 			}},
 			want: want{corev1.DNSNone, &corev1.PodDNSConfig{
-				Nameservers: []string{"10.1.0.10", "fd00::10", "9.9.9.9"}, Searches: append(searches[:3:3], manySearches(29, 20)...), Options: ndots,
+				Nameservers: []string{"10.1.0.10", "fd00::10", "9.9.9.9"}, Searches: append(searches[:3:3], sample.ManySearches(29, 20)...), Options: ndots,
 			}},
 		},
 		"TooLong": {
 			reason: "a search list has 2048 bytes: 48 of the cluster's and 9 times 221",
 			args: args{nameservers: []string{"10.1.0.10"}, policy: corev1.DNSClusterFirst, config: &corev1.PodDNSConfig{
-				Searches: append(manySearches(9, 220), "last.example.com"),
+				Searches: append(sample.ManySearches(9, 220), "last.example.com"),
 			}},
-			want: want{corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.1.0.10"}, Searches: append(searches[:3:3], manySearches(9, 220)...), Options: ndots}},
+			want: want{corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.1.0.10"}, Searches: append(searches[:3:3], sample.ManySearches(9, 220)...), Options: ndots}},
 		},
 		"None": {
 			reason: "the tenant's own config, and nothing else",
@@ -100,11 +101,11 @@ func TestDNSIsThatOfAClusterOfTheSpacesOwn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Spec.DNSPolicy, v.Spec.DNSConfig = tc.args.policy, tc.args.config
-			space := demo()
+			space := sample.Demo()
 			space.Nameservers, space.ClusterDomain = tc.args.nameservers, tc.args.domain
-			host := pod.ToHost(space, v, surroundings{})
+			host := pod.ToHost(space, v, sample.Surroundings{})
 			got := want{host.Spec.DNSPolicy, host.Spec.DNSConfig}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)

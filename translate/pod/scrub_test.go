@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"fmt"
@@ -14,12 +14,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
 // scheduledPod is a pod of a tenant's and its host pod, running on node.
 func scheduledPod(node string) (v, host *corev1.Pod) {
-	v = plainPod()
+	v = sample.PlainPod()
 	v.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "regcred"}}
 	v.Spec.Volumes = append(v.Spec.Volumes,
 		corev1.Volume{Name: "cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cfg"}}}},
@@ -27,7 +28,7 @@ func scheduledPod(node string) (v, host *corev1.Pod) {
 		corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-web"}}},
 		corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	)
-	host = pod.ToHost(demo(), v, surroundings{})
+	host = pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	host.UID = "0a1b2c3d-host-uid"
 	host.Spec.NodeName = node
 	host.Status.HostIP = "10.244.1.1"
@@ -40,9 +41,9 @@ func scheduledPod(node string) (v, host *corev1.Pod) {
 // N1: what kubelets write, as they write it, with everything of the host's gone
 // and everything of the tenant's in its own words.
 func TestScrubLeavesNothingOfTheHost(t *testing.T) {
-	alias := demo().NodeAlias("kind-worker")
-	token := demo().TokenSecretName("default", "web")
-	secret := demo().HostName("default", "a--b", translate.LimitSubdomain)
+	alias := sample.Demo().NodeAlias("kind-worker")
+	token := sample.Demo().TokenSecretName("default", "web")
+	secret := sample.Demo().HostName("default", "a--b", translate.LimitSubdomain)
 	cases := map[string]struct {
 		reason   string
 		in, want string
@@ -102,7 +103,7 @@ func TestScrubLeavesNothingOfTheHost(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v, host := scheduledPod("kind-worker")
-			if diff := cmp.Diff(tc.want, pod.Scrub(demo(), tc.in, v, host)); diff != "" {
+			if diff := cmp.Diff(tc.want, pod.Scrub(sample.Demo(), tc.in, v, host)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -139,12 +140,12 @@ func TestScrubTellsNamesFromTheirParts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Name = tc.name
-			host := pod.ToHost(demo(), v, surroundings{})
+			host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 			host.UID, host.Spec.NodeName = "host-uid", tc.node
-			want := strings.ReplaceAll(tc.want, "NODE", demo().NodeAlias(tc.node))
-			if diff := cmp.Diff(want, pod.Scrub(demo(), tc.in, v, host)); diff != "" {
+			want := strings.ReplaceAll(tc.want, "NODE", sample.Demo().NodeAlias(tc.node))
+			if diff := cmp.Diff(want, pod.Scrub(sample.Demo(), tc.in, v, host)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -156,10 +157,10 @@ func TestScrubTellsNamesFromTheirParts(t *testing.T) {
 func TestScrubHidesEverySecretWhereverItStands(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		node := rapid.StringMatching(`q[0-9q]{0,6}([-.]?[0-9q]{1,6}){0,3}`).Draw(t, "node")
-		v := plainPod()
-		v.Name = of(t, "name", "web", "a--b", longName('n', 253))
+		v := sample.PlainPod()
+		v.Name = sample.Of(t, "name", "web", "a--b", sample.LongName('n', 253))
 		space := translate.Space{Name: "qemo", NodeKey: []byte("key")}
-		host := pod.ToHost(space, v, surroundings{})
+		host := pod.ToHost(space, v, sample.Surroundings{})
 		host.UID, host.Spec.NodeName, host.Status.NominatedNodeName = "q-uid", node, "q-nominated"
 		secrets := []string{node, "q-nominated", host.Name, host.Namespace, "q-uid", space.TokenSecretName("default", v.Name)}
 		filler := rapid.OneOf(rapid.SampledFrom([]string{" ", "_", "\"", "/", `\n`, "(", ":", "=", ".", ", "}), rapid.StringMatching(`[ "(:/_]([a-pr-z0-9:/ .-]{0,6}[ "(:/_])?`))
@@ -185,11 +186,11 @@ func FuzzScrub(f *testing.F) {
 	f.Add("::ffff:", ".", "web", uint8(15))
 	f.Add("", "", "203", uint8(15))
 	f.Fuzz(func(t *testing.T, before, after, node string, octet uint8) {
-		v := plainPod()
-		host := pod.ToHost(demo(), v, surroundings{})
+		v := sample.PlainPod()
+		host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 		host.Spec.NodeName, host.Status.PodIP = node, "198.51.100.7"
 		secret := fmt.Sprintf("203.0.113.%d", octet)
-		got := pod.Scrub(demo(), before+" "+secret+" demo--default--web 198.51.100.7 "+after, v, host)
+		got := pod.Scrub(sample.Demo(), before+" "+secret+" demo--default--web 198.51.100.7 "+after, v, host)
 		for _, word := range []string{secret, "demo--default--web"} {
 			if strings.Contains(got, " "+word+" ") && !strings.Contains(before+after, word) {
 				t.Errorf("%q tells %s", got, word)
@@ -266,10 +267,10 @@ func FuzzSchedulingReason(f *testing.F) {
 // N1: the host refuses an object in its own words; the tenant reads them in its
 // events.
 func TestScrubNamesSpeaksOfTheVirtualObject(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	service := &corev1.Service{}
-	service.Namespace, service.Name = "default", longName('s', 60)
-	hostService := demo().HostName("default", service.Name, translate.LimitLabel)
+	service.Namespace, service.Name = "default", sample.LongName('s', 60)
+	hostService := sample.Demo().HostName("default", service.Name, translate.LimitLabel)
 	cases := map[string]struct {
 		reason string
 		got    string
@@ -277,19 +278,19 @@ func TestScrubNamesSpeaksOfTheVirtualObject(t *testing.T) {
 	}{
 		"Quota": {
 			"the quota's name is no secret",
-			pod.ScrubNames(demo(), `pods "demo--default--web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`, v),
+			pod.ScrubNames(sample.Demo(), `pods "demo--default--web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`, v),
 			`pods "web" is forbidden: exceeded quota: berth, requested: pods=1, used: pods=20, limited: pods=20`,
 		},
 		"Namespace": {
-			"the host's namespace", pod.ScrubNames(demo(), `namespaces "berth-demo" not found`, v), `namespaces "default" not found`,
+			"the host's namespace", pod.ScrubNames(sample.Demo(), `namespaces "berth-demo" not found`, v), `namespaces "default" not found`,
 		},
 		"Service": {
 			"a name cut for a label, and the host's service network",
-			pod.ScrubNames(demo(), `Service "`+hostService+`" is invalid: spec.clusterIPs: Invalid value: ["10.1.0.9"]: failed to allocate IP 10.1.0.9: the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/16`, service),
+			pod.ScrubNames(sample.Demo(), `Service "`+hostService+`" is invalid: spec.clusterIPs: Invalid value: ["10.1.0.9"]: failed to allocate IP 10.1.0.9: the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/16`, service),
 			`Service "` + service.Name + `" is invalid: spec.clusterIPs: Invalid value: ["host-address"]: failed to allocate IP host-address: the provided IP is not in the valid range. The range of valid IPs is host-address/16`,
 		},
 		"Webhook": {
-			"an address of the host's", pod.ScrubNames(demo(), `failed calling webhook "w": Post "https://w.sys.svc:443": dial tcp 10.96.3.4:443: connect: connection refused`, v),
+			"an address of the host's", pod.ScrubNames(sample.Demo(), `failed calling webhook "w": Post "https://w.sys.svc:443": dial tcp 10.96.3.4:443: connect: connection refused`, v),
 			`failed calling webhook "w": Post "https://w.sys.svc:443": dial tcp host-address:443: connect: connection refused`,
 		},
 	}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"slices"
@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -29,8 +30,8 @@ func matches(t *rapid.T, selector *metav1.LabelSelector, set map[string]string) 
 // anySelector draws a selector of the tenant's, nil (nothing) and empty
 // (everything) ones among them.
 func anySelector(t *rapid.T, label string) *metav1.LabelSelector {
-	value := func() []string { return []string{of(t, label+" value", "web", "db")} }
-	return of(t, label, nil, &metav1.LabelSelector{},
+	value := func() []string { return []string{sample.Of(t, label+" value", "web", "db")} }
+	return sample.Of(t, label, nil, &metav1.LabelSelector{},
 		&metav1.LabelSelector{MatchLabels: map[string]string{"app": value()[0]}},
 		&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: value()}}},
 		&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}},
@@ -39,29 +40,29 @@ func anySelector(t *rapid.T, label string) *metav1.LabelSelector {
 }
 
 func anyLabels(t *rapid.T, label string) map[string]string {
-	return of(t, label, nil, map[string]string{"app": "web"}, map[string]string{"app": "db"})
+	return sample.Of(t, label, nil, map[string]string{"app": "web"}, map[string]string{"app": "db"})
 }
 
 // S4: a term between pods means on the host, where all of a space's pods are in
 // one namespace, what it meant in the space; pods of other spaces it never means.
 func TestAnAffinityTermMeansTheSamePodsOnTheHost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := plainPod()
-		v.Namespace = of(t, "namespace", "default", "team-a")
+		v := sample.PlainPod()
+		v.Namespace = sample.Of(t, "namespace", "default", "team-a")
 		term := corev1.PodAffinityTerm{
 			TopologyKey: "kubernetes.io/hostname", LabelSelector: anySelector(t, "selector"), NamespaceSelector: anySelector(t, "namespace selector"),
-			Namespaces: of(t, "namespaces", nil, []string{"default"}, []string{"team-a", "team-b"}),
+			Namespaces: sample.Of(t, "namespaces", nil, []string{"default"}, []string{"team-a", "team-b"}),
 		}
 		weighted := []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}
 		v.Spec.Affinity = &corev1.Affinity{
 			PodAffinity:     &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}, PreferredDuringSchedulingIgnoredDuringExecution: weighted},
 			PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}, PreferredDuringSchedulingIgnoredDuringExecution: weighted},
 		}
-		var in surroundings
+		var in sample.Surroundings
 		for _, name := range []string{"default", "team-a", "team-b"} {
 			in.Namespaces = append(in.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: anyLabels(t, "labels of "+name)}})
 		}
-		terms := findAll[corev1.PodAffinityTerm](pod.ToHost(demo(), v, in).Spec.Affinity)
+		terms := sample.FindAll[corev1.PodAffinityTerm](pod.ToHost(sample.Demo(), v, in).Spec.Affinity)
 		if len(terms) != 4 {
 			t.Fatalf("4 terms became %d", len(terms))
 		}
@@ -75,17 +76,17 @@ func TestAnAffinityTermMeansTheSamePodsOnTheHost(t *testing.T) {
 	})
 }
 
-func checkTerms(t *rapid.T, v *corev1.Pod, term *corev1.PodAffinityTerm, in surroundings, other *corev1.Pod, terms map[string]corev1.PodAffinityTerm) {
+func checkTerms(t *rapid.T, v *corev1.Pod, term *corev1.PodAffinityTerm, in sample.Surroundings, other *corev1.Pod, terms map[string]corev1.PodAffinityTerm) {
 	meant := slices.Contains(term.Namespaces, other.Namespace) || (len(term.Namespaces) == 0 && term.NamespaceSelector == nil && other.Namespace == v.Namespace)
 	for _, namespace := range in.Namespaces {
 		meant = meant || (namespace.Name == other.Namespace && matches(t, term.NamespaceSelector, namespace.Labels))
 	}
 	meant = meant && matches(t, term.LabelSelector, other.Labels)
 	for path, got := range terms {
-		if found := matches(t, got.LabelSelector, pod.ToHost(demo(), other, surroundings{}).Labels); found != meant {
+		if found := matches(t, got.LabelSelector, pod.ToHost(sample.Demo(), other, sample.Surroundings{}).Labels); found != meant {
 			t.Fatalf("%s: in the space it means pods %v of %s: %v; on the host: %v, by %v", path, other.Labels, other.Namespace, meant, found, got.LabelSelector)
 		}
-		if foreign := pod.ToHost((translate.Space{Name: "demo-2"}), other, surroundings{}); matches(t, got.LabelSelector, foreign.Labels) {
+		if foreign := pod.ToHost((translate.Space{Name: "demo-2"}), other, sample.Surroundings{}); matches(t, got.LabelSelector, foreign.Labels) {
 			t.Fatalf("%s means a pod of another space, by %v", path, got.LabelSelector)
 		}
 		if got.TopologyKey != term.TopologyKey {
@@ -125,7 +126,7 @@ func TestSelectorNarrowsToTheSpaceAndItsNamespaces(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			before := tc.selector.DeepCopy()
-			if diff := cmp.Diff(tc.want, demo().Selector(tc.selector, tc.namespaces...)); diff != "" {
+			if diff := cmp.Diff(tc.want, sample.Demo().Selector(tc.selector, tc.namespaces...)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(before, tc.selector); diff != "" {
@@ -138,7 +139,7 @@ func TestSelectorNarrowsToTheSpaceAndItsNamespaces(t *testing.T) {
 // S4, N1: pods are spread among pods of their namespace; nothing is asked about
 // the nodes themselves.
 func TestTopologySpreadIsAmongThePodsOfTheNamespace(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 2, MinDomains: ptr.To[int32](3), TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "web"}}, MatchLabelKeys: []string{"pod-template-hash"},
@@ -146,9 +147,9 @@ func TestTopologySpreadIsAmongThePodsOfTheNamespace(t *testing.T) {
 	}}
 	want := []corev1.TopologySpreadConstraint{{
 		MaxSkew: 2, MinDomains: ptr.To[int32](3), TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule,
-		LabelSelector: demo().Selector(v.Spec.TopologySpreadConstraints[0].LabelSelector, "default"),
+		LabelSelector: sample.Demo().Selector(v.Spec.TopologySpreadConstraints[0].LabelSelector, "default"),
 	}}
-	if diff := cmp.Diff(want, pod.ToHost(demo(), v, surroundings{}).Spec.TopologySpreadConstraints); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(sample.Demo(), v, sample.Surroundings{}).Spec.TopologySpreadConstraints); diff != "" {
 		t.Errorf("constraints: -want +got:\n%s", diff)
 	}
 }
@@ -173,13 +174,13 @@ func TestOnlyTolerationsOfFailingNodesReachTheHost(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Spec.Tolerations = []corev1.Toleration{tc.in}
 			var want []corev1.Toleration
 			if tc.kept {
 				want = v.Spec.Tolerations
 			}
-			if diff := cmp.Diff(want, pod.ToHost(demo(), v, surroundings{}).Spec.Tolerations); diff != "" {
+			if diff := cmp.Diff(want, pod.ToHost(sample.Demo(), v, sample.Surroundings{}).Spec.Tolerations); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})

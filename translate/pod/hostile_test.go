@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"math/rand/v2"
@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -39,9 +40,9 @@ func FuzzPod(f *testing.F) {
 }
 
 func propAnyPodStaysInItsSpace(t *rapid.T) {
-	v := hostilePod(t)
-	in := anySurroundings(t, v.Namespace)
-	space := demo()
+	v := sample.HostilePod(t)
+	in := sample.AnySurroundings(t, v.Namespace)
+	space := sample.Demo()
 	if rapid.Bool().Draw(t, "own DNS") {
 		space.Nameservers = []string{"10.1.0.10"}
 	}
@@ -63,8 +64,8 @@ func propAnyPodStaysInItsSpace(t *rapid.T) {
 	if diff := cmp.Diff(host, pod.ToHost(space, v, shuffled)); diff != "" {
 		t.Fatalf("translation depends on the order of a list: -listed +shuffled:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
-	checkNoSharedMemory(t, in, host)
+	sample.CheckNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, in, host)
 
 	if created := pod.ForCreate(host); len(created.Spec.EphemeralContainers) > 0 {
 		t.Errorf("it would be created with ephemeral containers, which no host takes")
@@ -81,8 +82,8 @@ func propAnyPodStaysInItsSpace(t *rapid.T) {
 	}
 }
 
-func copySurroundings(in surroundings) surroundings {
-	out := surroundings{API: in.API.DeepCopy()}
+func copySurroundings(in sample.Surroundings) sample.Surroundings {
+	out := sample.Surroundings{API: in.API.DeepCopy()}
 	for _, service := range in.Services {
 		out.Services = append(out.Services, service.DeepCopy())
 	}
@@ -106,13 +107,13 @@ func checkOwnReferences(t *rapid.T, space translate.Space, v, host *corev1.Pod) 
 			t.Errorf("%s refers to %q, which is no object of namespace %s of the space", path, ref, v.Namespace)
 		}
 	}
-	for path := range findAll[corev1.TypedObjectReference](&host.Spec) {
+	for path := range sample.FindAll[corev1.TypedObjectReference](&host.Spec) {
 		t.Errorf("%s is a reference of any kind", path)
 	}
-	for path := range findAll[corev1.TypedLocalObjectReference](&host.Spec) {
+	for path := range sample.FindAll[corev1.TypedLocalObjectReference](&host.Spec) {
 		t.Errorf("%s is a reference of any kind", path)
 	}
-	for path, name := range findAll[string](&host.Spec) {
+	for path, name := range sample.FindAll[string](&host.Spec) {
 		if strings.HasSuffix(path, ".GMSACredentialSpecName") {
 			t.Errorf("%s refers to %q, which is cluster-scoped", path, name)
 		}
@@ -126,13 +127,13 @@ func checkOwnReferences(t *rapid.T, space translate.Space, v, host *corev1.Pod) 
 // found by the types of fields.
 func references(pod *corev1.Pod) map[string]string {
 	found := map[string]string{}
-	for path, ref := range findAll[corev1.LocalObjectReference](&pod.Spec) {
+	for path, ref := range sample.FindAll[corev1.LocalObjectReference](&pod.Spec) {
 		found[path] = ref.Name
 	}
-	for path, ref := range findAll[corev1.SecretVolumeSource](&pod.Spec) {
+	for path, ref := range sample.FindAll[corev1.SecretVolumeSource](&pod.Spec) {
 		found[path] = ref.SecretName
 	}
-	for path, ref := range findAll[corev1.PersistentVolumeClaimVolumeSource](&pod.Spec) {
+	for path, ref := range sample.FindAll[corev1.PersistentVolumeClaimVolumeSource](&pod.Spec) {
 		found[path] = ref.ClaimName
 	}
 	for _, volume := range pod.Spec.Volumes {
@@ -161,13 +162,13 @@ func checkNoPlace(t *rapid.T, spec *corev1.PodSpec) {
 			t.Errorf("volume %d has no source", i)
 		}
 	}
-	for path := range findAll[corev1.ServiceAccountTokenProjection](spec) {
+	for path := range sample.FindAll[corev1.ServiceAccountTokenProjection](spec) {
 		t.Errorf("%s is a token of the host's API", path)
 	}
-	for path := range findAll[corev1.ClusterTrustBundleProjection](spec) {
+	for path := range sample.FindAll[corev1.ClusterTrustBundleProjection](spec) {
 		t.Errorf("%s is a trust bundle of the host", path)
 	}
-	for path := range findAll[corev1.PodCertificateProjection](spec) {
+	for path := range sample.FindAll[corev1.PodCertificateProjection](spec) {
 		t.Errorf("%s is a certificate of the host", path)
 	}
 	empty := corev1.PodSpec{
@@ -200,7 +201,7 @@ func checkNoPlace(t *rapid.T, spec *corev1.PodSpec) {
 // checkFieldPaths fails for a field path that tells the host's side of things.
 func checkFieldPaths(t *rapid.T, host *corev1.Pod) {
 	ours := regexp.MustCompile(`^metadata\.annotations\['(.+)'\]$`)
-	for path, ref := range findAll[corev1.ObjectFieldSelector](&host.Spec) {
+	for path, ref := range sample.FindAll[corev1.ObjectFieldSelector](&host.Spec) {
 		match := ours.FindStringSubmatch(ref.FieldPath)
 		ok := ref.FieldPath == "status.podIP" || ref.FieldPath == "status.podIPs" || (match != nil && translate.Owned(match[1]))
 		if !ok {
@@ -211,12 +212,12 @@ func checkFieldPaths(t *rapid.T, host *corev1.Pod) {
 
 // checkSelectors fails for a selector that could match a pod of another space.
 func checkSelectors(t *rapid.T, space translate.Space, host *corev1.Pod) {
-	for path, term := range findAll[corev1.PodAffinityTerm](&host.Spec) {
+	for path, term := range sample.FindAll[corev1.PodAffinityTerm](&host.Spec) {
 		if len(term.Namespaces) > 0 || term.NamespaceSelector != nil || len(term.MatchLabelKeys)+len(term.MismatchLabelKeys) > 0 {
 			t.Errorf("%s still has namespaces or label keys: %v", path, term)
 		}
 	}
-	for path, selector := range findAll[metav1.LabelSelector](&host.Spec) {
+	for path, selector := range sample.FindAll[metav1.LabelSelector](&host.Spec) {
 		if !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
 			return r.Key == translate.LabelSpace && r.Operator == metav1.LabelSelectorOpIn && slices.Equal(r.Values, []string{space.Name})
 		}) {

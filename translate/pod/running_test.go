@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"encoding/json"
@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -35,18 +36,18 @@ func debugger(name string) corev1.EphemeralContainer {
 // S4: an ephemeral container goes down as others do, once, and beside what the
 // host has of its own.
 func TestEphemeralContainersAreAddedToTheHostPod(t *testing.T) {
-	v := plainPod()
-	in := surroundings{API: apiService()}
-	have := pod.ForCreate(pod.ToHost(demo(), v, in))
+	v := sample.PlainPod()
+	in := sample.Surroundings{API: sample.APIService()}
+	have := pod.ForCreate(pod.ToHost(sample.Demo(), v, in))
 	v.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("one")}
-	want := pod.ToHost(demo(), v, in)
+	want := pod.ToHost(sample.Demo(), v, in)
 	hosts := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "of-the-host"}}
 	have.Spec.EphemeralContainers = []corev1.EphemeralContainer{hosts}
 	if !pod.AddEphemeral(want, have) {
 		t.Fatal("no change")
 	}
 	expected := debugger("one")
-	expected.Env[0].ValueFrom.SecretKeyRef.Name = demo().HostName("default", "password", translate.LimitSubdomain)
+	expected.Env[0].ValueFrom.SecretKeyRef.Name = sample.Demo().HostName("default", "password", translate.LimitSubdomain)
 	expected.Env = append(want.Spec.Containers[0].Env, expected.Env...)
 	if diff := cmp.Diff([]corev1.EphemeralContainer{hosts, expected}, have.Spec.EphemeralContainers); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -55,8 +56,8 @@ func TestEphemeralContainersAreAddedToTheHostPod(t *testing.T) {
 		t.Errorf("the secret of its environment is not among what the pod refers to: %v", refs)
 	}
 	// What a host has can't be changed: a service that comes later is not told.
-	in.Services = []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}, Spec: apiService().Spec}}
-	if pod.AddEphemeral(pod.ToHost(demo(), v, in), have) {
+	in.Services = []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}, Spec: sample.APIService().Spec}}
+	if pod.AddEphemeral(pod.ToHost(sample.Demo(), v, in), have) {
 		t.Error("it is changed again")
 	}
 }
@@ -122,9 +123,9 @@ func TestAResizeGoesToTheHostPod(t *testing.T) {
 			"Sidecar":   func(spec *corev1.PodSpec) *resources { return &spec.InitContainers[0].Resources },
 		} {
 			t.Run(name+place, func(t *testing.T) {
-				v := plainPod()
+				v := sample.PlainPod()
 				v.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
-				have := pod.ToHost(demo(), v, surroundings{})
+				have := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 				// A webhook of the host's may have put containers in front.
 				have.Spec.Containers = append([]corev1.Container{{Name: "proxy"}}, have.Spec.Containers...)
 				have.Spec.InitContainers = append([]corev1.Container{{Name: "setup"}}, have.Spec.InitContainers...)
@@ -133,7 +134,7 @@ func TestAResizeGoesToTheHostPod(t *testing.T) {
 				have.Status.QOSClass = tc.class
 				expected := have.DeepCopy()
 				tc.want.DeepCopyInto(of(inFront(expected)))
-				if changed := pod.Resize(pod.ToHost(demo(), v, surroundings{}), have); changed == tc.silent {
+				if changed := pod.Resize(pod.ToHost(sample.Demo(), v, sample.Surroundings{}), have); changed == tc.silent {
 					t.Errorf("%s: Resize reports %v", tc.reason, changed)
 				}
 				if diff := cmp.Diff(expected, have); diff != "" {
@@ -151,11 +152,11 @@ func inFront(pod *corev1.Pod) *corev1.PodSpec {
 }
 
 func TestAResizeOfThePodAsAWholeGoesToTheHostPod(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Spec.Resources = &corev1.ResourceRequirements{Requests: list("100m", "64Mi")}
-	have := pod.ToHost(demo(), v, surroundings{})
+	have := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	v.Spec.Resources.Requests = list("200m", "64Mi")
-	want := pod.ToHost(demo(), v, surroundings{})
+	want := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	if !pod.Resize(want, have) || have.Spec.Resources.Requests.Cpu().String() != "200m" {
 		t.Errorf("the host pod's resources are %v", have.Spec.Resources)
 	}
@@ -167,8 +168,8 @@ func TestAResizeOfThePodAsAWholeGoesToTheHostPod(t *testing.T) {
 // S7: a host pod that is as wanted is left alone, whatever it is.
 func TestAPodAsItWasMadeIsNotResized(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := tenantPod(t)
-		want, have := pod.ToHost(demo(), v, surroundings{}), pod.ToHost(demo(), v, surroundings{})
+		v := sample.TenantPod(t)
+		want, have := pod.ToHost(sample.Demo(), v, sample.Surroundings{}), pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 		if pod.Resize(want, have) || pod.AddEphemeral(want, have) {
 			t.Fatal("a change of a pod that is as wanted")
 		}
@@ -182,9 +183,9 @@ func TestReadinessGatesAreAnsweredOnTheHost(t *testing.T) {
 	condition := func(kind string, status corev1.ConditionStatus) corev1.PodCondition {
 		return corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: status, LastTransitionTime: at}
 	}
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}, {ConditionType: gate}, {ConditionType: corev1.PodReady}}
-	made := pod.ToHost(demo(), v, surroundings{})
+	made := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	made.UID = "h-uid"
 	if len(made.Spec.ReadinessGates) != 2 {
 		t.Fatalf("the host pod's gates are %v", made.Spec.ReadinessGates)

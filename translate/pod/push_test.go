@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -68,8 +69,8 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
-			have := pod.ToHost(demo(), v, surroundings{})
+			v := sample.PlainPod()
+			have := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 			if tc.others != nil {
 				tc.others(have)
 			}
@@ -80,7 +81,7 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 			if tc.tenant != nil {
 				tc.tenant(v)
 			}
-			wanted := pod.ToHost(demo(), v, surroundings{})
+			wanted := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 			if changed := pod.Push(wanted, have); changed == tc.silent {
 				t.Errorf("%s: Push reports %v", tc.reason, changed)
 			}
@@ -94,8 +95,8 @@ func TestPushPodChangesWhatMayChange(t *testing.T) {
 // S7: a push that reports a change for ever would write for ever.
 func TestASecondPushOfAPodReportsNoChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := anySurroundings(t, "default")
-		wanted, have := pod.ToHost(demo(), tenantPod(t), in), pod.ToHost(demo(), tenantPod(t), in)
+		in := sample.AnySurroundings(t, "default")
+		wanted, have := pod.ToHost(sample.Demo(), sample.TenantPod(t), in), pod.ToHost(sample.Demo(), sample.TenantPod(t), in)
 		before := wanted.DeepCopy()
 		pod.Push(wanted, have)
 		if pod.Push(wanted, have) {

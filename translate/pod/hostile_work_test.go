@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package translate_test
+package pod_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -32,7 +33,7 @@ func ends(t *testing.T, work func()) {
 
 // L3: what a pod's downward API tells is made once, not for each of the files that tell it.
 func TestHostileDownwardFilesShareWhatTheyTell(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Annotations = map[string]string{}
 	for i := range 100 {
 		v.Annotations[fmt.Sprint("a", i)] = strings.Repeat("x", 2000)
@@ -62,7 +63,7 @@ func TestHostileConditionsAreNotCompared(t *testing.T) {
 	}
 	v.Status.Conditions = append(v.Status.Conditions, v.Status.Conditions[0])
 	ends(t, func() {
-		if got := len(pod.PullStatus(demo(), v, host).Conditions); got != many {
+		if got := len(pod.PullStatus(sample.Demo(), v, host).Conditions); got != many {
 			t.Errorf("got %d conditions, want %d, each once", got, many)
 		}
 	})
@@ -70,19 +71,19 @@ func TestHostileConditionsAreNotCompared(t *testing.T) {
 
 // L3: what a tenant's process says of its end is not searched for each name that its pod refers to.
 func TestHostileNamesAreNotEachLookedForInMessages(t *testing.T) {
-	v := plainPod()
+	v := sample.PlainPod()
 	for i := range 20_000 {
 		v.Spec.Containers[0].EnvFrom = append(v.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{
 			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("c", i)}},
 		})
 	}
-	host := pod.ToHost(demo(), v, surroundings{})
+	host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
 	message := strings.Repeat("demo--default-", 100_000) + "demo--default--c19999"
 	host.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v.Spec.Containers[0].Name, State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: message},
 	}}}
 	ends(t, func() {
-		got := pod.PullStatus(demo(), v, host).ContainerStatuses[0].State.Terminated.Message
+		got := pod.PullStatus(sample.Demo(), v, host).ContainerStatuses[0].State.Terminated.Message
 		if want := strings.Repeat("demo--default-", 100_000) + "c19999"; got != want {
 			t.Errorf("the message ends with %q", got[len(got)-40:])
 		}
