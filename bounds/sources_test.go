@@ -31,6 +31,7 @@ var bounded = map[string]string{
 	"syncer/host.go: sync.Map writers":                           "one entry per space",
 	"internal/podstream/call.go: package variable channelOf":     "written at compile time only",
 	"shard/credentials/verifier.go: lru.New(remembered)":         "from leastSpaces to mostSpaces, which are constants",
+	"kine/engine.go: make(chan, sqlite.MaxReaders)":              "a constant of another package",
 	"vcluster/plugins/admission.go: package variable startsWith": "written at compile time only",
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func TestConfigMapCarriesItsData(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func slice(endpoints, addresses, ports int) *discoveryv1.EndpointSlice {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // N1: conditions say of which generation of the space's object they speak, and

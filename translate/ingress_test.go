@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func ingress(change ...func(*networkingv1.Ingress)) *networkingv1.Ingress {

@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // services, claims and volumes in the scheme
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // M4: what a tenant may not ask of the host with a service.

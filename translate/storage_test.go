@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func storage(size string) corev1.ResourceList {

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // askingPod has path in a variable, a downward API volume and a projected one.

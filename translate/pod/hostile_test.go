@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // US, S3, M4: no host pod refers to anything outside of the space that it was

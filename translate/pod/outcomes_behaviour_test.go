@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // S4, M4: each field of a pod's spec was decided about, and is dealt with as was
@@ -203,7 +203,7 @@ func TestTheDocumentedTableIsFresh(t *testing.T) {
 		return
 	}
 	if flag.Lookup("update").Value.String() != "true" {
-		t.Fatalf("the table in %s is not that of outcomes; run go test ./translate -run TestTheDocumentedTableIsFresh -update: -documented +decided:\n%s",
+		t.Fatalf("the table in %s is not that of outcomes; run go test ./translate/pod -run TestTheDocumentedTableIsFresh -update: -documented +decided:\n%s",
 			file, cmp.Diff(old, fresh))
 	}
 	if err := os.WriteFile(file, []byte(head+begin+fresh+end+tail), 0o644); err != nil {

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // S3, S4: one pod, whole, as the host gets it.

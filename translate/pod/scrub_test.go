@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/translate/internal/sample"
 	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // scheduledPod is a pod of a tenant's and its host pod, running on node.

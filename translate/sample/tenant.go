@@ -89,6 +89,7 @@ func Names() []string {
 	return []string{"cfg", "a--b", "x.y", "demo--default--cfg", "other--default--cfg", LongName('n', 253)}
 }
 
+// LongName returns a name of that length.
 func LongName(letter byte, length int) string {
 	name := make([]byte, length)
 	for i := range name {
@@ -269,6 +270,8 @@ func tenantDNS(t *rapid.T, spec *corev1.PodSpec) {
 	}
 }
 
+// ManySearches returns search domains of a pod, each of that length.
+// ManySearches returns search domains of a pod, each of that length.
 func ManySearches(count, length int) []string {
 	var out []string
 	for i := range count {

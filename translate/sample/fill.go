@@ -134,6 +134,7 @@ func AnySurroundings(t *rapid.T, namespace string) Surroundings {
 	return in
 }
 
+// AnyService draws a service of that name.
 func AnyService(t *rapid.T, namespace, name string) *corev1.Service {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	service.Spec.ClusterIP = rapid.SampledFrom([]string{"", "None", "10.1.0.7", "fd00::7"}).Draw(t, "cluster IP")

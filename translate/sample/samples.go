@@ -14,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
+// Surroundings are what a pod is translated with.
 type Surroundings = pod.Surroundings
 
 // Demo is the space that most tests are about.
@@ -48,6 +49,7 @@ func PlainPod() *corev1.Pod {
 	}
 }
 
+// Wide returns a service of many ports.
 func Wide(name string, ports int) *corev1.Service {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: "10.1.0.9"}}
 	for i := range ports {
