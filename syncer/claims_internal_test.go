@@ -21,7 +21,7 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
 	h := &Host{routers: map[string]*eventRouter{}}
 	for _, resource := range exposures() {
-		h.routers[resource] = newEventRouter(spaceOf, nil, indexes(resource))
+		h.routers[resource] = newTrimmedRouter(spaceOf, nil, indexes(resource))
 	}
 	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, nameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}

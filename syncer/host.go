@@ -123,13 +123,13 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
-		h.routers[name] = newEventRouter(spaceOf, changed, indexes(name))
+		h.routers[name] = newTrimmedRouter(spaceOf, changed, indexes(name))
 		if name == nodes {
 			h.watchNodes(h.routers[name])
 		}
 	}
 	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
-	h.routers[quotas] = newEventRouter(spaceOf, nil, nil)
+	h.routers[quotas] = newTrimmedRouter(spaceOf, nil, nil)
 	h.watchQuotas(h.routers[quotas], o.QuotaChanged)
 	return h, nil
 }
@@ -183,8 +183,6 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 	return nil
 }
-
-var errNotSynced = errors.New("the host's API did not answer in time")
 
 // Stop ends the watches and waits for them.
 func (h *Host) Stop() {
@@ -292,6 +290,13 @@ func spaceIn(namespace string) string {
 		return ""
 	}
 	return space
+}
+
+// newTrimmedRouter makes a router that keeps what readers need of its objects.
+func newTrimmedRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *eventRouter {
+	r := newEventRouter(spaceOf, changed, more)
+	r.trim = trim
+	return r
 }
 
 // trim drops what no reader needs, to save memory: field managers, the data of

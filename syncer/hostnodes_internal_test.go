@@ -59,7 +59,7 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Host{}
-			f := newEventRouter(spaceOf, nil, nil)
+			f := newTrimmedRouter(spaceOf, nil, nil)
 			h.watchNodes(f)
 			var first []any
 			if tc.before != nil {
@@ -113,7 +113,7 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newEventRouter(spaceOf, nil, nil)
+	f := newTrimmedRouter(spaceOf, nil, nil)
 	h := &Host{sync: syncOptions, routers: map[string]*eventRouter{nodes: f}}
 	h.watchNodes(f)
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {

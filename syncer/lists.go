@@ -21,6 +21,11 @@ import (
 // moment ago takes its authorizer some time to learn.
 const deniedTimeout = 10 * time.Second
 
+var errNotSynced = errors.New("the host's API did not answer in time")
+
+// deniedPause is the pause between two looks at the error of a watch, after deniedTimeout.
+const deniedPause = time.Second
+
 // lastError is that of a list or watch, nil after one that succeeded.
 type lastError struct {
 	mu  sync.Mutex
@@ -72,7 +77,7 @@ func (r *eventRouter) awaitFilled(ctx context.Context, name string) error {
 			if err := r.failed.get(); apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 				return fmt.Errorf("read %s of the host, which Berth watches: %w; grant its account list and watch", name, err)
 			}
-			denied.Reset(firstLater)
+			denied.Reset(deniedPause)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ type eventRouter struct {
 	*hostCache
 	// changed, if set, is called with the space of each object that was added, changed or deleted.
 	changed func(space string)
-	// trim drops what no reader needs of an object.
+	// trim drops what no reader needs of an object: nothing, unless it is replaced before the router is used.
 	trim func(client.Object) client.Object
 	// matters, if set, decides of each object that was added (was is nil), changed or
 	// deleted (is is nil) whether to deliver it: first to the spaces that are awake,
@@ -45,7 +46,7 @@ const everySpace = "*"
 
 func newEventRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *eventRouter {
 	return &eventRouter{
-		hostCache: newHostCache(spaceOf, more), changed: changed, trim: trim,
+		hostCache: newHostCache(spaceOf, more), changed: changed, trim: func(o client.Object) client.Object { return o },
 		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
 	}
 }
@@ -233,4 +234,15 @@ func (r *eventRouter) subscribe(space string, receive func(client.Object)) (canc
 		defer r.mu.Unlock()
 		delete(r.spaces, space)
 	}, nil
+}
+
+// version is a resource version as a number, which it is on conformant clusters
+// since Kubernetes 1.35. On others it is 0: there a space may wake for a write
+// of its own.
+func version(resourceVersion string) uint64 {
+	v, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
 }

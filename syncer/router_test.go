@@ -27,7 +27,7 @@ func hostPod(space, name string) *corev1.Pod {
 }
 
 // newTestRouter gets its events from its test.
-func newTestRouter() *eventRouter { return newEventRouter(spaceOf, nil, nil) }
+func newTestRouter() *eventRouter { return newTrimmedRouter(spaceOf, nil, nil) }
 
 func put(t *testing.T, f *eventRouter, objs ...client.Object) {
 	t.Helper()
@@ -199,7 +199,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 // Whoever reads while a sleeping space's objects are packed anew finds them, by
 // name and by index, and what changes meanwhile stays changed.
 func TestPackingAnewIsNotSeen(t *testing.T) {
-	f := newEventRouter(spaceOf, nil, indexes(pods))
+	f := newTrimmedRouter(spaceOf, nil, indexes(pods))
 	pod := func(name string, version int) *corev1.Pod {
 		p := hostPod("a", name)
 		p.ResourceVersion = fmt.Sprint(version)

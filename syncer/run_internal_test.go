@@ -28,7 +28,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	recorder := record.NewFakeRecorder(10)
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
-	f := newEventRouter(spaceOf, nil, nil)
+	f := newTrimmedRouter(spaceOf, nil, nil)
 	host := pod.ToHost(space, v, pod.Surroundings{})
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)

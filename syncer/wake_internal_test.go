@@ -19,7 +19,7 @@ import (
 // sleepingRouter tells a host's sleepers of what its test puts in.
 func sleepingRouter() (*Host, *eventRouter) {
 	h := &Host{}
-	return h, newEventRouter(spaceOf, h.sleepers.changed, nil)
+	return h, newTrimmedRouter(spaceOf, h.sleepers.changed, nil)
 }
 
 // T8: what is, and what is no change of a space's host objects.

@@ -6,7 +6,6 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -145,17 +144,6 @@ func (w *writer) wrote(resource, resourceVersion string) {
 	if v := version(resourceVersion); v > w.written[resource] {
 		w.written[resource] = v
 	}
-}
-
-// version is a resource version as a number, which it is on conformant clusters
-// since Kubernetes 1.35. On others it is 0: there a space may wake for a write
-// of its own.
-func version(resourceVersion string) uint64 {
-	v, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
 }
 
 // resourceOf is the resource, as in keys, of a host object that syncers write.

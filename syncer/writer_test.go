@@ -33,7 +33,7 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 		}
 	}
 	telling := "" // what the watch is about to tell
-	f := newEventRouter(spaceOf, func(string) {
+	f := newTrimmedRouter(spaceOf, func(string) {
 		if telling != "" {
 			expect(telling, false)
 		}
