@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
@@ -33,7 +34,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{routers: map[string]*eventRouter{pods: f}}
+	h := &Host{routers: map[string]*hostcache.Router{pods: f}}
 	virtual := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)

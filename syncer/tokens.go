@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
@@ -84,7 +85,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
-	shown := s.host.routers[secrets].delivered.Load() // before what is there is looked at
+	shown := s.host.routers[secrets].Delivered.Load() // before what is there is looked at
 	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
 		return at.Sub(s.clock.Now()), nil
 	}
@@ -129,7 +130,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	s.tokens.wrote(name, tokenWrite{host.UID, version(want.ResourceVersion), s.clock.Now().Add(refresh)}, shown)
+	s.tokens.wrote(name, tokenWrite{host.UID, hostcache.Version(want.ResourceVersion), s.clock.Now().Add(refresh)}, shown)
 	return refresh, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -109,7 +110,7 @@ func (w *writer) seen() bool {
 	defer w.mu.Unlock()
 	w.tidy()
 	for resource, wrote := range w.written {
-		if w.host.routers[resource].delivered.Load() >= wrote {
+		if w.host.routers[resource].Delivered.Load() >= wrote {
 			delete(w.written, resource)
 		}
 	}
@@ -123,7 +124,7 @@ func (w *writer) tidy() {
 		there, ok := cached[client.Object](w.host, o.resource, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.resource] = max(w.written[o.resource], w.host.routers[o.resource].reached.Load())
+			w.written[o.resource] = max(w.written[o.resource], w.host.routers[o.resource].Reached.Load())
 		}
 	}
 	w.tidied = len(w.deleted)
@@ -141,7 +142,7 @@ func (w *writer) wroteUnless(err error, obj client.Object) error {
 
 // wrote notes a write. w.mu is held.
 func (w *writer) wrote(resource, resourceVersion string) {
-	if v := version(resourceVersion); v > w.written[resource] {
+	if v := hostcache.Version(resourceVersion); v > w.written[resource] {
 		w.written[resource] = v
 	}
 }

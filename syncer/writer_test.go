@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
 // T8: a write has been seen when the watch has told of it, not when it has only
@@ -38,7 +40,7 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 			expect(telling, false)
 		}
 	}, nil)
-	w = newWriter(nil, &Host{routers: map[string]*eventRouter{pods: f}})
+	w = newWriter(nil, &Host{routers: map[string]*hostcache.Router{pods: f}})
 	store(f.Replace(nil, "10"))
 	expect("nothing was written", true)
 	w.wrote(pods, "12")

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncer
+package hostcache
 
 import (
 	"crypto/sha256"
@@ -17,31 +17,31 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// annotationDigest is on config maps and secrets in the shared watches, in place
+// AnnotationDigest is on config maps and secrets in the shared watches, in place
 // of their data, and never on the host: the watches are of all spaces, and one
 // tenant's megabytes would be in everybody's way.
-const annotationDigest = translate.Domain + "/digest"
+const AnnotationDigest = translate.Domain + "/digest"
 
-// digestData replaces the data of a config map or secret from the host. It may be
+// DigestData replaces the data of a config map or secret from the host. It may be
 // called again with what it made.
-func digestData(obj any) {
+func DigestData(obj any) {
 	switch o := obj.(type) {
 	case *corev1.ConfigMap:
 		if o.Data != nil || o.BinaryData != nil {
-			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationDigest, digestConfigMap(o))
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, AnnotationDigest, digestConfigMap(o))
 			o.Data, o.BinaryData = nil, nil
 		}
 	case *corev1.Secret:
 		if o.Data != nil {
-			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationDigest, digestSecret(o))
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, AnnotationDigest, digestSecret(o))
 			o.Data = nil
 		}
 	}
 }
 
-// recallConfigMap gives have, which comes from a watch, the data of want if it
+// RecallConfigMap gives have, which comes from a watch, the data of want if it
 // had the same, or else some that is not want's.
-func recallConfigMap(want, have *corev1.ConfigMap) {
+func RecallConfigMap(want, have *corev1.ConfigMap) {
 	if recall(have, digestConfigMap(want), digestConfigMap(&corev1.ConfigMap{})) {
 		have.Data, have.BinaryData = want.Data, want.BinaryData
 	} else {
@@ -49,8 +49,8 @@ func recallConfigMap(want, have *corev1.ConfigMap) {
 	}
 }
 
-// recallSecret is recallConfigMap for secrets.
-func recallSecret(want, have *corev1.Secret) {
+// RecallSecret is RecallConfigMap for secrets.
+func RecallSecret(want, have *corev1.Secret) {
 	if recall(have, digestSecret(want), digestSecret(&corev1.Secret{})) {
 		have.Data = want.Data
 	} else {
@@ -65,22 +65,22 @@ const unknown = "/"
 // wanted. What had no data has no digest.
 func recall(have metav1.Object, wanted, nothing string) bool {
 	annotations := have.GetAnnotations()
-	had, ok := annotations[annotationDigest]
+	had, ok := annotations[AnnotationDigest]
 	if !ok {
 		had = nothing
 	}
-	delete(annotations, annotationDigest)
+	delete(annotations, AnnotationDigest)
 	return had == wanted
 }
 
 // The digests end with the size of the data.
 
 func digestConfigMap(c *corev1.ConfigMap) string {
-	return digest(c.Data) + digest(c.BinaryData) + "." + strconv.Itoa(size(c.Data)+size(c.BinaryData))
+	return Digest(c.Data) + Digest(c.BinaryData) + "." + strconv.Itoa(size(c.Data)+size(c.BinaryData))
 }
 
 func digestSecret(s *corev1.Secret) string {
-	return digest(s.Data) + "." + strconv.Itoa(size(s.Data))
+	return Digest(s.Data) + "." + strconv.Itoa(size(s.Data))
 }
 
 func size[V string | []byte](data map[string]V) (n int) {
@@ -90,8 +90,8 @@ func size[V string | []byte](data map[string]V) (n int) {
 	return n
 }
 
-// digest is of all keys and values, each with its length.
-func digest[V string | []byte](data map[string]V) string {
+// Digest is of all keys and values, each with its length.
+func Digest[V string | []byte](data map[string]V) string {
 	hash := sha256.New()
 	part := func(b []byte) {
 		var size [8]byte

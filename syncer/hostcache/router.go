@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncer
+package hostcache
 
 import (
 	"context"
@@ -15,24 +15,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// eventRouter holds what one shared host watch shows, and routes each event to the
+// Router holds what one shared host watch shows, and routes each event to the
 // one space that it concerns, so that the cost of an event does not grow with the
 // spaces. A reflector calls its methods of [cache.ReflectorStore], one at a time.
-type eventRouter struct {
-	*hostCache
-	// changed, if set, is called with the space of each object that was added, changed or deleted.
-	changed func(space string)
-	// trim drops what no reader needs of an object: nothing, unless it is replaced before the router is used.
-	trim func(client.Object) client.Object
-	// matters, if set, decides of each object that was added (was is nil), changed or
+type Router struct {
+	*Cache
+	// Changed, if set, is called with the space of each object that was added, changed or deleted.
+	Changed func(space string)
+	// Trim drops what no reader needs of an object: nothing, unless it is replaced before the router is used.
+	Trim func(client.Object) client.Object
+	// Matters, if set, decides of each object that was added (was is nil), changed or
 	// deleted (is is nil) whether to deliver it: first to the spaces that are awake,
 	// then to follow, so that a space that falls asleep misses nothing.
-	matters func(was, is client.Object) bool
-	follow  func(was, is client.Object)
+	Matters func(was, is client.Object) bool
+	Follow  func(was, is client.Object)
 
-	// reached is the latest resource version that the watch has got to, delivered the
+	// Reached is the latest resource version that the watch has got to, delivered the
 	// latest that all receivers have got.
-	reached, delivered atomic.Uint64
+	Reached, Delivered atomic.Uint64
 	// filled is closed when what was there at first has been delivered.
 	filled chan struct{}
 	failed lastError // of the watch
@@ -41,32 +41,32 @@ type eventRouter struct {
 	spaces map[string]func(client.Object)
 }
 
-// everySpace is what spaceOf returns for objects that concern all spaces.
-const everySpace = "*"
+// EverySpace is what spaceOf returns for objects that concern all spaces.
+const EverySpace = "*"
 
-func newEventRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *eventRouter {
-	return &eventRouter{
-		hostCache: newHostCache(spaceOf, more), changed: changed, trim: func(o client.Object) client.Object { return o },
+func New(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
+	return &Router{
+		Cache: newCache(spaceOf, more), Changed: changed, Trim: func(o client.Object) client.Object { return o },
 		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
 	}
 }
 
-// watch fills the router, and follows what is listed, until ctx ends.
-func (r *eventRouter) watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
+// Watch fills the router, and follows what is listed, until ctx ends.
+func (r *Router) Watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
 	cache.NewReflectorWithOptions(r.failed.noted(from), of, r, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
 }
 
 // Add implements [cache.ReflectorStore]. It may be an object that is there.
-func (r *eventRouter) Add(obj any) error { return r.event(obj, r.put) }
+func (r *Router) Add(obj any) error { return r.event(obj, r.put) }
 
 // Update implements [cache.ReflectorStore].
-func (r *eventRouter) Update(obj any) error { return r.event(obj, r.put) }
+func (r *Router) Update(obj any) error { return r.event(obj, r.put) }
 
 // Delete implements [cache.ReflectorStore].
-func (r *eventRouter) Delete(obj any) error { return r.event(obj, r.drop) }
+func (r *Router) Delete(obj any) error { return r.event(obj, r.drop) }
 
 // event carries out what a watch shows.
-func (r *eventRouter) event(obj any, do func(client.Object) error) error {
+func (r *Router) event(obj any, do func(client.Object) error) error {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return fmt.Errorf("host watch: %T is not an object", obj)
@@ -81,7 +81,7 @@ func (r *eventRouter) event(obj any, do func(client.Object) error) error {
 
 // Replace implements [cache.ReflectorStore]: it is what there is when a watch
 // begins, and begins anew.
-func (r *eventRouter) Replace(objs []any, resourceVersion string) error {
+func (r *Router) Replace(objs []any, resourceVersion string) error {
 	r.reach(resourceVersion)
 	there := make(map[string]struct{}, len(objs))
 	for _, obj := range objs {
@@ -94,11 +94,11 @@ func (r *eventRouter) Replace(objs []any, resourceVersion string) error {
 			return fmt.Errorf("host watch: %w", err)
 		}
 	}
-	for _, key := range r.keys() {
+	for _, key := range r.Keys() {
 		if _, ok := there[key]; ok {
 			continue
 		}
-		if gone, ok := r.get(key).(client.Object); ok {
+		if gone, ok := r.Get(key).(client.Object); ok {
 			if err := r.drop(gone); err != nil {
 				return fmt.Errorf("host watch: %w", err)
 			}
@@ -112,7 +112,7 @@ func (r *eventRouter) Replace(objs []any, resourceVersion string) error {
 }
 
 // Bookmark implements [cache.ReflectorBookmarkStore].
-func (r *eventRouter) Bookmark(resourceVersion string) error {
+func (r *Router) Bookmark(resourceVersion string) error {
 	r.reach(resourceVersion)
 	r.noteDelivered()
 	return nil
@@ -120,19 +120,19 @@ func (r *eventRouter) Bookmark(resourceVersion string) error {
 
 // Transformer implements [cache.TransformingStore]: what a reflector collects until
 // a watch has begun is no larger than what is kept.
-func (r *eventRouter) Transformer() cache.TransformFunc {
+func (r *Router) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {
-			return r.trim(o), nil
+			return r.Trim(o), nil
 		}
 		return obj, nil
 	}
 }
 
 // Resync implements [cache.ReflectorStore].
-func (r *eventRouter) Resync() error { return nil }
+func (r *Router) Resync() error { return nil }
 
-func (r *eventRouter) isFilled() bool {
+func (r *Router) isFilled() bool {
 	select {
 	case <-r.filled:
 		return true
@@ -143,66 +143,66 @@ func (r *eventRouter) isFilled() bool {
 
 // put stores an object and delivers it: as a change, unless it is the one that is
 // there, or one of the first.
-func (r *eventRouter) put(is client.Object) error {
-	is = r.trim(is)
+func (r *Router) put(is client.Object) error {
+	is = r.Trim(is)
 	was, err := r.swap(is)
 	if err != nil {
 		return err
 	}
-	if r.matters != nil && !r.matters(was, is) {
+	if r.Matters != nil && !r.Matters(was, is) {
 		return nil
 	}
-	if same(was, is) {
-		r.deliver(was, false)
+	if Same(was, is) {
+		r.Deliver(was, false)
 		return nil
 	}
 	changed := was != nil || r.isFilled()
-	if was != nil && r.spaceOf(was) != r.spaceOf(is) {
-		r.deliver(was, changed) // it was taken from the space
+	if was != nil && r.SpaceOf(was) != r.SpaceOf(is) {
+		r.Deliver(was, changed) // it was taken from the space
 	}
-	r.deliver(is, changed)
-	if r.follow != nil {
-		r.follow(was, is)
+	r.Deliver(is, changed)
+	if r.Follow != nil {
+		r.Follow(was, is)
 	}
 	return nil
 }
 
 // drop removes an object that is gone, and delivers it.
-func (r *eventRouter) drop(gone client.Object) error {
+func (r *Router) drop(gone client.Object) error {
 	err := r.remove(gone)
-	if r.matters != nil && !r.matters(gone, nil) {
+	if r.Matters != nil && !r.Matters(gone, nil) {
 		return err
 	}
-	r.deliver(gone, true)
-	if r.follow != nil {
-		r.follow(gone, nil)
+	r.Deliver(gone, true)
+	if r.Follow != nil {
+		r.Follow(gone, nil)
 	}
 	return err
 }
 
 // reach notes that the watch has got to a version; one call at a time.
-func (r *eventRouter) reach(resourceVersion string) {
-	r.reached.Store(max(r.reached.Load(), version(resourceVersion)))
+func (r *Router) reach(resourceVersion string) {
+	r.Reached.Store(max(r.Reached.Load(), Version(resourceVersion)))
 }
 
 // noteDelivered notes that all has been delivered that the watch has got to.
-func (r *eventRouter) noteDelivered() { r.delivered.Store(r.reached.Load()) }
+func (r *Router) noteDelivered() { r.Delivered.Store(r.Reached.Load()) }
 
-func (r *eventRouter) deliver(o client.Object, changed bool) {
-	space := r.spaceOf(o)
+func (r *Router) Deliver(o client.Object, changed bool) {
+	space := r.SpaceOf(o)
 	if space == "" {
 		return
 	}
 	r.receive(space, o)
-	if changed && r.changed != nil {
-		r.changed(space)
+	if changed && r.Changed != nil {
+		r.Changed(space)
 	}
 }
 
-func (r *eventRouter) receive(space string, o client.Object) {
+func (r *Router) receive(space string, o client.Object) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if space == everySpace {
+	if space == EverySpace {
 		for _, receive := range r.spaces {
 			receive(o)
 		}
@@ -213,10 +213,10 @@ func (r *eventRouter) receive(space string, o client.Object) {
 	}
 }
 
-// subscribe calls receive with each object of the space there is, then with
+// Subscribe calls receive with each object of the space there is, then with
 // each that changes, until the returned function is called. receive must not
 // block; it may see an object twice.
-func (r *eventRouter) subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
+func (r *Router) Subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
 	r.mu.Lock()
 	if r.spaces[space] != nil {
 		r.mu.Unlock()
@@ -224,8 +224,8 @@ func (r *eventRouter) subscribe(space string, receive func(client.Object)) (canc
 	}
 	r.spaces[space] = receive
 	r.mu.Unlock()
-	for _, name := range []string{space, everySpace} {
-		for obj := range r.of(name) {
+	for _, name := range []string{space, EverySpace} {
+		for obj := range r.Of(name) {
 			receive(obj)
 		}
 	}
@@ -236,10 +236,10 @@ func (r *eventRouter) subscribe(space string, receive func(client.Object)) (canc
 	}, nil
 }
 
-// version is a resource version as a number, which it is on conformant clusters
+// Version is a resource version as a number, which it is on conformant clusters
 // since Kubernetes 1.35. On others it is 0: there a space may wake for a write
 // of its own.
-func version(resourceVersion string) uint64 {
+func Version(resourceVersion string) uint64 {
 	v, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return 0

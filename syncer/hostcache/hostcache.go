@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncer
+package hostcache
 
 import (
 	"fmt"
@@ -19,37 +19,37 @@ import (
 // are found by the space's host namespace.
 const indexSpace = "berth.dev/space"
 
-// hostCache holds the objects of one resource as a host watch has shown them last. It is
+// Cache holds the objects of one resource as a host watch has shown them last. It is
 // safe for concurrent use.
-type hostCache struct {
-	spaceOf func(client.Object) string
+type Cache struct {
+	SpaceOf func(client.Object) string
 
 	mu      sync.RWMutex // so that what is packed anew is not seen as gone
 	objects cache.Indexer
 }
 
-func newHostCache(spaceOf func(client.Object) string, more cache.Indexers) *hostCache {
-	c := &hostCache{spaceOf: spaceOf}
+func newCache(spaceOf func(client.Object) string, more cache.Indexers) *Cache {
+	c := &Cache{SpaceOf: spaceOf}
 	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexSpace: c.spaceIfClusterWide}
 	maps.Copy(indexers, more)
 	c.objects = cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
 	return c
 }
 
-func (c *hostCache) spaceIfClusterWide(obj any) ([]string, error) {
+func (c *Cache) spaceIfClusterWide(obj any) ([]string, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("index %T by space: not an object", obj)
 	}
-	if o.GetNamespace() != "" || c.spaceOf(o) == "" {
+	if o.GetNamespace() != "" || c.SpaceOf(o) == "" {
 		return nil, nil
 	}
-	return []string{c.spaceOf(o)}, nil
+	return []string{c.SpaceOf(o)}, nil
 }
 
 // swap stores an object and returns the one whose place it takes, nil if there was
 // none. One that is there already stays: it may have been packed.
-func (c *hostCache) swap(is client.Object) (was client.Object, err error) {
+func (c *Cache) swap(is client.Object) (was client.Object, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	item, exists, err := c.objects.Get(is)
@@ -59,29 +59,29 @@ func (c *hostCache) swap(is client.Object) (was client.Object, err error) {
 	if exists {
 		was, _ = item.(client.Object)
 	}
-	if same(was, is) {
+	if Same(was, is) {
 		return was, nil
 	}
 	return was, c.objects.Update(is)
 }
 
-// same reports whether two are one object in one version.
-func same(was, is client.Object) bool {
+// Same reports whether two are one object in one version.
+func Same(was, is client.Object) bool {
 	return was != nil && is.GetResourceVersion() != "" && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
 }
 
-func (c *hostCache) remove(gone client.Object) error {
+func (c *Cache) remove(gone client.Object) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.objects.Delete(gone)
 }
 
-// of are the objects that concern a space.
-func (c *hostCache) of(space string) iter.Seq[client.Object] {
+// Of are the objects that concern a space.
+func (c *Cache) Of(space string) iter.Seq[client.Object] {
 	return func(yield func(client.Object) bool) {
 		for index, value := range map[string]string{indexSpace: space, cache.NamespaceIndex: translate.HostNamespacePrefix + space} {
-			for _, item := range c.by(index, value) {
-				if o, ok := item.(client.Object); ok && c.spaceOf(o) == space && !yield(o) {
+			for _, item := range c.By(index, value) {
+				if o, ok := item.(client.Object); ok && c.SpaceOf(o) == space && !yield(o) {
 					return
 				}
 			}
@@ -89,8 +89,8 @@ func (c *hostCache) of(space string) iter.Seq[client.Object] {
 	}
 }
 
-// by are the objects that an index finds.
-func (c *hostCache) by(index, value string) []any {
+// By are the objects that an index finds.
+func (c *Cache) By(index, value string) []any {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	found, err := c.objects.ByIndex(index, value)
@@ -100,8 +100,8 @@ func (c *hostCache) by(index, value string) []any {
 	return found
 }
 
-// get is the object of a key, nil if there is none.
-func (c *hostCache) get(key string) any {
+// Get is the object of a key, nil if there is none.
+func (c *Cache) Get(key string) any {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	item, _, err := c.objects.GetByKey(key)
@@ -111,17 +111,17 @@ func (c *hostCache) get(key string) any {
 	return item
 }
 
-// repack makes the objects of a space, and what finds them, anew: at one time
+// Repack makes the objects of a space, and what finds them, anew: at one time
 // and so in one place, not where each was in the midst of what was garbage soon.
 // It is for spaces that sleep.
-func (c *hostCache) repack(space string) error {
+func (c *Cache) Repack(space string) error {
 	var there, anew []client.Object
-	for o := range c.of(space) {
+	for o := range c.Of(space) {
 		copied, ok := o.DeepCopyObject().(client.Object)
 		if !ok {
 			continue
 		}
-		pack(copied)
+		Pack(copied)
 		there, anew = append(there, o), append(anew, copied)
 	}
 	c.mu.Lock()
@@ -145,15 +145,15 @@ func (c *hostCache) repack(space string) error {
 	return nil
 }
 
-// keys are those of all objects.
-func (c *hostCache) keys() []string {
+// Keys are those of all objects.
+func (c *Cache) Keys() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.objects.ListKeys()
 }
 
-// all are all objects.
-func (c *hostCache) all() []any {
+// All are all objects.
+func (c *Cache) All() []any {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.objects.List()

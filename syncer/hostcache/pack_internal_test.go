@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncer
+package hostcache
 
 import (
 	"math/rand/v2"
@@ -27,7 +27,7 @@ func TestPackedObjectsSayTheSame(t *testing.T) {
 		} {
 			fill.Fill(object)
 			before := object.DeepCopyObject()
-			pack(object)
+			Pack(object)
 			if !equality.Semantic.DeepEqual(before, object) {
 				t.Fatalf("a packed %T differs", object)
 			}
@@ -47,7 +47,7 @@ func TestTextsOfAPackedObjectLieTogether(t *testing.T) {
 	service.Name, service.UID, service.ResourceVersion = "demo--default--kubernetes", "uid", "12"
 	service.Labels = map[string]string{"berth.dev/space": "demo"}
 	service.Spec.ClusterIP, service.Spec.Type = "10.96.0.1", corev1.ServiceType([]byte("ClusterIP"))
-	pack(service)
+	Pack(service)
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(service.Name)))
 	for _, text := range []string{string(service.UID), service.ResourceVersion, service.Labels["berth.dev/space"], service.Spec.ClusterIP} {
 		if at := uintptr(unsafe.Pointer(unsafe.StringData(text))); at < begin-64 || at > begin+64 {

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncer
+package hostcache
 
 import (
 	"reflect"
@@ -19,7 +19,7 @@ var words = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, word := range []string{
 		translate.LabelSpace, translate.LabelNamespace, translate.LabelManagedBy, translate.ManagedBy,
-		translate.AnnotationName, translate.AnnotationUID, annotationDigest,
+		translate.AnnotationName, translate.AnnotationUID, AnnotationDigest,
 		metav1.NamespaceDefault, metav1.NamespaceSystem, "kubernetes", "https", "http",
 		string(corev1.ProtocolTCP), string(corev1.ProtocolUDP), string(corev1.ServiceTypeClusterIP), corev1.ClusterIPNone,
 		string(corev1.ServiceAffinityNone), string(corev1.IPv4Protocol), string(corev1.IPv6Protocol),
@@ -30,11 +30,11 @@ var words = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// pack puts all strings of a host object into one piece of memory, but for
+// Pack puts all strings of a host object into one piece of memory, but for
 // [words], which all share. A watch holds the objects of sleeping spaces too,
 // and a decoder makes each string by itself: made in the midst of much garbage,
 // each would keep a page of memory that nothing else is in.
-func pack(obj any) {
+func Pack(obj any) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return

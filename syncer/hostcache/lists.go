@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncer
+package hostcache
 
 import (
 	"context"
@@ -63,8 +63,8 @@ func (l *lastError) noted(from *cache.ListWatch) cache.ListerWatcher {
 	}
 }
 
-// awaitFilled waits until a shared watch has caught up. It fails when the host refuses it for long, or ctx ends.
-func (r *eventRouter) awaitFilled(ctx context.Context, name string) error {
+// AwaitFilled waits until a shared watch has caught up. It fails when the host refuses it for long, or ctx ends.
+func (r *Router) AwaitFilled(ctx context.Context, name string) error {
 	denied := time.NewTimer(deniedTimeout)
 	defer denied.Stop()
 	for {
