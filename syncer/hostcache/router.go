@@ -44,6 +44,7 @@ type Router struct {
 // EverySpace is what spaceOf returns for objects that concern all spaces.
 const EverySpace = "*"
 
+// New returns a router of objects, each of the space that spaceOf names, or of [EverySpace]. more are indexes of the cache.
 func New(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
 	return &Router{
 		Cache: newCache(spaceOf, more), Changed: changed, Trim: func(o client.Object) client.Object { return o },
@@ -188,6 +189,7 @@ func (r *Router) reach(resourceVersion string) {
 // noteDelivered notes that all has been delivered that the watch has got to.
 func (r *Router) noteDelivered() { r.Delivered.Store(r.Reached.Load()) }
 
+// Deliver hands an object to its space. changed says that the host has changed it, so that a space that sleeps wakes for it.
 func (r *Router) Deliver(o client.Object, changed bool) {
 	space := r.SpaceOf(o)
 	if space == "" {
