@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,10 +50,13 @@ func measureLife(ctx context.Context, b *bench, s *sides) error {
 
 	for first := 0; first < b.restartSpaces; first += sayEvery {
 		b.say("creating spaces %d to %d", first, min(first+sayEvery, b.restartSpaces))
+		var group errgroup.Group
+		group.SetLimit(workers)
 		for i := first; i < min(first+sayEvery, b.restartSpaces); i++ {
-			if err := platform.call(ctx, "Start", fmt.Sprint("restarted-", i), new([]byte)); err != nil {
-				return err
-			}
+			group.Go(func() error { return platform.call(ctx, "Start", fmt.Sprint("restarted-", i), new([]byte)) })
+		}
+		if err := group.Wait(); err != nil {
+			return err
 		}
 	}
 	var seconds []float64

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +23,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
+	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
@@ -31,6 +32,7 @@ const envUpdate = "BERTH_UPDATE_CHARTS"
 
 // everything is what has all kinds of objects rendered.
 var everything = []string{
+	"platformName=other",
 	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].spec.isolation=Dedicated", "podDisruptionBudget.enabled=true",
 	"networkPolicy.enabled=true", "spaceDefaults.network.closedRanges={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
 	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
@@ -48,7 +50,7 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*appsv1.StatefulSet](t, few, nil)
 	for _, o := range few {
 		switch o.(type) {
-		case *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *rbacv1.Role, *corev1.Pod:
+		case *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *corev1.Pod:
 			t.Errorf("without values, a %T is made", o)
 		}
 	}
@@ -56,8 +58,8 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*networkingv1.NetworkPolicy](t, all, nil)
 	find[*corev1.Pod](t, all, nil)
 	args := find[*appsv1.StatefulSet](t, all, nil).Spec.Template.Spec.Containers[0].Args
-	if !slices.Contains(args, "--config=/etc/berth/config.yaml") {
-		t.Errorf("berth serve gets %v, without its configuration file", args)
+	if !slices.Contains(args, "--config=/etc/berth/config.yaml") || !slices.Contains(args, "--platform-name=other") {
+		t.Errorf("berth serve gets %v, without its configuration file or its name", args)
 	}
 	find(t, all, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth" })
 }
@@ -160,11 +162,51 @@ func TestNotesTellWhatComesNext(t *testing.T) {
 			t.Errorf("the notes don't say %q:\n%s", says, notes)
 		}
 	}
+	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "platformName=other")
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	if _, notes, _ := strings.Cut(out, "NOTES:"); !strings.Contains(notes, "{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: team-a}, spec: {platformName: other}}") {
+		t.Errorf("the notes don't tell how to create a space of this platform:\n%s", notes)
+	}
 	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a,kubeconfigSecrets=false")
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	if _, notes, _ := strings.Cut(out, "NOTES:"); strings.Contains(notes, "helm test") || !strings.Contains(notes, "berth kubeconfig team-a") {
 		t.Errorf("the notes tell of a test that there is not, or not of the kubeconfig:\n%s", notes)
+	}
+}
+
+// definition is that of Space objects.
+func definition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range definitions {
+		if d.Spec.Names.Kind == "Space" {
+			return d
+		}
+	}
+	t.Fatal("there is no definition of spaces")
+	return nil
+}
+
+// X1: the chart's definition of spaces is the API's, stays when the release goes, and is another release's if that is asked for.
+func TestTheChartBringsTheDefinitionOfSpaces(t *testing.T) {
+	made := find[*apiextensionsv1.CustomResourceDefinition](t, render(t, everything...), nil)
+	want := definition(t)
+	if diff := cmp.Diff(want.Spec, made.Spec); diff != "" || made.Name != want.Name {
+		t.Errorf("the chart's definition %s is another one: %s", made.Name, diff)
+	}
+	if made.Annotations["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("annotations are %v: the definition, and all spaces, go with the release", made.Annotations)
+	}
+	for _, o := range render(t, "crds.enabled=false") {
+		if _, made := o.(*apiextensionsv1.CustomResourceDefinition); made {
+			t.Error("a definition is made all the same")
+		}
 	}
 }

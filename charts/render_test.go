@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -50,7 +51,13 @@ var helmCommand = sync.OnceValues(func() (string, error) {
 // with values as --set takes them.
 func render(t *testing.T, values ...string) []runtime.Object {
 	t.Helper()
-	args := []string{"template", "berth", "berth", "--namespace", "platform"}
+	return renderIn(t, "platform", values...)
+}
+
+// renderIn renders charts/berth as a release named berth in a namespace.
+func renderIn(t *testing.T, namespace string, values ...string) []runtime.Object {
+	t.Helper()
+	args := []string{"template", "berth", "berth", "--namespace", namespace}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
@@ -58,7 +65,11 @@ func render(t *testing.T, values ...string) []runtime.Object {
 	if err != nil {
 		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, problems)
 	}
-	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known)); err != nil {
+		t.Fatal(err)
+	}
+	strict := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(out)))
 	var objects []runtime.Object
 	for {

@@ -69,7 +69,7 @@ func specSchema(t *testing.T) string {
 	strictly(schema)
 	delete(schema, "minProperties")
 	properties := schema["properties"].(map[string]any)
-	for _, name := range []string{"sync", "paused", "deletionPolicy", "sleep", "snapshots"} {
+	for _, name := range []string{"platformName", "sync", "paused", "deletionPolicy", "sleep", "snapshots"} {
 		delete(properties, name)
 	}
 	var names []string
@@ -196,6 +196,10 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
 		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
 		"no quantity":    {[]string{"spaceDefaults.limits.store-bytes=100K"}, "/spaceDefaults/limits/store-bytes", "Berth would not start"},
+		"no label":       {[]string{"platformName=Team A"}, "/platformName", "namespaces are labelled with it, and a policy compares it"},
+		"a quote":        {[]string{"platformName=a' || true || '"}, "/platformName", "it would end the policy's string"},
+		"no platform":    {[]string{"platformName="}, "/platformName", "every namespace without a label would be its own"},
+		"a space's own":  {[]string{"spaces[0].name=a", "spaces[0].spec.platformName=other"}, "platformName", "another platform serves that space"},
 		"a short grace":  {[]string{"terminationGracePeriodSeconds=5"}, "/terminationGracePeriodSeconds", "less than a stop takes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,9 +33,9 @@ const release = "berth-chart-test"
 func TestTheChartOnARealCluster(t *testing.T) {
 	host, images := realCluster(t, envImage)
 	image := images[0]
-	values := []string{"../charts/berth", "--namespace", release, "--wait", "--timeout", "3m", "--set", ofImage(image) +
+	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "3m", "--set", ofImage(image) +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
-	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c")
+	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c", "chart-d")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 
@@ -73,6 +73,13 @@ func TestTheChartOnARealCluster(t *testing.T) {
 		helmTest(t, "chart-a", "chart-b", "chart-c")
 		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
 	})
+	t.Run("a space comes and goes with kubectl, without an upgrade", func(t *testing.T) {
+		applySpace(t, host, "chart-d", "{}")
+		must(forwarded(t, host, release, "chart-d").CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}))(t)
+		host.kubectl(t, "delete", "space", "chart-d", "--wait", "--timeout=120s")
+		awaitGone(t, "the space's namespace", host.CoreV1().Namespaces().Get, "berth-chart-d")
+		checkKept(t, forwarded(t, host, release, "chart-a"), host, made, running)
+	})
 	t.Run("a snapshot takes the place of the space that was added", func(t *testing.T) {
 		inPod := func(args ...string) {
 			host.kubectl(t, append([]string{"exec", "--namespace", release, "berth-0", "--", "berth", "snapshot"}, args...)...)
@@ -95,6 +102,9 @@ func TestTheChartOnARealCluster(t *testing.T) {
 			if out := host.kubectl(t, "get", left, "-l", "app.kubernetes.io/instance=berth", "-o", "name"); out != "" {
 				t.Errorf("uninstalling leaves %s", out)
 			}
+		}
+		if out := host.kubectl(t, "get", "customresourcedefinition", "spaces.berth.dev", "-o", "name"); out == "" {
+			t.Error("uninstalling removes the definition of spaces, and all of them with it")
 		}
 		if still := host.awaitRunning(t, "berth-chart-a", running.Name); still.UID != running.UID {
 			t.Error("what the space ran went with the release")

@@ -41,7 +41,8 @@ func ofImage(image string) string {
 
 // ownRelease has a release of the chart, named berth in a namespace of the given
 // name, be the test's own: what an earlier run left of it and of its spaces goes
-// first, and what this one leaves goes at its end.
+// first, and what this one leaves goes at its end. The definition of spaces stays: releases are installed with
+// --take-ownership, as it may be that of one in another namespace.
 func ownRelease(t *testing.T, host *cluster, namespace string, spaces ...string) {
 	t.Helper()
 	namespaces := []string{namespace}
@@ -65,6 +66,14 @@ func removeRelease(ctx context.Context, t *testing.T, host *cluster, namespaces 
 	t.Helper()
 	if _, err := tryHelm(ctx, "uninstall", "berth", "--namespace", namespaces[0], "--ignore-not-found", "--wait"); err != nil {
 		t.Errorf("helm uninstall: %v", err)
+	}
+	if err := suite().build(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range namespaces[1:] { // Berth's finalizer keeps them; where the definition is not installed yet, there are none
+		space := "space/" + strings.TrimPrefix(name, "berth-")
+		_, _ = host.runKubectl(ctx, "", "patch", space, "--type", "merge", "--patch", `{"metadata":{"finalizers":null}}`)
+		_, _ = host.runKubectl(ctx, "", "delete", space, "--ignore-not-found", "--wait=false")
 	}
 	for _, name := range namespaces {
 		if err := host.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

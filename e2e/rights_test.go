@@ -30,6 +30,9 @@ import (
 // platform is the namespace, on the shared berth's host, of a release of the chart.
 const platform = "platform"
 
+// chartsPlatform is what this release is called among the host's platforms: the shared berth is another.
+const chartsPlatform = "chart"
+
 // M4, X1: under exactly the rights that the chart gives it, Berth runs a space
 // and syncs its pods, and is refused by the host what it does not need for that.
 func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
@@ -37,7 +40,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 	existing := sharedBerth(t)
 	host := existing.host(t)
 	host.namespace(t, platform)
-	args := []string{"template", "berth", "../charts/berth", "--namespace", platform, "--set", "spaces[0].name=warded,spaces[1].name=refilled"}
+	args := []string{"template", "berth", "../charts/berth", "--namespace", platform, "--set", "spaces[0].name=warded,spaces[1].name=refilled,platformName=" + chartsPlatform}
 	for _, file := range []string{"serviceaccount", "clusterrole", "role", "admissionpolicy"} {
 		args = append(args, "--show-only", "templates/"+file+".yaml")
 	}
@@ -52,7 +55,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 		t.Helper()
 		b.process = spawn(t, append([]string{
 			"serve", "--data-dir", b.dir, "--listen", "127.0.0.1:0", "--host-kubeconfig", account.kubeconfig, "--space", "warded,refilled",
-			"--space-role", "platform-berth-space", "--kubeconfig-secrets", platform, "--log-format", "json",
+			"--platform-name", chartsPlatform, "--space-role", "platform-berth-space", "--kubeconfig-secrets", platform, "--log-format", "json",
 		}, more...)...)
 		eventually(t, func() error {
 			select {
@@ -97,12 +100,23 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 		}
 		bucket := "file://" + t.TempDir()
 		berthDoes(t, "snapshot", "create", "warded", "--to", bucket, "--data-dir", b.dir)
-		if _, stderr, code := runBerth(t, "snapshot", "restore", "warded", "--as", "unlisted", "--from", bucket, "--data-dir", b.dir); code == 0 || !strings.Contains(stderr, "forbidden") || !strings.Contains(stderr, "list unlisted first") {
-			t.Errorf("as one that is not listed: %d %s", code, stderr)
-		}
 		berthDoes(t, "snapshot", "restore", "warded", "--as", "refilled", "--replace", "--from", bucket, "--data-dir", b.dir)
 		newCluster(t, kept).awaitRunning(t, "default", "visitor")
 		host.awaitRunning(t, "berth-refilled", "refilled--default--visitor")
+	})
+	t.Run("a space that the chart does not name comes and goes with kubectl", func(t *testing.T) {
+		applySpace(t, host, "unforeseen", "{platformName: "+chartsPlatform+"}")
+		await(t, secrets.Get, "unforeseen-kubeconfig", there)
+		if ns := must(host.CoreV1().Namespaces().Get(t.Context(), "berth-unforeseen", metav1.GetOptions{}))(t); ns.Labels["berth.dev/platform"] != chartsPlatform {
+			t.Errorf("its namespace has the labels %v", ns.Labels)
+		}
+		host.kubectl(t, "delete", "space", "unforeseen", "--wait", "--timeout=120s")
+		if left := traces(t, host, b.dir, "unforeseen"); len(left) > 0 {
+			t.Errorf("it has left %q", left)
+		}
+		if _, err := secrets.Get(t.Context(), "unforeseen-kubeconfig", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("it has left its kubeconfig: %v", err)
+		}
 	})
 	t.Run("by name and by verb", func(t *testing.T) { checkRefusedByRBAC(t, account) })
 	t.Run("outside of spaces' namespaces", func(t *testing.T) { checkRefusedByPolicy(t, account) })
@@ -138,15 +152,15 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 // checkRefusedByRBAC tries what the roles don't grant.
 func checkRefusedByRBAC(t *testing.T, account *cluster) {
 	for _, what := range []string{
-		"get secrets kube-system", "get secrets berth-warded", "create secrets kube-system", "update secrets platform", "list roles.rbac.authorization.k8s.io kube-system",
+		"get secrets kube-system", "get secrets berth-warded", "get secrets platform", "create secrets kube-system", "update secrets platform", "list roles.rbac.authorization.k8s.io kube-system",
 		"get configmaps kube-system", "create pods berth-warded", "create pods kube-system", "delete pods kube-system", "create pods/exec kube-system",
 		"get pods/log kube-system", "create serviceaccounts/token kube-system", "create serviceaccounts/token berth-warded", "update nodes", "watch nodes",
 		"create roles.rbac.authorization.k8s.io kube-system", "escalate roles.rbac.authorization.k8s.io kube-system", "escalate clusterroles.rbac.authorization.k8s.io",
 		"bind clusterroles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io kube-system", "create rolebindings.rbac.authorization.k8s.io kube-system",
 		"create clusterroles.rbac.authorization.k8s.io", "create clusterrolebindings.rbac.authorization.k8s.io", "patch clusterroles.rbac.authorization.k8s.io",
-		"create namespaces", "patch namespaces", "delete namespaces", "delete namespaces kube-system", "delete networkpolicies.networking.k8s.io berth-warded",
-		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts kube-system",
-		"update persistentvolumes", "create storageclasses.storage.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io",
+		"update namespaces", "list namespaces", "patch namespaces/status", "delete networkpolicies.networking.k8s.io berth-warded",
+		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts", "impersonate serviceaccounts kube-system", "impersonate serviceaccounts berth-demo",
+		"update persistentvolumes", "create storageclasses.storage.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io", "patch customresourcedefinitions.apiextensions.k8s.io",
 	} {
 		if mayOnHost(t, account, what) {
 			t.Errorf("Berth may %s on the host", what)
@@ -160,6 +174,8 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 	for user, groups := range map[string][]string{
 		"system:admin": {"system:masters"},
 		"system:serviceaccount:kube-system:default":       nil,
+		"system:serviceaccount:kube-system:berth-syncer":  nil,
+		"system:serviceaccount:berth-demo:berth-syncer":   nil, // of another platform's space
 		"system:serviceaccount:berth-warded:default":      nil,
 		"system:serviceaccount:berth-warded:berth-syncer": {"system:masters"},
 	} {
@@ -180,8 +196,8 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 	}
 }
 
-// checkRefusedByPolicy tries what RBAC grants by name in all namespaces, and the
-// admission policy refuses.
+// checkRefusedByPolicy tries what RBAC grants of any name, or by name in all namespaces, and the
+// admission policy refuses. The tests of charts try more of it.
 func checkRefusedByPolicy(t *testing.T, account *cluster) {
 	by := metav1.ApplyOptions{FieldManager: "berth-tenancy", Force: true}
 	const says = "Berth may "
@@ -198,9 +214,14 @@ func checkRefusedByPolicy(t *testing.T, account *cluster) {
 	relabelled := corev1ac.Namespace("berth-warded").WithLabels(map[string]string{labelSpace: "demo"})
 	_, err = account.CoreV1().Namespaces().Apply(t.Context(), relabelled, by)
 	refused(t, "a namespace labelled as another space's", err, says)
-	// By RBAC alone.
-	_, err = account.CoreV1().Namespaces().Patch(t.Context(), "kube-system", types.MergePatchType, []byte(`{"metadata":{"labels":{"`+labelSpace+`":"warded"}}}`), metav1.PatchOptions{})
-	refused(t, "the label on kube-system", err, `cannot patch resource "namespaces"`)
+	for _, namespace := range []string{"kube-system", platform, "berth-demo"} {
+		taken := []byte(`{"metadata":{"labels":{"` + labelSpace + `":"` + strings.TrimPrefix(namespace, "berth-") + `","berth.dev/platform":"` + chartsPlatform + `"}}}`)
+		_, err = account.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, taken, metav1.PatchOptions{})
+		refused(t, "the labels on "+namespace, err, says)
+	}
+	for _, namespace := range []string{platform, "berth-demo"} { // of kube-system, the host itself refuses it
+		refused(t, "the deletion of "+namespace, account.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}), says)
+	}
 }
 
 func bindingOf(namespace, kind, account string) *rbacv1ac.RoleBindingApplyConfiguration {

@@ -10,6 +10,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/retry"
@@ -52,6 +53,10 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	if err == nil && ns.Labels[translate.LabelSpace] != space.Name {
 		return fmt.Errorf("%w: %s is not labelled %s=%s; remove it or name the space differently", ErrTaken, ns.Name, translate.LabelSpace, space.Name)
 	}
+	// A namespace without the label is one that an older Berth made.
+	if platform := ns.Labels[translate.LabelPlatform]; platform != "" && platform != space.Platform {
+		return fmt.Errorf("%w: %s is a space's of the platform %s (label %s); name the space differently", ErrTaken, ns.Name, platform, translate.LabelPlatform)
+	}
 	if id, marked := ns.Annotations[translate.AnnotationStore]; marked && id != space.Store {
 		return fmt.Errorf("%w: %s holds what another store's space %s runs; name the space differently, or, to let this store delete all of it, "+
 			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
@@ -87,8 +92,16 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			return err
 		}
 	}
-	for _, right := range classRights(space, ns, set(options).classes) {
-		if err := apply(right); err != nil {
+	for _, right := range classRights(space, ns, set(options)) {
+		err := apply(right)
+		// The role of a binding is immutable. It is another one if the space was another release's, or `berth up`'s.
+		if _, binding := right.(*rbacv1.ClusterRoleBinding); binding && apierrors.IsInvalid(err) {
+			if err := host.Delete(ctx, right); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("replace ClusterRoleBinding %s of space %s: %w", right.GetName(), space.Name, err)
+			}
+			err = apply(right)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -6,10 +6,13 @@ package isolation_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -121,6 +125,55 @@ func TestIsolationIsAppliedToARealHost(t *testing.T) {
 		get(t, after)
 		if after.Labels[translate.LabelSpace] != "" {
 			t.Error("the namespace was taken over")
+		}
+	})
+	t.Run("a namespace of another platform is refused and left as it is", func(t *testing.T) {
+		shared := translate.Space{Name: "shared", Platform: "first"}
+		if err := isolation.Apply(ctx, c, shared, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, platform := range []string{"second", ""} {
+			other := translate.Space{Name: "shared", Platform: platform}
+			if err := isolation.Apply(ctx, c, other, nil); !errors.Is(err, isolation.ErrTaken) || !strings.Contains(err.Error(), "the platform first") {
+				t.Errorf("the platform %q gets the error %v, want ErrTaken", platform, err)
+			}
+		}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shared.HostNamespace()}}
+		if get(t, ns); ns.Labels[translate.LabelPlatform] != "first" {
+			t.Errorf("labels are %v", ns.Labels)
+		}
+	})
+
+	t.Run("the namespace of an older Berth gets the label of the platform", func(t *testing.T) {
+		if err := isolation.Apply(ctx, c, translate.Space{Name: "demo", Platform: "first"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if get(t, ns); ns.Labels[translate.LabelPlatform] != "first" {
+			t.Errorf("labels are %v", ns.Labels)
+		}
+	})
+
+	t.Run("with a role of the host's for classes, a binding is written and no role", func(t *testing.T) {
+		syncOptions, err := resources.Parse([]string{"ownpriorityclasses=5"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		space, binding := translate.Space{Name: "bound", Platform: "first"}, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-bound"}}
+		for _, clusterRole := range []string{"", "spaces", "others"} { // as if `berth up` had made it, then one release, then another
+			if err := isolation.Apply(ctx, c, space, nil, isolation.BoundTo(clusterRole), isolation.Syncing(syncOptions)); err != nil {
+				t.Fatal(err)
+			}
+			want := "berth-bound"
+			if clusterRole != "" {
+				want = clusterRole + isolation.ClassesSuffix
+			}
+			get(t, binding)
+			if binding.RoleRef.Name != want || len(binding.Subjects) != 1 || binding.Subjects[0].Namespace != "berth-bound" || binding.Labels[translate.LabelPlatform] != "first" {
+				t.Errorf("BoundTo(%q): %v has the role %s and the labels %v", clusterRole, binding.Subjects, binding.RoleRef.Name, binding.Labels)
+			}
+			if err := c.Get(ctx, client.ObjectKey{Name: "spaces" + isolation.ClassesSuffix}, &rbacv1.ClusterRole{}); !apierrors.IsNotFound(err) {
+				t.Errorf("a role is written: %v", err)
+			}
 		}
 	})
 }

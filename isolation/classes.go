@@ -24,8 +24,8 @@ import (
 
 // Syncing has the space's account get what these sync options take beyond
 // [AccountRules]: [MoreRules], and the rights on classes, which are in no
-// namespace. Those who bind the account to a ClusterRole see to these rights
-// themselves, and to [ClassPolicy].
+// namespace. With [BoundTo], these rights are those of ClusterRoles that somebody else writes, with
+// [ClassPolicy].
 func Syncing(syncOptions resources.SyncOptions) Option {
 	return func(s *settings) { s.more, s.classes = MoreRules(syncOptions), ClassRules(syncOptions) }
 }
@@ -127,21 +127,36 @@ func classes(syncOptions resources.SyncOptions) []class {
 	return []class{priorities, storage}
 }
 
+// ClassesSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one with [ClassRules].
+const ClassesSuffix = "-classes"
+
 // classRights are the objects that give a space's account its rights on classes.
-// They are in no namespace, and go with the space's.
-func classRights(space translate.Space, namespace metav1.Object, rules []rbacv1.PolicyRule) []client.Object {
-	if len(rules) == 0 {
+// They are in no namespace, and are deleted with the space's by the host's garbage collector. With [BoundTo], the role is
+// there already, and no more than its binding is written.
+//
+// What their names and labels are, the host's policy for a platform's account requires (charts/berth): another
+// platform's, or somebody else's, stay out of its reach.
+func classRights(space translate.Space, namespace metav1.Object, o settings) []client.Object {
+	if len(o.classes) == 0 {
 		return nil
 	}
 	at := meta(space, space.HostNamespace())
 	at.Namespace = ""
+	if space.Platform != "" {
+		at.Labels[translate.LabelPlatform] = space.Platform
+	}
 	at.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.GetName(), UID: namespace.GetUID()}}
+	binding := &rbacv1.ClusterRoleBinding{
+		TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: space.HostNamespace()}},
+	}
+	if o.clusterRole != "" {
+		binding.RoleRef.Name = o.clusterRole + ClassesSuffix
+		return []client.Object{binding}
+	}
 	return []client.Object{
-		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: at, Rules: rules},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at,
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: space.HostNamespace()}},
-		},
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: at, Rules: o.classes},
+		binding,
 	}
 }

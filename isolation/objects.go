@@ -97,6 +97,9 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	maps.Copy(ns.Labels, o.labels)
 	maps.Copy(ns.Labels, own)
 	maps.Copy(ns.Annotations, o.annotations)
+	if space.Platform != "" {
+		ns.Labels[translate.LabelPlatform] = space.Platform
+	}
 	if space.Store != "" {
 		ns.Annotations[translate.AnnotationStore] = space.Store
 	}
@@ -183,6 +186,8 @@ func networkPolicies(space translate.Space) []client.Object {
 // settings are what options set.
 type settings struct {
 	clusterRole string
+	// impersonator is who may impersonate the space's account, see ImpersonatedBy; nobody if it is nil.
+	impersonator *rbacv1.Subject
 	// more and classes are rights beyond AccountRules, see Syncing.
 	more, classes []rbacv1.PolicyRule
 	where         translate.Placement
@@ -207,8 +212,30 @@ type Option func(*settings)
 // BoundTo has the space's account get the rights of a ClusterRole in the space's
 // namespace, instead of a Role that is written there: the caller of [Apply] then
 // needs the right to bind that one role, and none to write roles. The ClusterRole
-// is to have [AccountRules]. Nothing changes if it is empty.
+// is to have [AccountRules], and [MoreRules]. If the sync options of [Syncing] export classes,
+// the account is bound to a second one, of the same name with [ClassesSuffix], which is to have
+// [ClassRules]. Nothing changes if clusterRole is empty.
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
+
+// ImpersonatorSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one that grants to impersonate
+// accounts of spaces.
+const ImpersonatorSuffix = "-impersonator"
+
+// ImpersonatedBy gives a user of the host, such as the platform's account, the right to impersonate the space's account, by a
+// binding in the space's namespace. The user then needs no such right in all namespaces, where it would be one on
+// the accounts of other platforms' spaces, too. It takes effect with [BoundTo] only.
+func ImpersonatedBy(user string) Option {
+	return func(s *settings) {
+		s.impersonator = &rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
+		if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
+			namespace, name, _ := strings.Cut(account, ":")
+			s.impersonator = &rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+}
+
+// serviceAccountPrefix begins the name of the user that a service account is, before NAMESPACE:NAME.
+const serviceAccountPrefix = "system:serviceaccount:"
 
 // PlacedBy has the host hold the space's account to a placement of pods.
 func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.where = where } }
@@ -288,6 +315,14 @@ func account(space translate.Space, o settings) []client.Object {
 		binding.Name = o.clusterRole
 		binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", o.clusterRole
 		rights = []client.Object{binding}
+		if o.impersonator != nil {
+			name := o.clusterRole + ImpersonatorSuffix
+			rights = append(rights, &rbacv1.RoleBinding{
+				TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, name),
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{*o.impersonator},
+			})
+		}
 	}
 	return append([]client.Object{
 		// The account that the space's pods run as, which upstream's controller

@@ -4,12 +4,15 @@
 package platform
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -21,6 +24,11 @@ const (
 	// labelKubeconfig marks a Secret as one of Berth's, and names the space. It
 	// is not the label by which the syncer finds a space's own objects.
 	labelKubeconfig = translate.Domain + "/kubeconfig"
+	// typeKubeconfig is the type of these Secrets, which nobody can change: a Secret of this type is Berth's, and was from
+	// the first.
+	typeKubeconfig corev1.SecretType = translate.Domain + "/kubeconfig"
+	// suffixKubeconfig follows the name of the space in the name of its Secret.
+	suffixKubeconfig = "-kubeconfig"
 	// kubeconfigKey and valueKey are where tools look for a kubeconfig in a Secret: most at the first, Cluster API and
 	// what works with it at the second.
 	kubeconfigKey = "kubeconfig"
@@ -30,9 +38,21 @@ const (
 // kubeconfigSecrets are copies of the spaces' kubeconfigs in a namespace of the
 // host, for those who may read Secrets there (X2). It is the platform's: no
 // space is synced to it, and no owner reference leads from or to it.
+//
+// It writes without reading, because RBAC knows no prefixes of names: the right to get Secrets there would be the right
+// to get each of them. Somebody else's Secret of such a name stays as it is all the same, because the host compares:
+//
+//   - Each write says the type. The host refuses a write that would change the type of a Secret, before anything is written
+//     and whoever owns its fields, and nobody but Berth makes Secrets of this type.
+//   - A deletion first has the host test type and labels, by a patch that changes nothing and fails where a test does, and
+//     then names the UID that the host answered, so that it is about the Secret that was tested.
+//   - The chart's admission policy refuses Berth's account all else about a Secret that is not of this type, name, and
+//     label before and after the write: also a patch that changes nothing, to which the host would answer what is in it.
+//
+// Nor does it matter whether a kubeconfig changed: the host does not store a write that changes nothing.
 type kubeconfigSecrets struct {
-	namespace string
-	client    corev1client.SecretInterface // nil if none are written
+	namespace, platform string
+	client              corev1client.SecretInterface // nil if none are written
 }
 
 // openSecrets prepares to write Secrets, if that was asked for.
@@ -45,7 +65,7 @@ func (p *Platform) openSecrets(context.Context) error {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	namespace := p.config.KubeconfigSecrets
-	p.secrets = kubeconfigSecrets{namespace: namespace, client: client.CoreV1().Secrets(namespace)}
+	p.secrets = kubeconfigSecrets{namespace: namespace, platform: p.config.PlatformName, client: client.CoreV1().Secrets(namespace)}
 	return nil
 }
 
@@ -61,21 +81,17 @@ func (p *Platform) publishKubeconfig(ctx context.Context, space string, kubeconf
 }
 
 func (s *kubeconfigSecrets) write(ctx context.Context, space string, kubeconfig []byte) error {
-	name := space + "-kubeconfig"
-	have, err := s.client.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("read secret %s/%s: %w", s.namespace, name, err)
-	case have.Labels[labelKubeconfig] != space:
-		return fmt.Errorf("secret %s/%s is somebody else's: it is not labelled %s=%s; remove it or name the space differently", s.namespace, name, labelKubeconfig, space)
-	case bytes.Equal(have.Data[kubeconfigKey], kubeconfig) && bytes.Equal(have.Data[valueKey], kubeconfig):
-		return nil
-	}
-	secret := corev1ac.Secret(name, s.namespace).
-		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelManagedBy: translate.ManagedBy}).
+	name := space + suffixKubeconfig
+	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).
+		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelPlatform: s.platform, translate.LabelManagedBy: translate.ManagedBy}).
 		WithData(map[string][]byte{kubeconfigKey: kubeconfig, valueKey: kubeconfig})
-	if _, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true}); err != nil {
+	// By force, so that what somebody else changed in it is as it was.
+	_, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true})
+	switch {
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("secret %s/%s is somebody else's, or an older Berth's: it is not of the type %s; delete it, or name the space differently (%w)",
+			s.namespace, name, typeKubeconfig, err)
+	case err != nil:
 		return fmt.Errorf("write secret %s/%s: %w", s.namespace, name, err)
 	}
 	return nil
@@ -86,13 +102,24 @@ func (s *kubeconfigSecrets) remove(ctx context.Context, space string) error {
 	if s.client == nil {
 		return nil
 	}
-	name := space + "-kubeconfig"
-	have, err := s.client.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && have.Labels[labelKubeconfig] == space {
-		err = s.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
+	name := space + suffixKubeconfig
+	tests, err := json.Marshal([]map[string]string{
+		{"op": "test", "path": "/type", "value": string(typeKubeconfig)},
+		{"op": "test", "path": labelPath(labelKubeconfig), "value": space},
+		{"op": "test", "path": labelPath(translate.LabelPlatform), "value": s.platform},
+	})
+	if err != nil {
+		return err
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	tested, err := s.client.Patch(ctx, name, types.JSONPatchType, tests, metav1.PatchOptions{FieldManager: "berth"})
+	if err == nil {
+		err = s.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &tested.UID}})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // invalid: a test failed
 		return fmt.Errorf("delete secret %s/%s: %w", s.namespace, name, err)
 	}
 	return nil
 }
+
+// labelPath is where a label is in an object, as a JSON pointer.
+func labelPath(key string) string { return "/metadata/labels/" + strings.ReplaceAll(key, "/", "~1") }

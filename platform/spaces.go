@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,12 +40,19 @@ func (p *Platform) startShard(ctx context.Context) (err error) {
 	p.hostClient = host
 	specs := p.config.specs
 	p.closed = closedRanges(ctx, host, p.logger)
-	options := []isolation.Option{isolation.BoundTo(p.config.SpaceRole), isolation.ExposedBy(specs.sync.IngressAnnotations)}
+	options := []isolation.Option{
+		isolation.BoundTo(p.config.SpaceRole), isolation.Syncing(specs.sync.Sync), isolation.ExposedBy(specs.sync.IngressAnnotations),
+	}
 	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
 		if err := isolation.InstallPolicies(ctx, host, specs.sync.Sync); err != nil {
 			return err
 		}
-		options = append(options, isolation.Syncing(specs.sync.Sync))
+	} else {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := host.Create(ctx, review); err != nil {
+			return fmt.Errorf("ask the host who this platform is there: %w", err)
+		}
+		options = append(options, isolation.ImpersonatedBy(review.Status.UserInfo.Username))
 	}
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
@@ -103,7 +111,7 @@ func (p *Platform) isolate(ctx context.Context, host client.Client, name string,
 		return err
 	}
 	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
-	space := translate.Space{Name: name, Store: store, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
+	space := translate.Space{Name: name, Store: store, Platform: p.config.PlatformName, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
 	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.limitRange),
 		isolation.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
 	if err := isolation.Apply(ctx, host, space, own.quota, options...); err != nil {

@@ -17,9 +17,12 @@ const Domain = "berth.dev"
 // Keys on host objects. The labels select (watches, network policies, garbage); the
 // annotations hold the full identity, which a label value may be too short for.
 const (
-	LabelSpace          = Domain + "/space"
-	LabelNamespace      = Domain + "/namespace"
-	LabelManagedBy      = "app.kubernetes.io/managed-by"
+	LabelSpace     = Domain + "/space"
+	LabelNamespace = Domain + "/namespace"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelPlatform is on a space's host namespace, and on what Berth writes for the space outside of it: the platform
+	// that runs the space. By it, the host's admission policies tell one platform's namespaces from another's.
+	LabelPlatform       = Domain + "/platform"
 	AnnotationNamespace = Domain + "/namespace"
 	AnnotationName      = Domain + "/name"
 	AnnotationUID       = Domain + "/uid"

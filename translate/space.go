@@ -27,6 +27,9 @@ type Space struct {
 	// Store identifies the space's data: another space of the same name has
 	// another. It is no secret.
 	Store string
+	// Platform names the platform that runs the space, as [LabelPlatform] on the
+	// host has it. Translation of objects does not depend on it.
+	Platform string
 	// NodeKey is the secret under which the space's node aliases are made.
 	// Without it a tenant could confirm a guessed node name by hashing it.
 	NodeKey []byte

@@ -95,16 +95,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* Names of spaces as a JSON list, each between a prefix and a suffix: (list . "berth-" ""). */}}
-{{- define "berth.spaceNames" -}}
-{{- $names := list }}
-{{- $args := . }}
-{{- range (index $args 0).Values.spaces }}
-{{- $names = append $names (printf "%s%s%s" (index $args 1) .name (index $args 2)) }}
-{{- end }}
-{{- $names | toJson }}
-{{- end }}
-
 {{- define "berth.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
