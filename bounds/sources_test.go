@@ -25,13 +25,14 @@ const largestBuffer = 1024
 
 // bounded says what bounds those that the test can't see the bound of, by file and what is found there.
 var bounded = map[string]string{
-	"dns/tenant.go: lru.New(s.limits.Cached)":                "a setting of the admin's",
-	"syncer/host.go: sync.Map stale":                         "objects of disabled resources, which the host's quota counts; filled once, and only emptied afterwards",
-	"syncer/host.go: sync.Map short":                         "one entry per space",
-	"syncer/host.go: sync.Map writers":                       "one entry per space",
-	"internal/podstream/call.go: package variable channelOf": "written at compile time only",
-	"shard/credentials/verifier.go: lru.New(remembered)":     "from leastSpaces to mostSpaces, which are constants",
-	"vcluster/admission.go: package variable startsWith":     "written at compile time only",
+	"dns/tenant.go: lru.New(s.limits.Cached)":                    "a setting of the admin's",
+	"syncer/host.go: sync.Map stale":                             "objects of disabled resources, which the host's quota counts; filled once, and only emptied afterwards",
+	"syncer/host.go: sync.Map short":                             "one entry per space",
+	"syncer/host.go: sync.Map writers":                           "one entry per space",
+	"internal/podstream/call.go: package variable channelOf":     "written at compile time only",
+	"shard/credentials/verifier.go: lru.New(remembered)":         "from leastSpaces to mostSpaces, which are constants",
+	"kine/engine.go: make(chan, sqlite.MaxReaders)":              "a constant of another package",
+	"vcluster/plugins/admission.go: package variable startsWith": "written at compile time only",
 }
 
 // L3: a queue, cache or map of a whole process that a tenant can make grow has a bound. What has none in sight is named

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/dns"
 	"github.com/berth-dev/berth/internal/testnet"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // hostObjects are objects of a host, made from a space's as its syncer makes
@@ -45,7 +46,7 @@ func (h *hostObjects) pod(space, namespace, name, ip string, change ...func(*cor
 	for _, f := range change {
 		f(v)
 	}
-	pod := translate.Space{Name: space}.Pod(v, translate.Surroundings{})
+	pod := pod.ToHost(translate.Space{Name: space}, v, pod.Surroundings{})
 	pod.Status.PodIP = ip
 	h.pods = append(h.pods, pod)
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // policedHost is a host with policies for the account of the space mine, and with a
@@ -45,7 +46,7 @@ type policedHost struct {
 var mine = translate.Space{Name: "mine", Closed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}}
 
 // gate is the condition by which the host's pod has a readiness gate of the tenant's.
-const gate = translate.GatePrefix + "tenants-own"
+const gate = pod.GatePrefix + "tenants-own"
 
 func startPolicedHost(t *testing.T) *policedHost {
 	t.Helper()

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // S1: what is translated from whatever a tenant asks for, and what Berth makes
@@ -74,7 +75,7 @@ func TestThePoliciesLetSyncersWork(t *testing.T) {
 			t.Errorf("an answer to a readiness gate, %s: %v", patch, err)
 		}
 	}
-	if err := g.account.Create(ctx, space.Pod(fullPod(), translate.Surroundings{})); err != nil {
+	if err := g.account.Create(ctx, pod.ToHost(space, fullPod(), pod.Surroundings{})); err != nil {
 		t.Errorf("a pod that asks for all that it may: %v", err)
 	}
 	// The host adds the class's node selector and tolerations.

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // T2, M4, Q3: a space's account in the wrong hands changes no isolation object, claims no
@@ -186,7 +187,7 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		"no address":                  {status(`{"podIP":null,"podIPs":null}`), conditions},
 		"the pod's readiness":         {condition(`{"type":"Ready","status":"False"}`), gates},
 		"no such condition":           {condition(`{"type":"PodScheduled","$patch":"delete"}`), gates},
-		"a gate that the pod has not": {condition(`{"type":"` + translate.GatePrefix + `none","status":"True"}`), gates},
+		"a gate that the pod has not": {condition(`{"type":"` + pod.GatePrefix + `none","status":"True"}`), gates},
 
 		"become nobody":           {deleted(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "default", "mine")}), whose},
 		"become undying":          {deleted(&corev1.ServiceAccount{ObjectMeta: meta("berth-mine", syncer.ServiceAccount, "mine")}), whose},

@@ -9,6 +9,8 @@ import (
 
 	"github.com/k3s-io/kine/pkg/logstructured"
 	kineserver "github.com/k3s-io/kine/pkg/server"
+
+	"github.com/berth-dev/berth/kine/hub"
 )
 
 // backend is kine's backend behind a gate: calls are counted, so that Close can wait for them, and none is let in once
@@ -16,7 +18,7 @@ import (
 type backend struct {
 	*logstructured.LogStructured
 	health *health
-	hub    *hub
+	hub    *hub.Hub
 	expiry *expiry
 	idle   *idler
 
@@ -61,12 +63,12 @@ func (b *backend) close() {
 	b.end()
 	b.idle.stop()
 	b.expiry.stop()
-	b.hub.close()
+	b.hub.Close()
 	b.calls.Wait()
 }
 
 func (b *backend) Get(ctx context.Context, key string, revision int64, keysOnly bool) (int64, *kineserver.KeyValue, error) {
-	return readWhenReady(ctx, b.closing.Done(), func() (int64, *kineserver.KeyValue, error) {
+	return hub.ReadWhenReady(ctx, b.closing.Done(), func() (int64, *kineserver.KeyValue, error) {
 		if err := b.enter(); err != nil {
 			return 0, nil, err
 		}
@@ -76,7 +78,7 @@ func (b *backend) Get(ctx context.Context, key string, revision int64, keysOnly 
 }
 
 func (b *backend) List(ctx context.Context, key, end string, limit, revision int64, keysOnly bool) (int64, []*kineserver.KeyValue, error) {
-	return readWhenReady(ctx, b.closing.Done(), func() (int64, []*kineserver.KeyValue, error) {
+	return hub.ReadWhenReady(ctx, b.closing.Done(), func() (int64, []*kineserver.KeyValue, error) {
 		if err := b.enter(); err != nil {
 			return 0, nil, err
 		}

@@ -13,18 +13,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/berth-dev/berth/internal/yield"
-)
-
-// kine keeps how far it has compacted under the key that the API server uses for the same, and the API server's elsewhere.
-const (
-	compactRevKey = "compact_rev_key"
-	compactRevRow = "compact_rev_key_apiserver"
+	"github.com/berth-dev/berth/kine/hub"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 const (
 	// listBytes bounds what one list holds in memory where no reservation does.
 	listBytes = 256 << 20
-	// pageBytes is where a list that is asked for in pages is cut; one that a watch begins with at flowBytes. The first
+	// pageBytes is where a list that is asked for in pages is cut; one that a watch begins with at FlowBytes. The first
 	// row is always in it.
 	pageBytes = 8 << 20
 )
@@ -44,7 +40,7 @@ func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (c
 		return nil, false, err
 	}
 	defer leave()
-	rows, err := l.d.After(context.WithoutCancel(ctx), key, end, after, feedEvents)
+	rows, err := l.d.After(context.WithoutCancel(ctx), key, end, after, hub.FeedEvents)
 	if err != nil {
 		return nil, false, l.health.see(err)
 	}
@@ -54,7 +50,7 @@ func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (c
 	}
 	// Now, as a compaction may have run while the rows were read.
 	if compacted := l.compacted.Load(); after+1 <= compacted {
-		return nil, false, compactedError{compacted}
+		return nil, false, hub.CompactedError{Revision: compacted}
 	}
 	return changes, more, nil
 }
@@ -82,12 +78,12 @@ func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err erro
 			prev.Key, prev.CreateRevision, prev.Lease = kv.Key, kv.CreateRevision, kv.Lease
 			e.PrevKv = &prev
 		}
-		if key == compactRevRow {
+		if key == sqlite.CompactRevRow {
 			asCompactRevision(&kv)
 			asCompactRevision(&prev)
 		}
 		changes = append(changes, e)
-		if size += len(kv.Value) + len(prev.Value); size >= feedBytes || len(changes) == feedEvents {
+		if size += len(kv.Value) + len(prev.Value); size >= hub.FeedBytes || len(changes) == hub.FeedEvents {
 			return changes, true, rows.Err()
 		}
 	}
@@ -141,7 +137,7 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) 
 
 // asCompactRevision makes the row that stands in for the API server's own look like that.
 func asCompactRevision(kv *mvccpb.KeyValue) {
-	kv.Key = []byte(compactRevKey)
+	kv.Key = []byte(sqlite.CompactRevKey)
 	kv.Version, kv.Value = kineserver.DecodeVersion(kv.Value)
 }
 

@@ -13,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // maxPut is etcd's own limit of a request.
@@ -55,7 +57,7 @@ func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 	switch {
 	case len(r.Key)+len(r.Value) > maxPut:
 		return nil, rpctypes.ErrGRPCRequestTooLarge
-	case r.PrevKv, r.IgnoreValue, r.IgnoreLease, key == compactRevKey:
+	case r.PrevKv, r.IgnoreValue, r.IgnoreLease, key == sqlite.CompactRevKey:
 		return b.KVServerBridge.Put(ctx, r)
 	}
 	for {

@@ -9,23 +9,13 @@ import (
 	"fmt"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 const (
 	compactRetain = 1000 // revisions that no client's compaction forgets
 	compactBatch  = 1000 // revisions compacted in a transaction: writers wait for it
-
-	// compactSQL removes what was superseded or deleted up to a revision (given twice), from where the last compaction
-	// ended.
-	compactSQL = `
-	WITH span AS (
-		SELECT id, prev_revision, deleted FROM kine
-		WHERE name != 'compact_rev_key' AND id <= ?
-			AND id > (SELECT COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = 'compact_rev_key'))
-	DELETE FROM kine WHERE id <= ? AND id IN (
-		SELECT prev_revision FROM span WHERE prev_revision != 0
-		UNION SELECT id FROM span WHERE deleted != 0)`
-	setCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 )
 
 // Start makes the log ready. It does what kine's does, but for a fault of old that our files never had.
@@ -35,7 +25,7 @@ func (l *eventLog) Start(ctx context.Context) error {
 		return l.health.see(err)
 	}
 	if rows == 0 { // it holds how far the store was compacted
-		if _, err := l.Append(ctx, &kineserver.Event{Create: true, KV: &kineserver.KeyValue{Key: compactRevKey}}); err != nil {
+		if _, err := l.Append(ctx, &kineserver.Event{Create: true, KV: &kineserver.KeyValue{Key: sqlite.CompactRevKey}}); err != nil {
 			return err
 		}
 	}
@@ -92,7 +82,7 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	w := l.d.committer
 	err = vacuum(ctx, w.db, w.budget)
 	l.compactions.Add(1)
-	return errors.Join(err, checkpoint(ctx, w.db))
+	return errors.Join(err, sqlite.Checkpoint(ctx, w.db))
 }
 
 // forgetHistory compacts a store that has just refused a write, and says whether the store may have space since: whether any
@@ -114,7 +104,7 @@ func (l *eventLog) compactBatch(ctx context.Context, revision int64) error {
 	for _, stmt := range []struct {
 		sql  string
 		args []any
-	}{{compactSQL, []any{revision, revision}}, {setCompactedSQL, []any{revision}}} {
+	}{{sqlite.CompactSQL, []any{revision, revision}}, {sqlite.SetCompactedSQL, []any{revision}}} {
 		if _, err := tx.ExecContext(ctx, stmt.sql, stmt.args...); err != nil {
 			_ = tx.Rollback() // the first error is the one to tell
 			return err

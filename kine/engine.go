@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/kine/hub"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // engine is kine's parts, put together: connections, the log of changes, expiry of leases, and the backend over them.
@@ -29,10 +31,10 @@ type engine struct {
 	budget    *storeBudget
 	tidier    *tidier
 	writer    *sql.DB // of one connection
-	readers   *readers
+	readers   *sqlite.Readers
 	committer *committer
 	log       *eventLog
-	hub       *hub
+	hub       *hub.Hub
 	expiry    *expiry
 	backend   *backend
 
@@ -46,20 +48,20 @@ func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (
 	quietKine()
 	e := &engine{health: newHealth(path, log), budget: &storeBudget{max: o.MaxBytes, path: path, log: log, account: o.Account, volume: o.Volume}}
 	if err := e.start(ctx, path, o); err != nil {
-		return nil, errors.Join(asDamage(err), e.close())
+		return nil, errors.Join(sqlite.AsDamage(err), e.close())
 	}
 	return e, nil
 }
 
 func (e *engine) start(ctx context.Context, path string, o Options) (err error) {
-	e.writer = openOne(path, writerParams)
+	e.writer = sqlite.OpenOne(path, sqlite.WriterParams)
 	// The log of a killed process goes into the file, and indexes that another kine left out are made.
-	for _, stmt := range append(schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
+	for _, stmt := range append(sqlite.Schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
 		if _, err := e.writer.ExecContext(ctx, stmt); err != nil {
 			return err
 		}
 	}
-	if e.readers, err = openReaders(ctx, path); err != nil {
+	if e.readers, err = sqlite.OpenReaders(ctx, path); err != nil {
 		return err
 	}
 	var last int64
@@ -78,11 +80,11 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
-	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, maxReaders), maxList: listBytes, account: o.Account, run: runCtx,
+	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, sqlite.MaxReaders), maxList: listBytes, account: o.Account, run: runCtx,
 		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without what kine does in the background
 	e.tidier.log = e.log
-	e.hub = newHub(runCtx, last, e.log.changes, e.log.last)
-	context.AfterFunc(e.health.bad, e.hub.close)
+	e.hub = hub.New(runCtx, last, e.log.changes, e.log.last)
+	context.AfterFunc(e.health.bad, e.hub.Close)
 	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, hub: e.hub, idle: idle}
 	e.backend.closing, e.backend.end = context.WithCancel(context.Background())
 	e.expiry = &expiry{clock: clock.RealClock{}, db: e.readers.DB, health: e.health,
@@ -113,7 +115,7 @@ func (e *engine) run(ctx context.Context) error {
 	if _, err := e.backend.Create(ctx, kineserver.HealthKey, []byte(kineserver.HealthVal), 0); err != nil && !errors.Is(err, kineserver.ErrKeyExists) {
 		return err
 	}
-	safego.Go(&e.runs, "hand on changes", func() { e.hub.run(e.committer.wrote) }, nil)
+	safego.Go(&e.runs, "hand on changes", func() { e.hub.Run(e.committer.wrote) }, nil)
 	return e.expiry.start(ctx)
 }
 
@@ -124,13 +126,13 @@ func (e *engine) release() {
 	}
 	defer e.backend.calls.Done()
 	// Here, as SQLite would do it while it closes the last connection, but say nothing if the disk fails it.
-	if err := checkpoint(context.Background(), e.writer); err != nil {
+	if err := sqlite.Checkpoint(context.Background(), e.writer); err != nil {
 		_ = e.health.see(err)
 		return
 	}
-	release(e.readers.DB, keptReaders)
-	release(e.writer, 1)
-	FreeOSMemory()
+	sqlite.Release(e.readers.DB, sqlite.KeptReaders)
+	sqlite.Release(e.writer, 1)
+	sqlite.FreeOSMemory()
 }
 
 // close ends what start has started, however far it came, from the clients down to the file.
@@ -152,11 +154,11 @@ func (e *engine) close() error {
 	}
 	var err error
 	if e.readers != nil {
-		err = e.readers.close()
+		err = e.readers.Close()
 	}
 	if e.writer != nil {
 		if _, bad := e.health.check(); bad == nil {
-			err = errors.Join(err, checkpoint(context.Background(), e.writer))
+			err = errors.Join(err, sqlite.Checkpoint(context.Background(), e.writer))
 		}
 		err = errors.Join(err, e.writer.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	kineserver "github.com/k3s-io/kine/pkg/server"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine/hub"
 )
 
 // eventLog is kine's log of changes, made strict: kine's own takes a read that broke off for a short one, and reads the
@@ -62,7 +63,7 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 	}
 	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly, end != "" && limit > 0)
 	if err == nil {
-		err = flowOf(ctx).taken(events, end, limit)
+		err = hub.FlowOf(ctx).Taken(events, end, limit)
 	}
 	if err == nil && revision > rev {
 		return rev, nil, kineserver.ErrFutureRev
@@ -170,8 +171,8 @@ func (l *eventLog) readLimit(ctx context.Context, pages bool) (limit readLimit, 
 		limit.page = pageBytes
 	}
 	switch reservation := bounds.ReservationOf(ctx); {
-	case flowOf(ctx) != nil:
-		limit.page = flowBytes
+	case hub.FlowOf(ctx) != nil:
+		limit.page = hub.FlowBytes
 		limit.grow = func(int64) error { return nil } // the flow counts
 	case reservation != nil:
 		limit.page = min(limit.page, reservation.Limit()/8) // so that it also finds a place decoded

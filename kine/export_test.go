@@ -28,7 +28,7 @@ func (s *Store) Release() int {
 }
 
 // TellProgress does what happens a while after others' keys were written.
-func (s *Store) TellProgress() { s.engine.hub.tellProgress() }
+func (s *Store) TellProgress() { s.engine.hub.TellProgress() }
 
 // LimitLists sets how many bytes a list may have. It is called before the store is used.
 func (s *Store) LimitLists(n int64) { s.engine.log.maxList = n }

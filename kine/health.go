@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // What an etcd client gets to see. A tenant may read these words, so they tell nothing of the machine.
@@ -64,7 +66,7 @@ func (h *health) see(err error) error {
 		}
 		return errNoSpace
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
-		return h.fail(asDamage(err), errOutOfOrder)
+		return h.fail(sqlite.AsDamage(err), errOutOfOrder)
 	case e.ExtendedCode == sqlite3.ErrIoErrFsync, e.ExtendedCode == sqlite3.ErrIoErrDirFsync:
 		// After an fsync that failed, the kernel may take the next one for done without having written what the first
 		// was for. Only reading the file anew tells what is there.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/hub"
 )
 
 func openFor(t *testing.T, a *bounds.Account) *kine.Store {
@@ -89,8 +90,8 @@ func TestALongPageIsCut(t *testing.T) {
 func TestHostileAWatchThatNobodyReadsHoldsLittle(t *testing.T) {
 	a := bounds.NewAccount(nil)
 	s := openFor(t, a)
-	flow := kine.NewFlow(a, func() { t.Error("the budget is used up") })
-	watch := s.Client().Watch(kine.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+	flow := hub.NewFlow(a, func() { t.Error("the budget is used up") })
+	watch := s.Client().Watch(hub.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
 	rev := int64(0)
 	const writes, size = 50, 1 << 20
 	value := strings.Repeat("x", size)
@@ -119,8 +120,8 @@ func TestHostileAWatchBeginsWithPagesThatItsClientTakes(t *testing.T) {
 	for i := range 10 {
 		create(t, s, fmt.Sprintf("/registry/pods/%02d", i), strings.Repeat("x", 300<<10))
 	}
-	flow := kine.NewFlow(a, func() {})
-	ctx := kine.WithFlow(t.Context(), flow)
+	flow := hub.NewFlow(a, func() {})
+	ctx := hub.WithFlow(t.Context(), flow)
 	next, seen := "/registry/pods/", 0
 	for more := true; more; {
 		resp, err := s.Client().KV.Get(ctx, next, clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(10000))
@@ -238,11 +239,11 @@ func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {
 	var proceed sync.WaitGroup
 	proceed.Add(1)
 	var readers sync.WaitGroup
-	flows, refused := make([]*kine.Flow, watches), make([]atomic.Bool, watches)
+	flows, refused := make([]*hub.Flow, watches), make([]atomic.Bool, watches)
 	for i := range watches {
-		flow := kine.NewFlow(a, func() { refused[i].Store(true) })
+		flow := hub.NewFlow(a, func() { refused[i].Store(true) })
 		flows[i] = flow
-		watch := s.Client().Watch(kine.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+		watch := s.Client().Watch(hub.WithFlow(t.Context(), flow), "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV())
 		readers.Go(func() {
 			defer flow.End()
 			proceed.Wait()
@@ -299,9 +300,9 @@ func TestHostileManyWatchesThatBeginWithAListStayWithinTheBudget(t *testing.T) {
 	asked.Add(lists)
 	for range lists {
 		hasAsked := sync.OnceFunc(asked.Done)
-		flow := kine.NewFlow(a, hasAsked)
+		flow := hub.NewFlow(a, hasAsked)
 		wg.Go(func() {
-			resp, err := s.Client().KV.Get(kine.WithFlow(t.Context(), flow), "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))
+			resp, err := s.Client().KV.Get(hub.WithFlow(t.Context(), flow), "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))
 			if err != nil || len(resp.Kvs) != 1 {
 				t.Errorf("list: %v", err)
 			}

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 const (
@@ -39,50 +41,50 @@ func Restore(ctx context.Context, snapshot, path string) error {
 }
 
 func restore(ctx context.Context, snapshot, path string) (err error) {
-	path, err = vacant(path)
+	path, err = sqlite.Vacant(path)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	held, err := lock(path)
+	held, err := sqlite.Take(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	if _, err := vacant(path); err != nil { // now that nobody else makes one
+	if _, err := sqlite.Vacant(path); err != nil { // now that nobody else makes one
 		return err
 	}
-	if err := vacantLog(path); err != nil {
+	if err := sqlite.VacantLog(path); err != nil {
 		return err
 	}
-	tmp := path + newSuffix
-	if err := removeAll(tmp); err != nil {
+	tmp := path + sqlite.NewSuffix
+	if err := sqlite.RemoveAll(tmp); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeAll(tmp))
+			err = errors.Join(err, sqlite.RemoveAll(tmp))
 		}
 	}()
 	if err := copySnapshot(ctx, snapshot, tmp); err != nil {
 		return err
 	}
-	if err := checkWhole(ctx, tmp, "integrity_check"); err != nil {
+	if err := sqlite.CheckWhole(ctx, tmp, "integrity_check"); err != nil {
 		return err
 	}
 	if err := advance(ctx, tmp, 0); err != nil {
 		return err
 	}
-	return place(tmp, path)
+	return sqlite.Place(tmp, path)
 }
 
 func copySnapshot(ctx context.Context, from, to string) (err error) {
-	if n := sizeOf(from + "-wal"); n > 0 {
+	if n := sqlite.SizeOf(from + "-wal"); n > 0 {
 		return fmt.Errorf("%w: it has a log beside it, so it is a store that is open or was killed; make a snapshot of that", ErrNotStore)
 	}
-	if err := examineHeader(from); err != nil { // before something large that is none is copied
+	if err := sqlite.ExamineHeader(from); err != nil { // before something large that is none is copied
 		return err
 	}
 	in, err := os.Open(from)
@@ -90,7 +92,7 @@ func copySnapshot(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	defer in.Close()
-	if err := createFile(to); err != nil {
+	if err := sqlite.CreateFile(to); err != nil {
 		return err
 	}
 	out, err := os.OpenFile(to, os.O_WRONLY, 0)
@@ -126,15 +128,15 @@ func Advance(ctx context.Context, path string, past int64) error {
 
 // advance makes the revision of the store at path jump, past another one too, and everything before compacted.
 func advance(ctx context.Context, path string, past int64) error {
-	db := openOne(path, creatorParams)
+	db := sqlite.OpenOne(path, sqlite.CreatorParams)
 	err := advanceIn(ctx, db, past)
 	if err == nil {
-		err = checkpoint(context.WithoutCancel(ctx), db)
+		err = sqlite.Checkpoint(context.WithoutCancel(ctx), db)
 	}
 	if err = errors.Join(err, db.Close()); err != nil {
-		return asDamage(err)
+		return sqlite.AsDamage(err)
 	}
-	if n := sizeOf(path + "-wal"); n > 0 {
+	if n := sqlite.SizeOf(path + "-wal"); n > 0 {
 		return fmt.Errorf("%d bytes stayed in the log of %s", n, path)
 	}
 	return nil
@@ -154,13 +156,13 @@ func advanceIn(ctx context.Context, db *sql.DB, past int64) error {
 		return fmt.Errorf("%w: its revision is %d", ErrDamaged, last)
 	}
 	next := max(last, min(past, maxRevision)) + restoreJump
-	if _, err := tx.ExecContext(ctx, compactSQL, last, last); err != nil {
+	if _, err := tx.ExecContext(ctx, sqlite.CompactSQL, last, last); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, gapSQL, next, next); err != nil {
 		return err
 	}
-	set, err := tx.ExecContext(ctx, setCompactedSQL, next-1)
+	set, err := tx.ExecContext(ctx, sqlite.SetCompactedSQL, next-1)
 	if err != nil {
 		return err
 	}

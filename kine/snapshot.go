@@ -7,9 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // Snapshot writes a copy of the store as it is at one moment to path, while the store serves. The directory must be
@@ -30,103 +29,36 @@ func (s *Store) Snapshot(ctx context.Context, path string) error {
 }
 
 func (e *engine) snapshot(ctx context.Context, store, path string) (err error) {
-	path, err = vacant(path)
+	path, err = sqlite.Vacant(path)
 	if err != nil {
 		return err
 	}
-	tmp := path + newSuffix
-	if err := removeAll(tmp); err != nil {
+	tmp := path + sqlite.NewSuffix
+	if err := sqlite.RemoveAll(tmp); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeAll(tmp))
+			err = errors.Join(err, sqlite.RemoveAll(tmp))
 		}
 	}()
-	if err := createFile(tmp); err != nil { // SQLite would let others read it
+	if err := sqlite.CreateFile(tmp); err != nil { // SQLite would let others read it
 		return err
 	}
 	// The store's end ends this, too.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.backend.closing, cancel)()
-	db := openOne(store, readerParams)
+	db := sqlite.OpenOne(store, sqlite.ReaderParams)
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", tmp); err != nil {
-		if damage := asDamage(err); errors.Is(damage, ErrDamaged) {
+		if damage := sqlite.AsDamage(err); errors.Is(damage, ErrDamaged) {
 			_ = e.health.see(damage) // what is served may be wrong, too
 		}
 		return err
 	}
-	if err := checkWhole(ctx, tmp, "quick_check"); err != nil {
+	if err := sqlite.CheckWhole(ctx, tmp, "quick_check"); err != nil {
 		return fmt.Errorf("check the copy: %w", err)
 	}
-	return place(tmp, path)
-}
-
-// vacant returns the absolute path of a file that is not there.
-func vacant(path string) (string, error) {
-	if path == "" || strings.ContainsRune(path, 0) {
-		return "", fmt.Errorf("path %q: one is needed, without zero bytes", path)
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Lstat(path); err == nil {
-		return "", fmt.Errorf("%s: %w; choose another path, or remove it", path, os.ErrExist)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	return path, nil
-}
-
-// checkWhole checks a store that nobody writes to, by one of SQLite's checks.
-func checkWhole(ctx context.Context, path, check string) error {
-	if err := examineHeader(path); err != nil {
-		return err
-	}
-	db := openOne(path, examineAtRestParams)
-	defer db.Close()
-	if err := examineTable(ctx, db); err != nil {
-		return err
-	}
-	return checkPages(ctx, db, check)
-}
-
-// createFile makes an empty file for its owner alone.
-func createFile(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// place moves a file to a path where there is none, and both to disk.
-func place(tmp, path string) error {
-	f, err := os.OpenFile(tmp, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(tmp, path); err != nil { // unlike a renaming, it replaces nothing
-		return err
-	}
-	if err := os.Remove(tmp); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// removeAll removes a database and what SQLite keeps beside it, as far as they are there.
-func removeAll(path string) error {
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return sqlite.Place(tmp, path)
 }

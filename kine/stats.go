@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // Stats are figures of a store. They are cheap to get: nothing is read for them, and an idle store stays idle.
@@ -35,10 +37,10 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 	}
 	defer e.backend.calls.Done()
 	return Stats{
-		FileBytes: sizeOf(s.path), WALBytes: sizeOf(s.path + "-wal"),
+		FileBytes: sqlite.SizeOf(s.path), WALBytes: sqlite.SizeOf(s.path + "-wal"),
 		UsedBytes: e.budget.used.Load(), MaxBytes: e.budget.max, Full: e.budget.refused.Load(),
 		Revision: e.committer.last.Load(), CompactedRevision: e.log.compacted.Load(),
-		Writes: e.committer.writes.Load(), Watches: e.hub.count(),
+		Writes: e.committer.writes.Load(), Watches: e.hub.Count(),
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // etcdVersion is what the API server sees when it looks for etcd's features.
@@ -86,7 +88,7 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 		return nil, err
 	}
 	s := &Store{path: path}
-	if s.lock, err = lock(path); err != nil {
+	if s.lock, err = sqlite.Take(path); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -119,12 +121,12 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 func examineOrCreate(ctx context.Context, path string) error {
 	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return create(ctx, path)
+		return sqlite.Create(ctx, path)
 	}
 	if err != nil {
 		return err
 	}
-	return examine(ctx, path)
+	return sqlite.Examine(ctx, path)
 }
 
 // Client is the store's etcd client. All calls return the same one, which lives as long as the Store: don't close it.
@@ -138,9 +140,19 @@ func (s *Store) Close() error { return s.close() }
 func (s *Store) shutdown() error {
 	_ = s.client.Close() // reports only that its context has ended
 	s.dialer.close()
-	err := errors.Join(asDamage(s.engine.close()), s.lock.Close())
+	err := errors.Join(sqlite.AsDamage(s.engine.close()), s.lock.Close())
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// Lock keeps everybody from opening the store at path until what it returns is closed, for whoever moves the file. It
+// fails with ErrInUse if somebody has it open, or keeps it so.
+func Lock(path string) (io.Closer, error) {
+	held, err := sqlite.Take(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock store %s: %w", path, err)
+	}
+	return held, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // DefaultMaxBytes is the limit of a store that was given none.
@@ -95,5 +96,5 @@ func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 
 // frees says whether a write is one that a full store has to take.
 func frees(key string, deletes bool) bool {
-	return deletes || key == compactRevKey || key == compactRevRow || key == kineserver.HealthKey
+	return deletes || key == sqlite.CompactRevKey || key == sqlite.CompactRevRow || key == kineserver.HealthKey
 }

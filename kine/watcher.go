@@ -8,6 +8,9 @@ import (
 	"reflect"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/berth-dev/berth/kine/hub"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // watcher is an etcd client's watches, fed by the hub. It differs from etcd's in what no client of a space's store needs:
@@ -23,15 +26,15 @@ func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	// etcd's client shows a watch's options to its own requests only.
 	op := clientv3.OpGet(key, opts...)
 	set := reflect.ValueOf(op)
-	watch := &watch{
-		key: string(op.KeyBytes()), end: string(op.RangeBytes()), from: op.Rev(),
-		progress:  set.FieldByName("progressNotify").Bool(),
-		noPuts:    set.FieldByName("filterPut").Bool(),
-		noDeletes: set.FieldByName("filterDelete").Bool(),
-		flow:      flowOf(ctx),
+	watch := &hub.Watch{
+		Key: string(op.KeyBytes()), End: string(op.RangeBytes()), From: op.Rev(),
+		Progress:  set.FieldByName("progressNotify").Bool(),
+		NoPuts:    set.FieldByName("filterPut").Bool(),
+		NoDeletes: set.FieldByName("filterDelete").Bool(),
+		Flow:      hub.FlowOf(ctx),
 	}
-	if watch.key == compactRevKey {
-		watch.key = compactRevRow
+	if watch.Key == sqlite.CompactRevKey {
+		watch.Key = sqlite.CompactRevRow
 	}
 	if w.backend.enter() != nil {
 		over := make(chan clientv3.WatchResponse)
@@ -39,8 +42,8 @@ func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 		return over
 	}
 	defer w.backend.calls.Done()
-	w.backend.hub.add(ctx, watch, set.FieldByName("createdNotify").Bool())
-	return watch.out
+	w.backend.hub.Add(ctx, watch, set.FieldByName("createdNotify").Bool())
+	return watch.Out
 }
 
 // RequestProgress returns at once; the answer comes when all that was written before the request has been told.
@@ -49,7 +52,7 @@ func (w watcher) RequestProgress(context.Context) error {
 		return err
 	}
 	defer w.backend.calls.Done()
-	w.backend.hub.askProgress()
+	w.backend.hub.AskProgress()
 	return nil
 }
 

@@ -325,7 +325,7 @@ func (p *Platform) run(object *v1alpha1.Space) (isNew bool, err error) {
 	if err := errors.Join(takeBack(p.config.DataDir, name), os.MkdirAll(p.spaceDir(name), 0o700)); err != nil {
 		return false, err
 	}
-	if before, readErr := readApplied(p.spaceDir(name)); readErr != nil || before == nil || !equality.Semantic.DeepEqual(before, want) {
+	if before, readErr := readApplied(p.spaceDir(name)); readErr != nil || before == nil || before.Generation != want.Generation || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
 		if err := want.write(p.spaceDir(name)); err != nil {
 			return false, err
 		}

@@ -52,6 +52,12 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
+	if err := isolation.CheckSpaceName(cmp.Or(as, id.Space)); err != nil {
+		if as != "" {
+			err = fmt.Errorf("--as: %w", err)
+		}
+		return nil, err
+	}
 	if err := s.checkOwn(ctx, cmp.Or(as, id.Space)); err != nil {
 		return nil, err
 	}
@@ -81,9 +87,6 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if err := isolation.CheckSpaceName(id.Space); err != nil {
-		return err
-	}
 	if s.elsewhere(id.Space) {
 		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; set spec.isolation of its Space object to Shared, or stop berth, and restore the space while none runs", id.Space))
 	}
@@ -96,9 +99,6 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 }
 
 func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
-	if err := isolation.CheckSpaceName(as); err != nil {
-		return snapshot.Changes{}, fmt.Errorf("--as: %w", err)
-	}
 	_, had := s.shard.Status(as)
 	dir := spaceDir(s.dataDir, as)
 	if err := s.mayClone(id, as, had || s.elsewhere(as) || snapshot.Exists(dir), replace); err != nil {

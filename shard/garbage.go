@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 const (
@@ -71,7 +71,7 @@ func (s *Shard) giveBackMemory(rest []*place) {
 	}
 	s.rewatch(rest)
 	debug.FreeOSMemory()
-	kine.FreeOSMemory()
+	sqlite.FreeOSMemory()
 }
 
 // rewatch makes anew what watches the host objects of places that sleep still.

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-dev/berth/vcluster"
 	berthadmission "github.com/berth-dev/berth/vcluster/admission"
 	"github.com/berth-dev/berth/vcluster/pki"
+	"github.com/berth-dev/berth/vcluster/podaccess"
 )
 
 // Space is a running space: a control plane and a syncer. When one of them ends
@@ -112,7 +113,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	var usage vcluster.Usage
+	var usage podaccess.Usage
 	if streams.HasUsage(ctx) {
 		usage = streams
 	}

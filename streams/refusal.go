@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // maxRefusal bounds what is read of the host's answer when it refuses, in bytes.
@@ -63,7 +65,7 @@ func (s *Streams) refused(resp *http.Response, v, host *corev1.Pod, subresource 
 		Status:  metav1.StatusFailure,
 		Code:    int32(resp.StatusCode), // three digits: net/http has read them
 		Reason:  reason,
-		Message: s.space.Scrub(message, v, host),
+		Message: pod.Scrub(s.space, message, v, host),
 		Details: &metav1.StatusDetails{Kind: "pods", Name: v.Name},
 	}}
 }
@@ -75,5 +77,5 @@ func (s *Streams) Said(v *corev1.Pod, message string) string {
 	if !ok {
 		return fmt.Sprintf("pod %q is not there any more", v.Name)
 	}
-	return s.space.Scrub(message, v, host)
+	return pod.Scrub(s.space, message, v, host)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -76,7 +77,7 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resour
 			continue
 		}
 		exposed, ok := cached[T](s.host, resource, listed.Namespace, listed.Name)
-		if !ok || !same(exposed, listed) {
+		if !ok || !hostcache.Same(exposed, listed) {
 			o, err := known().New(gvk)
 			if err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
 const (
@@ -147,7 +148,7 @@ func (p *pace) note(o object, now time.Time) {
 
 // sizeOf is the encoded size of a host object, as it is sent or as the shared watches hold it, where data is a digest.
 func sizeOf(obj client.Object) int64 {
-	size := digestedSize(obj.GetAnnotations()[annotationDigest])
+	size := digestedSize(obj.GetAnnotations()[hostcache.AnnotationDigest])
 	if o, ok := obj.(interface{ Size() int }); ok {
 		return size + int64(o.Size())
 	}

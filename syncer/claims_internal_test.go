@@ -13,15 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
 // L3: host names with many labels are looked for as fast as others; a wildcard that covers one is found.
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
-	h := &Host{routers: map[string]*eventRouter{}}
+	h := &Host{routers: map[string]*hostcache.Router{}}
 	for _, resource := range exposures() {
-		h.routers[resource] = newEventRouter(spaceOf, nil, indexes(resource))
+		h.routers[resource] = newTrimmedRouter(spaceOf, nil, indexes(resource))
 	}
 	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, nameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}

@@ -104,7 +104,7 @@ func importedClasses[T client.Object](s *Syncer, resource string) iter.Seq[T] {
 		if f == nil {
 			return // it is disabled
 		}
-		for _, item := range f.all() {
+		for _, item := range f.All() {
 			if o, ok := item.(client.Object); ok {
 				if class, ok := imported[T](s, resource, o.GetName()); ok && !yield(class) {
 					return

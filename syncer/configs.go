@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -25,7 +26,7 @@ func (s *Syncer) syncConfigMaps() error {
 			return s.space.ConfigMap(v), true, nil
 		},
 		updateHost: func(want, have *corev1.ConfigMap) bool {
-			recallConfigMap(want, have)
+			hostcache.RecallConfigMap(want, have)
 			return translate.PushConfigMap(want, have)
 		},
 	})
@@ -55,7 +56,7 @@ func (s *Syncer) syncSecrets() error {
 			return s.space.Secret(v), true, nil
 		},
 		updateHost: func(want, have *corev1.Secret) bool {
-			recallSecret(want, have)
+			hostcache.RecallSecret(want, have)
 			return translate.PushSecret(want, have)
 		},
 		ownerOf: s.tokensOf,

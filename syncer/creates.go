@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
 // bound is how many host objects of a resource a space may have, where a quota of
@@ -80,7 +81,7 @@ func (k *syncedResource[T]) createBounded(ctx context.Context, host T) error {
 func (k *syncedResource[T]) reserveCreate(o object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
-	delivered := k.host.routers[k.name].delivered.Load() // before the cache is read
+	delivered := k.host.routers[k.name].Delivered.Load() // before the cache is read
 	others := map[types.NamespacedName]struct{}{}
 	for host := range hosted[T](k.Syncer, k.name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}
@@ -112,7 +113,7 @@ func (c *pendingCreates) done(o object, host client.Object, err error) {
 	p := c.of[o]
 	p.tries--
 	if err == nil {
-		p.version = version(host.GetResourceVersion())
+		p.version = hostcache.Version(host.GetResourceVersion())
 	}
 	if p.tries == 0 && p.version == 0 {
 		delete(c.of, o)

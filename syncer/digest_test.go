@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -60,7 +61,7 @@ func TestTheSharedWatchesHoldNoDataAndTellAChange(t *testing.T) {
 				host := configMap(test.have)
 				inWatch(t, host)
 				want, have := configMap(test.want), host.DeepCopy()
-				recallConfigMap(want, have)
+				hostcache.RecallConfigMap(want, have)
 				if changed := translate.PushConfigMap(want, have); changed != test.changed {
 					t.Errorf("config map, %s: changed: %t", test.reason, changed)
 				}
@@ -70,7 +71,7 @@ func TestTheSharedWatchesHoldNoDataAndTellAChange(t *testing.T) {
 			host := space.Secret(&corev1.Secret{ObjectMeta: meta, Data: bytes(test.have)})
 			inWatch(t, host)
 			want, have := space.Secret(&corev1.Secret{ObjectMeta: meta, Data: bytes(test.want)}), host.DeepCopy()
-			recallSecret(want, have)
+			hostcache.RecallSecret(want, have)
 			if changed := translate.PushSecret(want, have); changed != test.changed {
 				t.Errorf("secret, %s: changed: %t", test.reason, changed)
 			}
@@ -93,7 +94,7 @@ func inWatch(t *testing.T, o client.Object) {
 // written checks what would be written to the host.
 func written[V any](t *testing.T, o metav1.Object, got, want map[string]V) {
 	t.Helper()
-	if _, told := o.GetAnnotations()[annotationDigest]; told {
+	if _, told := o.GetAnnotations()[hostcache.AnnotationDigest]; told {
 		t.Error("the digest goes to the host")
 	}
 	if len(got) != len(want) || fmt.Sprint(got) != fmt.Sprint(want) {

@@ -200,7 +200,7 @@ func found[T client.Object](h *Host, resource, index, value string) (objects []T
 	if f == nil {
 		return nil // it is disabled
 	}
-	for _, item := range f.by(index, value) {
+	for _, item := range f.By(index, value) {
 		if o, ok := item.(T); ok {
 			objects = append(objects, o)
 		}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -198,7 +199,7 @@ func (k *syncedResource[T]) wanted(ctx context.Context, v T) (want T, wanted boo
 
 // held reports whether v is not yet, or not again, what the host object is of.
 func (k *syncedResource[T]) held(v, host T) bool {
-	return k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, version(v.GetResourceVersion()))
+	return k.writer.held(object{k.name, client.ObjectKeyFromObject(host)}, hostcache.Version(v.GetResourceVersion()))
 }
 
 // create makes v's host object, unless it turns out that it is there already

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // An event may come before the object that it is about: the host's watches don't
@@ -48,7 +49,7 @@ func (s *Syncer) syncEvents() error {
 			}
 			return 0, err
 		}
-		if err != nil || !translate.PullEvent(want, have) {
+		if err != nil || !pod.PullEvent(want, have) {
 			return 0, err
 		}
 		return 0, s.virtualAPI.Update(ctx, have)
@@ -68,13 +69,13 @@ func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	case "Pod":
 		host, known := cached[*corev1.Pod](s.host, pods, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.Pod](s, host, known, core.Pods().Informer()); ok {
-			return s.space.PodEvent(e, v, host), true
+			return pod.Event(s.space, e, v, host), true
 		}
 		return nil, known
 	case "PersistentVolumeClaim":
 		host, known := cached[*corev1.PersistentVolumeClaim](s.host, claims, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.PersistentVolumeClaim](s, host, known, core.PersistentVolumeClaims().Informer()); ok {
-			return s.space.ClaimEvent(e, v), true
+			return pod.ClaimEvent(e, v), true
 		}
 		return nil, known
 	default:

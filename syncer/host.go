@@ -32,6 +32,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -54,7 +55,7 @@ type Host struct {
 	watches     map[string]hostWatch // of each resource that is watched
 	// definitions of the extensions that are synced, by resource; set by Start.
 	definitions map[string]*apiextensionsv1.CustomResourceDefinition
-	routers     map[string]*eventRouter
+	routers     map[string]*hostcache.Router
 	sleepers    sleepers
 	followers   followers
 	requests    *fairSlots
@@ -104,7 +105,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	h := &Host{
 		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
-		watches: map[string]hostWatch{}, routers: map[string]*eventRouter{},
+		watches: map[string]hostWatch{}, routers: map[string]*hostcache.Router{},
 		requests: newFairSlots(hostRequests, workers),
 	}
 	watches, err := hostWatches(clientset, config)
@@ -123,13 +124,13 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
-		h.routers[name] = newEventRouter(spaceOf, changed, indexes(name))
+		h.routers[name] = newTrimmedRouter(spaceOf, changed, indexes(name))
 		if name == nodes {
 			h.watchNodes(h.routers[name])
 		}
 	}
 	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
-	h.routers[quotas] = newEventRouter(spaceOf, nil, nil)
+	h.routers[quotas] = newTrimmedRouter(spaceOf, nil, nil)
 	h.watchQuotas(h.routers[quotas], o.QuotaChanged)
 	return h, nil
 }
@@ -173,18 +174,16 @@ func (h *Host) Start(ctx context.Context) error {
 	h.cancel = cancel
 	for name, f := range h.routers {
 		from := h.watches[name]
-		safego.Go(&h.running, "watch the host", func() { f.watch(run, name, from.lister(), from.of) }, nil)
+		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(), from.of) }, nil)
 	}
 	for name, f := range h.routers {
-		if err := f.awaitFilled(ctx, name); err != nil {
+		if err := f.AwaitFilled(ctx, name); err != nil {
 			h.Stop()
 			return err
 		}
 	}
 	return nil
 }
-
-var errNotSynced = errors.New("the host's API did not answer in time")
 
 // Stop ends the watches and waits for them.
 func (h *Host) Stop() {
@@ -199,7 +198,7 @@ func (h *Host) Stop() {
 func (h *Host) Pack(spaces []string) error {
 	for resource, f := range h.routers {
 		for _, space := range spaces {
-			if err := f.repack(space); err != nil {
+			if err := f.Repack(space); err != nil {
 				return fmt.Errorf("pack %s of space %s: %w", resource, space, err)
 			}
 		}
@@ -238,7 +237,7 @@ func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, 
 	if f == nil {
 		return obj, false // it is disabled
 	}
-	obj, ok = f.get(key).(T)
+	obj, ok = f.Get(key).(T)
 	return obj, ok
 }
 
@@ -249,7 +248,7 @@ func hosted[T client.Object](s *Syncer, resource string) iter.Seq[T] {
 		if f == nil {
 			return
 		}
-		for item := range f.of(s.space.Name) {
+		for item := range f.Of(s.space.Name) {
 			if obj, ok := item.(T); ok && !yield(obj) {
 				return
 			}
@@ -264,9 +263,9 @@ func spaceOf(obj client.Object) string {
 		if own, ok := translate.IdentityOf(obj); ok {
 			return own.Space
 		}
-		return everySpace
+		return hostcache.EverySpace
 	case *corev1.Node:
-		return everySpace
+		return hostcache.EverySpace
 	case *corev1.Event:
 		return spaceIn(o.Namespace)
 	case *corev1.ResourceQuota:
@@ -294,12 +293,19 @@ func spaceIn(namespace string) string {
 	return space
 }
 
+// newTrimmedRouter makes a router that keeps what readers need of its objects.
+func newTrimmedRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *hostcache.Router {
+	r := hostcache.New(spaceOf, changed, more)
+	r.Trim = trim
+	return r
+}
+
 // trim drops what no reader needs, to save memory: field managers, the data of
 // config maps and secrets, and the bodies of events, volumes and exposures that
 // are no space's.
 func trim(o client.Object) client.Object {
 	o.SetManagedFields(nil)
-	digestData(o)
+	hostcache.DigestData(o)
 	if q, ok := o.(*corev1.ResourceQuota); ok {
 		o = leftOf(q)
 	}
@@ -313,7 +319,7 @@ func trim(o client.Object) client.Object {
 			o = claimsOnly(it)
 		}
 	}
-	pack(o)
+	hostcache.Pack(o)
 	return o
 }
 

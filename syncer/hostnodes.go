@@ -11,26 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
 // watchNodes has a router hold the host's nodes: what placements look at of each,
 // which most of a node's changes, its kubelet's reports, are not about.
-func (h *Host) watchNodes(r *eventRouter) {
-	r.trim = func(o client.Object) client.Object {
+func (h *Host) watchNodes(r *hostcache.Router) {
+	r.Trim = func(o client.Object) client.Object {
 		if node, ok := o.(*corev1.Node); ok {
 			o = translate.TrimNode(node)
-			pack(o)
+			hostcache.Pack(o)
 		}
 		return o
 	}
-	r.matters = func(was, is client.Object) bool {
+	r.Matters = func(was, is client.Object) bool {
 		before, after := nodeOf(was), nodeOf(is)
 		return before == nil || after == nil || !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints) ||
 			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 	}
-	r.follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
+	r.Follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
 }
 
 // nodeOf is nil for what is no node.
@@ -112,7 +113,7 @@ func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
 	if s.host.sync.Value(nodes) != resources.All {
 		return
 	}
-	for _, name := range s.host.routers[nodes].keys() {
+	for _, name := range s.host.routers[nodes].Keys() {
 		s.noteNode(name)
 	}
 	s.fromHost(nodes, func(obj client.Object, enqueue func(Key)) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -41,25 +42,25 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason       string
 		before       *corev1.Node
-		event        func(*eventRouter) error
+		event        func(*hostcache.Router) error
 		tells, wakes bool
 	}{
-		"it comes":          {"there is one more", nil, func(f *eventRouter) error { return f.Add(node("1", nil)) }, true, true},
-		"it goes":           {"there is one less", node("1", nil), func(f *eventRouter) error { return f.Delete(node("1", nil)) }, true, true},
-		"its kubelet calls": {"it does so all the time", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", nil)) }, false, false},
-		"it is listed anew": {"nothing is new", node("1", nil), func(f *eventRouter) error { return f.Replace([]any{node("2", nil)}, "2") }, false, false},
-		"unchanged":         {"a watch has begun anew, with thousands of them", node("1", nil), func(f *eventRouter) error { return f.Replace([]any{node("1", nil)}, "1") }, false, false},
-		"missing then":      {"it went unseen", node("1", nil), func(f *eventRouter) error { return f.Replace(nil, "2") }, true, true},
-		"another label":     {"no placement is about it", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", label("rack", "7"))) }, false, false},
-		"another space's":   {"who is awake looks again; who sleeps does not", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", label("disk", "ssd"))) }, true, false},
-		"its label":         {"it is the space's no more", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", label("pool", "system"))) }, true, true},
-		"cordoned":          {"it takes no pod", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", taint(corev1.TaintNodeUnschedulable))) }, true, true},
-		"set apart":         {"it is the space's no more", node("1", nil), func(f *eventRouter) error { return f.Update(node("2", taint("gpu"))) }, true, true},
-		"apart all along":   {"it never was the space's", node("1", taint("gpu")), func(f *eventRouter) error { return f.Delete(node("1", taint("gpu"))) }, true, false},
+		"it comes":          {"there is one more", nil, func(f *hostcache.Router) error { return f.Add(node("1", nil)) }, true, true},
+		"it goes":           {"there is one less", node("1", nil), func(f *hostcache.Router) error { return f.Delete(node("1", nil)) }, true, true},
+		"its kubelet calls": {"it does so all the time", node("1", nil), func(f *hostcache.Router) error { return f.Update(node("2", nil)) }, false, false},
+		"it is listed anew": {"nothing is new", node("1", nil), func(f *hostcache.Router) error { return f.Replace([]any{node("2", nil)}, "2") }, false, false},
+		"unchanged":         {"a watch has begun anew, with thousands of them", node("1", nil), func(f *hostcache.Router) error { return f.Replace([]any{node("1", nil)}, "1") }, false, false},
+		"missing then":      {"it went unseen", node("1", nil), func(f *hostcache.Router) error { return f.Replace(nil, "2") }, true, true},
+		"another label":     {"who is awake looks again, though no placement is about it", node("1", nil), func(f *hostcache.Router) error { return f.Update(node("2", label("rack", "7"))) }, true, false},
+		"another space's":   {"who is awake looks again; who sleeps does not", node("1", nil), func(f *hostcache.Router) error { return f.Update(node("2", label("disk", "ssd"))) }, true, false},
+		"its label":         {"it is the space's no more", node("1", nil), func(f *hostcache.Router) error { return f.Update(node("2", label("pool", "system"))) }, true, true},
+		"cordoned":          {"it takes no pod", node("1", nil), func(f *hostcache.Router) error { return f.Update(node("2", taint(corev1.TaintNodeUnschedulable))) }, true, true},
+		"set apart":         {"it is the space's no more", node("1", nil), func(f *hostcache.Router) error { return f.Update(node("2", taint("gpu"))) }, true, true},
+		"apart all along":   {"it never was the space's", node("1", taint("gpu")), func(f *hostcache.Router) error { return f.Delete(node("1", taint("gpu"))) }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Host{}
-			f := newEventRouter(spaceOf, nil, nil)
+			f := newTrimmedRouter(spaceOf, nil, nil)
 			h.watchNodes(f)
 			var first []any
 			if tc.before != nil {
@@ -68,7 +69,7 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 			if err := f.Replace(first, "1"); err != nil {
 				t.Fatal(err)
 			}
-			for _, kept := range f.all() {
+			for _, kept := range f.All() {
 				node := kept.(*corev1.Node)
 				if !slices.Equal(nodeAddresses(node), []string{"192.0.2.7"}) {
 					t.Errorf("of a node's addresses are kept %v", node.Status.Addresses)
@@ -78,7 +79,7 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 				}
 			}
 			told, woken := 0, 0
-			if _, err := f.subscribe("demo", func(client.Object) { told++ }); err != nil {
+			if _, err := f.Subscribe("demo", func(client.Object) { told++ }); err != nil {
 				t.Fatal(err)
 			}
 			stop := h.OnNodes("demo", translate.Placement{Selector: map[string]string{"pool": "tenants"}, ByName: true}, func() {
@@ -113,8 +114,8 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newEventRouter(spaceOf, nil, nil)
-	h := &Host{sync: syncOptions, routers: map[string]*eventRouter{nodes: f}}
+	f := newTrimmedRouter(spaceOf, nil, nil)
+	h := &Host{sync: syncOptions, routers: map[string]*hostcache.Router{nodes: f}}
 	h.watchNodes(f)
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)

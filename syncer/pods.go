@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
@@ -38,11 +39,11 @@ func (s *Syncer) syncPods() error {
 		virtual:   informer,
 		toHost:    s.podToHost,
 		updateHost: func(want, have *corev1.Pod) bool {
-			s.space.TellNode(want, have)
-			return translate.PushPod(want, have)
+			pod.TellNode(s.space, want, have)
+			return pod.Push(want, have)
 		},
 		beforeCreate:       s.completePod,
-		forCreate:          translate.PodForCreate,
+		forCreate:          pod.ForCreate,
 		afterCreate:        s.reportLeftOut,
 		updateSubresources: s.updatePodSubresources,
 		relabel:            s.relabelPod,
@@ -63,11 +64,11 @@ func (s *Syncer) syncPods() error {
 }
 
 func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
-	if translate.Gated(v) {
+	if pod.Gated(v) {
 		return nil, false, nil
 	}
-	asked := translate.Asked(v)
-	errs := append(translate.CheckPod(&v.ObjectMeta, &asked), s.space.Settings.PodSecurity.Check(&v.ObjectMeta, &asked)...)
+	asked := pod.Asked(v)
+	errs := append(pod.Check(&v.ObjectMeta, &asked), pod.CheckSecurity(s.space.Settings.PodSecurity, &v.ObjectMeta, &asked)...)
 	if err := forbids(errs); err != nil {
 		return nil, false, err
 	}
@@ -75,11 +76,11 @@ func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 	if err != nil {
 		return nil, false, err
 	}
-	if err := forbids(translate.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
+	if err := forbids(pod.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
 		return nil, false, err
 	}
-	host := s.space.Pod(v, in)
-	return host, true, forbids(translate.CheckHostPod(host))
+	host := pod.ToHost(s.space, v, in)
+	return host, true, forbids(pod.CheckHost(host))
 }
 
 // relabelPod is for a host pod that would not be made today.
@@ -89,7 +90,7 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 		return err
 	}
 	have := host.DeepCopy()
-	if !s.space.PushPodLabels(v, in, have) {
+	if !pod.PushLabels(s.space, v, in, have) {
 		return nil
 	}
 	return s.writer.Update(ctx, have)
@@ -99,12 +100,12 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 // it: on a host that is too old, containers restart by other rules, or without the
 // pod's own limits.
 func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
-	if fields := translate.Dropped(sent, host); len(fields) > 0 {
+	if fields := pod.Dropped(sent, host); len(fields) > 0 {
 		s.recorder.record(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err == nil {
-		err = translate.CheckServiceLinks(v, in)
+		err = pod.CheckServiceLinks(v, in)
 	}
 	if errors.Is(err, bounds.ErrExceeded) {
 		s.recorder.record(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
@@ -143,9 +144,9 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	return errs
 }
 
-func (s *Syncer) surroundings(namespace string) (translate.Surroundings, error) {
+func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 	lister := s.informers.Core().V1().Services().Lister()
-	in := translate.Surroundings{}
+	in := pod.Surroundings{}
 	var err error
 	if in.Services, err = lister.Services(namespace).List(labels.Everything()); err != nil {
 		return in, err
@@ -189,7 +190,7 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 		}) // its event brings us back
 	}
 	var status corev1.PodStatus
-	s.compute(ctx, func() { status = s.space.PullPodStatus(v, host) })
+	s.compute(ctx, func() { status = pod.PullStatus(s.space, v, host) })
 	if !equality.Semantic.DeepEqual(status, v.Status) {
 		out := v.DeepCopy()
 		out.Status = status
@@ -248,12 +249,12 @@ func handlePodDeletion(ctx context.Context, k *syncedResource[*corev1.Pod], v, h
 	if !exists {
 		return k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
 	}
-	grace := translate.Grace(v)
+	grace := pod.Grace(v)
 	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
 		return k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
 	}
 	var status corev1.PodStatus
-	k.compute(ctx, func() { status = k.space.PullPodStatus(v, host) })
+	k.compute(ctx, func() { status = pod.PullStatus(k.space, v, host) })
 	if equality.Semantic.DeepEqual(status, v.Status) {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // updatePodSubresources changes in a host pod that is there what Kubernetes takes only
@@ -25,8 +25,8 @@ func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev
 		subresource string
 		update      func(want, have *corev1.Pod) bool
 	}{
-		{"ephemeralcontainers", translate.AddEphemeral},
-		{"resize", translate.Resize},
+		{"ephemeralcontainers", pod.AddEphemeral},
+		{"resize", pod.Resize},
 	} {
 		have := host.DeepCopy()
 		if !change.update(want, have) {
@@ -40,7 +40,7 @@ func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev
 		}
 		host = have
 	}
-	if patch := translate.PatchGates(v, host); patch != nil {
+	if patch := pod.PatchGates(v, host); patch != nil {
 		have := host.DeepCopy()
 		if err := s.writer.PatchStatus(ctx, have, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 			return host, fmt.Errorf("answer the readiness gates of the host pod: %w", err)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -33,7 +34,7 @@ func leftOf(q *corev1.ResourceQuota) *corev1.ResourceQuota {
 	}
 	if !ok {
 		names := slices.Sorted(maps.Keys(q.Status.Hard))
-		values := []string{digest(map[string]string{"": strings.Join(resourceNames(names), " ")})[:8]}
+		values := []string{hostcache.Digest(map[string]string{"": strings.Join(resourceNames(names), " ")})[:8]}
 		for _, name := range names {
 			hard, used := q.Status.Hard[name], q.Status.Used[name]
 			hard.Sub(used)
@@ -79,19 +80,19 @@ func eased(was, is client.Object) bool {
 
 // watchQuotas lets the shared watch of quotas tell of those that allow more: the syncers of spaces that are awake, and
 // those who wait for spaces that sleep and have objects that a quota refused.
-func (h *Host) watchQuotas(f *eventRouter, changed func(space string)) {
-	f.matters = func(was, is client.Object) bool {
+func (h *Host) watchQuotas(f *hostcache.Router, changed func(space string)) {
+	f.Matters = func(was, is client.Object) bool {
 		if changed != nil && is != nil && spaceOf(is) != "" && was != nil && was.GetAnnotations()[annotationLeft] != is.GetAnnotations()[annotationLeft] {
 			changed(spaceOf(is))
 		}
 		return eased(was, is)
 	}
-	f.changed = func(space string) {
+	f.Changed = func(space string) {
 		if _, short := h.short.Load(space); short {
 			h.sleepers.changed(space)
 		}
 	}
-	f.follow = func(was, is client.Object) {
+	f.Follow = func(was, is client.Object) {
 		if is == nil { // with the space's namespace, most likely
 			h.short.Delete(spaceOf(was))
 		}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/resources"
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // Indexes of a space's pods and ingresses by what they refer to, as
@@ -25,22 +25,22 @@ const (
 // indexReferences lets config maps and secrets find the pods that use them:
 // only those in use go to the host.
 func indexReferences(informer cache.SharedIndexInformer) error {
-	index := func(pick func(translate.References) []types.NamespacedName) cache.IndexFunc {
+	index := func(pick func(pod.References) []types.NamespacedName) cache.IndexFunc {
 		return func(obj any) ([]string, error) {
-			pod, ok := obj.(*corev1.Pod)
+			v, ok := obj.(*corev1.Pod)
 			if !ok {
 				return nil, nil
 			}
 			var out []string
-			for _, ref := range pick(translate.PodReferences(pod)) {
+			for _, ref := range pick(pod.ReferencesOf(v)) {
 				out = append(out, ref.String())
 			}
 			return out, nil
 		}
 	}
 	return informer.AddIndexers(cache.Indexers{
-		indexConfigMaps: index(func(r translate.References) []types.NamespacedName { return r.ConfigMaps }),
-		indexSecrets:    index(func(r translate.References) []types.NamespacedName { return r.Secrets }),
+		indexConfigMaps: index(func(r pod.References) []types.NamespacedName { return r.ConfigMaps }),
+		indexSecrets:    index(func(r pod.References) []types.NamespacedName { return r.Secrets }),
 	})
 }
 
@@ -104,7 +104,7 @@ func (s *Syncer) hostedKeys(resource string) (names []string) {
 
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
 func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
-	refs := translate.PodReferences(v)
+	refs := pod.ReferencesOf(v)
 	s.refer(configMaps, refs.ConfigMaps, enqueue)
 	s.refer(secrets, refs.Secrets, enqueue)
 }

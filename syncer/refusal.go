@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // Reasons of the events that tell a tenant why an object is not on the host, or
@@ -74,6 +75,6 @@ func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
 	if _, after, found := strings.Cut(message, " is forbidden: "); found {
 		message = after
 	}
-	r.message = s.space.ScrubNames(message, v, s.namedNodes(v)...)
+	r.message = pod.ScrubNames(s.space, message, v, s.namedNodes(v)...)
 	return r, true
 }

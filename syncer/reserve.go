@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -69,7 +70,7 @@ var errThere = errors.New("the space has it already")
 
 func reserveService(ctx context.Context, account *writer, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	want := space.Service(v)
-	account.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, version(v.ResourceVersion))
+	account.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, hostcache.Version(v.ResourceVersion))
 	have := &corev1.Service{}
 	err := account.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -27,9 +28,9 @@ func hostPod(space, name string) *corev1.Pod {
 }
 
 // newTestRouter gets its events from its test.
-func newTestRouter() *eventRouter { return newEventRouter(spaceOf, nil, nil) }
+func newTestRouter() *hostcache.Router { return newTrimmedRouter(spaceOf, nil, nil) }
 
-func put(t *testing.T, f *eventRouter, objs ...client.Object) {
+func put(t *testing.T, f *hostcache.Router, objs ...client.Object) {
 	t.Helper()
 	for _, o := range objs {
 		if err := f.Add(o); err != nil {
@@ -61,9 +62,9 @@ func (s *seen) want(t *testing.T, what string, names ...string) {
 	s.names = nil
 }
 
-func subscribe(t *testing.T, f *eventRouter, space string, s *seen) (cancel func()) {
+func subscribe(t *testing.T, f *hostcache.Router, space string, s *seen) (cancel func()) {
 	t.Helper()
-	cancel, err := f.subscribe(space, s.receive)
+	cancel, err := f.Subscribe(space, s.receive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestASubscriptionBeginsWithWhatIsThereAndEnds(t *testing.T) {
 	var s seen
 	cancel := subscribe(t, f, "a", &s)
 	s.want(t, "at first", "one", "two")
-	if _, err := f.subscribe("a", s.receive); err == nil {
+	if _, err := f.Subscribe("a", s.receive); err == nil {
 		t.Error("a space is synced twice")
 	}
 	put(t, f, hostPod("a", "three"))
@@ -129,13 +130,13 @@ func TestSubscribingMissesNothing(t *testing.T) {
 		for i, space := range spaces {
 			wg.Go(func() { put(t, f, hostPod(space, "pod-of-"+space)) })
 			wg.Go(func() {
-				cancel, err := f.subscribe(space, all[i].receive)
+				cancel, err := f.Subscribe(space, all[i].receive)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				cancel()
-				if _, err := f.subscribe(space, all[i].receive); err != nil {
+				if _, err := f.Subscribe(space, all[i].receive); err != nil {
 					t.Error(err)
 				}
 			})
@@ -168,7 +169,7 @@ func TestTheSpaceOfAHostObjectIsKnown(t *testing.T) {
 		"event of a space":  {"events bear no label; their namespace says so", event("berth-demo"), "demo"},
 		"event of the host": {"none of a space's business", event("kube-system"), ""},
 		"event of a cousin": {"a namespace that only begins alike", event("berthdemo"), ""},
-		"storage class":     {"claims of all spaces name it", &storagev1.StorageClass{}, everySpace},
+		"storage class":     {"claims of all spaces name it", &storagev1.StorageClass{}, hostcache.EverySpace},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 // Whoever reads while a sleeping space's objects are packed anew finds them, by
 // name and by index, and what changes meanwhile stays changed.
 func TestPackingAnewIsNotSeen(t *testing.T) {
-	f := newEventRouter(spaceOf, nil, indexes(pods))
+	f := newTrimmedRouter(spaceOf, nil, indexes(pods))
 	pod := func(name string, version int) *corev1.Pod {
 		p := hostPod("a", name)
 		p.ResourceVersion = fmt.Sprint(version)
@@ -217,11 +218,11 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 	wg.Go(func() {
 		defer close(stop)
 		for i := range 500 {
-			if err := errors.Join(f.repack("a"), f.repack("gone")); err != nil {
+			if err := errors.Join(f.Repack("a"), f.Repack("gone")); err != nil {
 				t.Error(err)
 			}
 			put(t, f, pod("changes", i+2))
-			if p, ok := f.get("berth-a/changes").(*corev1.Pod); !ok || p.ResourceVersion != fmt.Sprint(i+2) {
+			if p, ok := f.Get("berth-a/changes").(*corev1.Pod); !ok || p.ResourceVersion != fmt.Sprint(i+2) {
 				t.Errorf("the latest is %v, want version %d", p, i+2)
 			}
 		}
@@ -233,22 +234,22 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 				return
 			default:
 			}
-			if f.get("berth-a/still") == nil || len(f.by(indexAddress, "10.0.0.1")) != 2 || len(f.by(indexNamespace, "a/default")) != 2 {
+			if f.Get("berth-a/still") == nil || len(f.By(indexAddress, "10.0.0.1")) != 2 || len(f.By(indexNamespace, "a/default")) != 2 {
 				t.Error("an object was gone for a moment")
 			}
 		}
 	})
 	wg.Wait()
-	if before := f.get("berth-a/still"); before != nil {
-		if err := f.repack("a"); err != nil {
+	if before := f.Get("berth-a/still"); before != nil {
+		if err := f.Repack("a"); err != nil {
 			t.Fatal(err)
 		}
-		after := f.get("berth-a/still")
+		after := f.Get("berth-a/still")
 		if after == before || !equality.Semantic.DeepEqual(after, before) {
 			t.Errorf("packed anew it is %v, was %v", after, before)
 		}
 	}
-	if got := f.get("berth-b/other"); got == nil {
+	if got := f.Get("berth-b/other"); got == nil {
 		t.Error("another space's object is gone")
 	}
 }

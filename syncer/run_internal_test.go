@@ -18,7 +18,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // reconciled reconciles a pod that is on the host already, of which the space's rules and the host say so.
@@ -27,12 +29,12 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	recorder := record.NewFakeRecorder(10)
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
-	f := newEventRouter(spaceOf, nil, nil)
-	host := space.Pod(v, translate.Surroundings{})
+	f := newTrimmedRouter(spaceOf, nil, nil)
+	host := pod.ToHost(space, v, pod.Surroundings{})
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{routers: map[string]*eventRouter{pods: f}}
+	h := &Host{routers: map[string]*hostcache.Router{pods: f}}
 	virtual := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)

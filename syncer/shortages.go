@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
 const (
@@ -295,5 +297,5 @@ func asks(host client.Object) string {
 	if err != nil {
 		return ""
 	}
-	return digest(map[string][]byte{"": encoded})[:16]
+	return hostcache.Digest(map[string][]byte{"": encoded})[:16]
 }

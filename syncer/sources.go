@@ -100,7 +100,7 @@ func (s *Syncer) fromHost(resource string, handle func(client.Object, func(Key))
 		if f == nil {
 			return func() {}, nil, nil // it is disabled
 		}
-		remove, err := f.subscribe(s.space.Name, func(obj client.Object) { handle(obj, q.add) })
+		remove, err := f.Subscribe(s.space.Name, func(obj client.Object) { handle(obj, q.add) })
 		return remove, nil, err
 	})
 }

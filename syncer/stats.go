@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
 // Stats count the work of one space's syncer since it was made.
@@ -83,13 +85,13 @@ func (h *Host) Objects() map[string]map[string]int {
 		if isClass(resource) || resource == quotas {
 			continue
 		}
-		for _, item := range f.all() {
+		for _, item := range f.All() {
 			o, ok := item.(client.Object)
 			if !ok {
 				continue
 			}
-			space := f.spaceOf(o)
-			if space == "" || space == everySpace {
+			space := f.SpaceOf(o)
+			if space == "" || space == hostcache.EverySpace {
 				continue
 			}
 			if count[space] == nil {
@@ -107,8 +109,8 @@ func (h *Host) VolumesBeingReclaimed(space string) (count int) {
 	if f == nil {
 		return 0
 	}
-	for _, item := range f.all() {
-		if v, ok := item.(*corev1.PersistentVolume); ok && f.spaceOf(v) == space && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+	for _, item := range f.All() {
+		if v, ok := item.(*corev1.PersistentVolume); ok && f.SpaceOf(v) == space && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 			count++
 		}
 	}

@@ -17,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 const (
@@ -75,7 +77,7 @@ func (w *tokenWrites) unseen(name string, of types.UID, shown uint64) (refresh t
 // project. The tokens are of the space's API, bound to v, and short-lived. It
 // returns when they must be replaced. The host deletes the secret with the pod.
 func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
-	requests := translate.TokenRequests(v)
+	requests := pod.TokenRequests(v)
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
@@ -83,7 +85,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
-	shown := s.host.routers[secrets].delivered.Load() // before what is there is looked at
+	shown := s.host.routers[secrets].Delivered.Load() // before what is there is looked at
 	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
 		return at.Sub(s.clock.Now()), nil
 	}
@@ -128,7 +130,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	s.tokens.wrote(name, tokenWrite{host.UID, version(want.ResourceVersion), s.clock.Now().Add(refresh)}, shown)
+	s.tokens.wrote(name, tokenWrite{host.UID, hostcache.Version(want.ResourceVersion), s.clock.Now().Add(refresh)}, shown)
 	return refresh, nil
 }
 
@@ -146,7 +148,7 @@ func (s *Syncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
 	return keyOf(pods, host)
 }
 
-func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []translate.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
+func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
 	// A secret that has to wait, for the space's bytes, has them requested anew when it is its turn.
 	if err := s.tokenPace.WaitN(ctx, min(len(requests), s.tokenPace.Burst())); err != nil {
 		return nil, 0, fmt.Errorf("wait to request tokens: %w", err)

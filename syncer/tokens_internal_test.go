@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // issuer is a space's API that issues tokens at once.
@@ -36,7 +36,7 @@ func (tokens) Create(_ context.Context, _, request client.Object, _ ...client.Su
 func TestHostileTokensAreRequestedAtARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Syncer{virtualAPI: issuer{}, clock: clock.RealClock{}, tokenPace: newTokenPace()}
-		requests, begun := make([]translate.TokenRequest, 500), time.Now()
+		requests, begun := make([]pod.TokenRequest, 500), time.Now()
 		for range 20 {
 			if _, _, err := s.requestTokens(t.Context(), &corev1.Pod{}, requests); err != nil {
 				t.Fatal(err)
@@ -45,7 +45,7 @@ func TestHostileTokensAreRequestedAtARate(t *testing.T) {
 		if took := time.Since(begun); took < 40*time.Second || took > 41*time.Second {
 			t.Errorf("10,000 tokens took %s, want those of ten seconds at once and the rest at %d a second", took, tokensPerSecond)
 		}
-		if _, _, err := s.requestTokens(t.Context(), &corev1.Pod{}, make([]translate.TokenRequest, 5000)); err != nil {
+		if _, _, err := s.requestTokens(t.Context(), &corev1.Pod{}, make([]pod.TokenRequest, 5000)); err != nil {
 			t.Errorf("a pod that is older than the bound of its volumes has no tokens: %v", err)
 		}
 	})

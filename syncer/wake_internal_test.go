@@ -13,13 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
 // sleepingRouter tells a host's sleepers of what its test puts in.
-func sleepingRouter() (*Host, *eventRouter) {
+func sleepingRouter() (*Host, *hostcache.Router) {
 	h := &Host{}
-	return h, newEventRouter(spaceOf, h.sleepers.changed, nil)
+	return h, newTrimmedRouter(spaceOf, h.sleepers.changed, nil)
 }
 
 // T8: what is, and what is no change of a space's host objects.
@@ -43,23 +44,23 @@ func TestOnlyChangesOfASpacesObjectsWakeIt(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		before client.Object // before the space slept
-		event  func(*eventRouter) error
+		event  func(*hostcache.Router) error
 		wakes  bool
 	}{
-		"created":             {"by others, as the space sleeps", nil, func(f *eventRouter) error { return f.Add(pod("1")) }, true},
-		"changed":             {"its version is another", pod("1"), func(f *eventRouter) error { return f.Update(pod("2")) }, true},
-		"made anew":           {"its UID is another", pod("1"), func(f *eventRouter) error { return f.Replace([]any{another}, "1") }, true},
-		"listed again":        {"a watch that was cut shows all there is", pod("1"), func(f *eventRouter) error { return f.Replace([]any{pod("1")}, "9") }, false},
-		"listed for once":     {"it came while the watch was cut", nil, func(f *eventRouter) error { return f.Replace([]any{pod("1")}, "9") }, true},
-		"deleted":             {"", pod("1"), func(f *eventRouter) error { return f.Delete(pod("1")) }, true},
-		"deleted unseen":      {"while the watch was cut", pod("1"), func(f *eventRouter) error { return f.Replace(nil, "9") }, true},
-		"label taken":         {"it is not the space's any more", pod("1"), func(f *eventRouter) error { return f.Update(taken) }, true},
-		"of another":          {"", nil, func(f *eventRouter) error { return f.Add(hostPod("other", "p")) }, false},
-		"says that it is":     {"it lies in another's namespace", nil, func(f *eventRouter) error { return f.Add(impostor) }, false},
-		"not labelled":        {"it is not synced", nil, func(f *eventRouter) error { return f.Add(unlabelled) }, false},
-		"volume bound":        {"", volume(""), func(f *eventRouter) error { return f.Update(volume("berth-demo")) }, true},
-		"volume of another":   {"", nil, func(f *eventRouter) error { return f.Add(volume("berth-other")) }, false},
-		"volume of the space": {"", nil, func(f *eventRouter) error { return f.Add(volume("berth-demo")) }, true},
+		"created":             {"by others, as the space sleeps", nil, func(f *hostcache.Router) error { return f.Add(pod("1")) }, true},
+		"changed":             {"its version is another", pod("1"), func(f *hostcache.Router) error { return f.Update(pod("2")) }, true},
+		"made anew":           {"its UID is another", pod("1"), func(f *hostcache.Router) error { return f.Replace([]any{another}, "1") }, true},
+		"listed again":        {"a watch that was cut shows all there is", pod("1"), func(f *hostcache.Router) error { return f.Replace([]any{pod("1")}, "9") }, false},
+		"listed for once":     {"it came while the watch was cut", nil, func(f *hostcache.Router) error { return f.Replace([]any{pod("1")}, "9") }, true},
+		"deleted":             {"", pod("1"), func(f *hostcache.Router) error { return f.Delete(pod("1")) }, true},
+		"deleted unseen":      {"while the watch was cut", pod("1"), func(f *hostcache.Router) error { return f.Replace(nil, "9") }, true},
+		"label taken":         {"it is not the space's any more", pod("1"), func(f *hostcache.Router) error { return f.Update(taken) }, true},
+		"of another":          {"", nil, func(f *hostcache.Router) error { return f.Add(hostPod("other", "p")) }, false},
+		"says that it is":     {"it lies in another's namespace", nil, func(f *hostcache.Router) error { return f.Add(impostor) }, false},
+		"not labelled":        {"it is not synced", nil, func(f *hostcache.Router) error { return f.Add(unlabelled) }, false},
+		"volume bound":        {"", volume(""), func(f *hostcache.Router) error { return f.Update(volume("berth-demo")) }, true},
+		"volume of another":   {"", nil, func(f *hostcache.Router) error { return f.Add(volume("berth-other")) }, false},
+		"volume of the space": {"", nil, func(f *hostcache.Router) error { return f.Add(volume("berth-demo")) }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -102,16 +103,16 @@ func TestARegistrationThatHasEndedWakesNobody(t *testing.T) {
 	stopFirst := h.OnChange("demo", func() { first++ })
 	stopSecond := h.OnChange("demo", func() { second++ })
 	stopFirst() // the second has taken its place: it must not end that
-	f.deliver(hostPod("demo", "p"), true)
+	f.Deliver(hostPod("demo", "p"), true)
 	stopSecond()
-	f.deliver(hostPod("demo", "p"), true)
+	f.Deliver(hostPod("demo", "p"), true)
 	if first != 0 || second != 1 {
 		t.Errorf("the first was woken %d times, the second %d", first, second)
 	}
 	// From within wake a space may be registered again.
 	h.OnChange("demo", func() { stopFirst = h.OnChange("demo", func() { first++ }) })
-	f.deliver(hostPod("demo", "p"), true)
-	f.deliver(hostPod("demo", "p"), true)
+	f.Deliver(hostPod("demo", "p"), true)
+	f.Deliver(hostPod("demo", "p"), true)
 	if first != 1 || len(h.sleepers.wakes) != 0 {
 		t.Errorf("woken %d times, %d entries are left", first, len(h.sleepers.wakes))
 	}
@@ -130,7 +131,7 @@ func TestAFloodOfChangesWakesOnce(t *testing.T) {
 	for range 8 {
 		flood.Go(func() {
 			for i := range 100 {
-				f.deliver(hostPod(fmt.Sprint("s", i), "p"), true)
+				f.Deliver(hostPod(fmt.Sprint("s", i), "p"), true)
 			}
 		})
 	}
@@ -154,7 +155,7 @@ func TestAChangeIsNotLostBetweenTwoRegistrations(t *testing.T) {
 		wake := func() { wakes.Add(1) }
 		h.OnChange("demo", wake)
 		var wg sync.WaitGroup
-		wg.Go(func() { f.deliver(hostPod("demo", "p"), true) })
+		wg.Go(func() { f.Deliver(hostPod("demo", "p"), true) })
 		stop := h.OnChange("demo", wake)
 		wg.Wait()
 		stop()
@@ -166,7 +167,7 @@ func TestAChangeIsNotLostBetweenTwoRegistrations(t *testing.T) {
 
 func TestVersionsOfOtherClustersAreNoNumbers(t *testing.T) {
 	for text, want := range map[string]uint64{"7": 7, "": 0, "abc": 0, "18446744073709551615": 1<<64 - 1, "-1": 0} {
-		if got := version(text); got != want {
+		if got := hostcache.Version(text); got != want {
 			t.Errorf("version %q is %d, want %d", text, got, want)
 		}
 	}

@@ -6,7 +6,6 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -110,7 +110,7 @@ func (w *writer) seen() bool {
 	defer w.mu.Unlock()
 	w.tidy()
 	for resource, wrote := range w.written {
-		if w.host.routers[resource].delivered.Load() >= wrote {
+		if w.host.routers[resource].Delivered.Load() >= wrote {
 			delete(w.written, resource)
 		}
 	}
@@ -124,7 +124,7 @@ func (w *writer) tidy() {
 		there, ok := cached[client.Object](w.host, o.resource, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.resource] = max(w.written[o.resource], w.host.routers[o.resource].reached.Load())
+			w.written[o.resource] = max(w.written[o.resource], w.host.routers[o.resource].Reached.Load())
 		}
 	}
 	w.tidied = len(w.deleted)
@@ -142,20 +142,9 @@ func (w *writer) wroteUnless(err error, obj client.Object) error {
 
 // wrote notes a write. w.mu is held.
 func (w *writer) wrote(resource, resourceVersion string) {
-	if v := version(resourceVersion); v > w.written[resource] {
+	if v := hostcache.Version(resourceVersion); v > w.written[resource] {
 		w.written[resource] = v
 	}
-}
-
-// version is a resource version as a number, which it is on conformant clusters
-// since Kubernetes 1.35. On others it is 0: there a space may wake for a write
-// of its own.
-func version(resourceVersion string) uint64 {
-	v, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
 }
 
 // resourceOf is the resource, as in keys, of a host object that syncers write.

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
 // T8: a write has been seen when the watch has told of it, not when it has only
@@ -33,12 +35,12 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 		}
 	}
 	telling := "" // what the watch is about to tell
-	f := newEventRouter(spaceOf, func(string) {
+	f := newTrimmedRouter(spaceOf, func(string) {
 		if telling != "" {
 			expect(telling, false)
 		}
 	}, nil)
-	w = newWriter(nil, &Host{routers: map[string]*eventRouter{pods: f}})
+	w = newWriter(nil, &Host{routers: map[string]*hostcache.Router{pods: f}})
 	store(f.Replace(nil, "10"))
 	expect("nothing was written", true)
 	w.wrote(pods, "12")

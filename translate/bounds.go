@@ -19,32 +19,34 @@ const (
 	maxNamespaceLooks = 1_000_000
 )
 
-const tooManySelected = "the namespace selectors of this object select, or look through, too many namespaces; use fewer selectors, or spread them over several objects"
+// TooManySelected is what a user reads whose namespace selectors cost too much.
+const TooManySelected = "the namespace selectors of this object select, or look through, too many namespaces; use fewer selectors, or spread them over several objects"
 
-// atMost refuses more of a quantity than its bound. Kubernetes bounds an object by
+// AtMost refuses more of a quantity than its bound. Kubernetes bounds an object by
 // its size alone, and a process that all spaces share would pay for what a hundred
 // thousand short entries multiply with.
-func atMost(path *field.Path, have int, of bounds.Quantity) field.ErrorList {
+func AtMost(path *field.Path, have int, of bounds.Quantity) field.ErrorList {
 	if err := of.Check(int64(have)); err != nil {
 		return field.ErrorList{field.Invalid(path, have, err.Error())}
 	}
 	return nil
 }
 
-// selectedNamespaces turns the namespace selectors of one object into names.
-type selectedNamespaces struct {
+// SelectedNamespaces turns the namespace selectors of one object into names.
+type SelectedNamespaces struct {
 	all          []*corev1.Namespace
 	names, looks int // that are left
 }
 
-func newSelectedNamespaces(all []*corev1.Namespace) *selectedNamespaces {
-	return &selectedNamespaces{all: all, names: maxNamespaceNames, looks: maxNamespaceLooks}
+// NewSelectedNamespaces is for the selectors of one object, among all namespaces of its space.
+func NewSelectedNamespaces(all []*corev1.Namespace) *SelectedNamespaces {
+	return &SelectedNamespaces{all: all, names: maxNamespaceNames, looks: maxNamespaceLooks}
 }
 
-// by are the names of the namespaces that a selector matches, in no order. ok is
+// By are the names of the namespaces that a selector matches, in no order. ok is
 // false, and there are none, once the object has asked for too many. An invalid
 // selector, which no API server lets through, matches none.
-func (n *selectedNamespaces) by(selector *metav1.LabelSelector) (names []string, ok bool) {
+func (n *SelectedNamespaces) By(selector *metav1.LabelSelector) (names []string, ok bool) {
 	each := 1 + len(selector.MatchLabels)
 	for i := range selector.MatchExpressions {
 		each += 1 + len(selector.MatchExpressions[i].Values)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func manyNamespaces(count int) []*corev1.Namespace {
@@ -73,7 +75,7 @@ func TestWhatOneObjectMayListIsBounded(t *testing.T) {
 	from := func(peers int) []networkingv1.NetworkPolicyIngressRule {
 		return []networkingv1.NetworkPolicyIngressRule{{From: anyNamespace(peers)}}
 	}
-	pod := func(spec *corev1.PodSpec) field.ErrorList { return translate.CheckPod(&metav1.ObjectMeta{}, spec) }
+	pod := func(spec *corev1.PodSpec) field.ErrorList { return pod.Check(&metav1.ObjectMeta{}, spec) }
 	paths := rules(1)
 	paths[0].HTTP = &networkingv1.HTTPIngressRuleValue{Paths: make([]networkingv1.HTTPIngressPath, 1001)}
 	for name, tc := range map[string]struct {
@@ -132,7 +134,7 @@ func TestANetworkPolicyMultipliesNothing(t *testing.T) {
 		"Usual":      {"twenty namespaces by name, in a large space", []networkingv1.NetworkPolicyEgressRule{rule(named(20)...)}, 5000, 20, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host, without := demo().NetworkPolicy(netPolicy(nil, tc.rules), manyNamespaces(tc.namespaces))
+			host, without := sample.Demo().NetworkPolicy(netPolicy(nil, tc.rules), manyNamespaces(tc.namespaces))
 			left, names := 0, 0
 			for _, rule := range host.Spec.Egress {
 				if len(rule.To) == 0 {
@@ -168,25 +170,25 @@ func named(count int) []networkingv1.NetworkPolicyPeer {
 // N1: as for policies. A term that is over the bound is one of no pods, and the
 // pod is refused before.
 func TestAffinityTermsMultiplyNothing(t *testing.T) {
-	v, in := plainPod(), surroundings{Namespaces: manyNamespaces(5000)}
+	v, in := sample.PlainPod(), sample.Surroundings{Namespaces: manyNamespaces(5000)}
 	v.Spec.Affinity = withTerms(100, 0, 0).Affinity
 	pods := v.Spec.Affinity.PodAffinity
 	for i := range pods.RequiredDuringSchedulingIgnoredDuringExecution {
 		pods.RequiredDuringSchedulingIgnoredDuringExecution[i].NamespaceSelector = &metav1.LabelSelector{}
 		pods.RequiredDuringSchedulingIgnoredDuringExecution[i].LabelSelector = &metav1.LabelSelector{}
 	}
-	errs := translate.CheckNamespaces(&v.Spec, in.Namespaces)
+	errs := pod.CheckNamespaces(&v.Spec, in.Namespaces)
 	if len(errs) != 1 || errs[0].Field != "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[2].namespaceSelector" {
 		t.Errorf("refused are %v", errs)
 	}
 	names := 0
-	for _, e := range findAll[metav1.LabelSelectorRequirement](demo().Pod(v, in).Spec.Affinity) {
+	for _, e := range sample.FindAll[metav1.LabelSelectorRequirement](pod.ToHost(sample.Demo(), v, in).Spec.Affinity) {
 		names += len(e.Values)
 	}
 	if names < 10_000 || names > 10_200 {
 		t.Errorf("%d names are on the host", names)
 	}
-	if errs := translate.CheckNamespaces(&v.Spec, in.Namespaces[:50]); len(errs) > 0 {
+	if errs := pod.CheckNamespaces(&v.Spec, in.Namespaces[:50]); len(errs) > 0 {
 		t.Errorf("in a space of fifty namespaces, refused are %v", errs)
 	}
 }

@@ -46,9 +46,9 @@ func PushBudget(want, have *policyv1.PodDisruptionBudget) bool {
 	return changed
 }
 
-// addBudget marks a host pod as under the first, by name, of the budgets of v's
+// AddBudget marks a host pod as under the first, by name, of the budgets of v's
 // namespace that select v.
-func (s Space) addBudget(host *metav1.ObjectMeta, v *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) {
+func (s Space) AddBudget(host *metav1.ObjectMeta, v *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) {
 	var first *policyv1.PodDisruptionBudget
 	for _, b := range budgets {
 		if b.Namespace != v.Namespace || !selects(b.Spec.Selector, v.Labels) {

@@ -15,17 +15,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // S1, S8: a drain of the host comes to its end, whatever a tenant writes.
 func TestABudgetLeavesOnePodToEvict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := &policyv1.PodDisruptionBudget{}
-		fill(t, reflect.ValueOf(v).Elem(), 8)
-		v.Namespace, v.Name = "default", of(t, "name", names()...)
+		sample.Fill(t, reflect.ValueOf(v).Elem(), 8)
+		v.Namespace, v.Name = "default", sample.Of(t, "name", sample.Names()...)
 		v.Status.DesiredHealthy = rapid.Int32().Draw(t, "desired")
 		pods := rapid.IntRange(0, 50).Draw(t, "pods")
-		host := demo().Budget(v, pods)
+		host := sample.Demo().Budget(v, pods)
 		least := host.Spec.MinAvailable
 		if least == nil || least.Type != intstr.Int || least.IntVal < 0 || pods > 0 && int(least.IntVal) >= pods || host.Spec.MaxUnavailable != nil {
 			t.Fatalf("of %d pods, %v must stay, or all but %v", pods, least, host.Spec.MaxUnavailable)
@@ -63,8 +65,8 @@ func TestAPodIsUnderOneBudgetAtMost(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web", translate.LabelBudget: "mine"}}}
-			host := demo().Pod(pod, surroundings{Budgets: tc.budgets})
+			v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web", translate.LabelBudget: "mine"}}}
+			host := pod.ToHost(sample.Demo(), v, sample.Surroundings{Budgets: tc.budgets})
 			if host.Labels[translate.LabelBudget] != tc.want {
 				t.Errorf("%s: under %q, want %q", tc.reason, host.Labels[translate.LabelBudget], tc.want)
 			}

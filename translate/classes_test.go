@@ -19,19 +19,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // checkClass draws a class of the host's and one of that name in the space, and
 // pulls until the space's needs no change: what it says then is what up says.
 func checkClass[T client.Object](t *rapid.T, fresh func() T, up func(T) T, pull func(want, have T) (changed, recreate bool)) {
 	host, have := fresh(), fresh()
-	fill(t, reflect.ValueOf(host).Elem(), 6)
-	fill(t, reflect.ValueOf(have).Elem(), 6)
-	host.SetAnnotations(map[string]string{"secret": "of-the-host", "ingressclass.kubernetes.io/is-default-class": of(t, "default", "", "true")})
+	sample.Fill(t, reflect.ValueOf(host).Elem(), 6)
+	sample.Fill(t, reflect.ValueOf(have).Elem(), 6)
+	host.SetAnnotations(map[string]string{"secret": "of-the-host", "ingressclass.kubernetes.io/is-default-class": sample.Of(t, "default", "", "true")})
 	host.SetLabels(map[string]string{"secret": "of-the-host"})
 	want := up(host)
-	checkSilent(t, want, "of-the-host")
-	checkNoSharedMemory(t, host, want)
+	sample.CheckSilent(t, want, "of-the-host")
+	sample.CheckNoSharedMemory(t, host, want)
 	_, recreate := pull(want, have)
 	if recreate {
 		have = want.DeepCopyObject().(T)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func TestConfigMapCarriesItsData(t *testing.T) {
@@ -20,14 +21,14 @@ func TestConfigMapCarriesItsData(t *testing.T) {
 		Data:       map[string]string{"a": "1"}, BinaryData: map[string][]byte{"b": {2}}, Immutable: ptr.To(true),
 	}
 	want := &corev1.ConfigMap{
-		ObjectMeta: demo().ObjectMeta(v, translate.LimitSubdomain),
+		ObjectMeta: sample.Demo().ObjectMeta(v, translate.LimitSubdomain),
 		Data:       map[string]string{"a": "1"}, BinaryData: map[string][]byte{"b": {2}}, Immutable: ptr.To(true),
 	}
-	host := demo().ConfigMap(v)
+	host := sample.Demo().ConfigMap(v)
 	if diff := cmp.Diff(want, host); diff != "" {
 		t.Errorf("host config map: -want +got:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, v, host)
 }
 
 func TestPushConfigMapFollowsTheData(t *testing.T) {
@@ -46,9 +47,9 @@ func TestPushConfigMapFollowsTheData(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cfg"}, Data: map[string]string{"a": "1"}}
-			have := demo().ConfigMap(v)
+			have := sample.Demo().ConfigMap(v)
 			tc.do(v)
-			want := demo().ConfigMap(v)
+			want := sample.Demo().ConfigMap(v)
 			if changed := translate.PushConfigMap(want, have); changed != tc.changed {
 				t.Errorf("%s: PushConfigMap reports %v", tc.reason, changed)
 			}
@@ -88,25 +89,25 @@ func TestSecretKeepsOnlyTypesThatDescribeData(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sec", Annotations: map[string]string{"kubernetes.io/service-account.name": "default"}},
 				Type:       tc.in, Data: map[string][]byte{"k": {1}}, Immutable: ptr.To(false),
 			}
-			host := demo().Secret(v)
-			want := &corev1.Secret{ObjectMeta: demo().ObjectMeta(v, translate.LimitSubdomain), Type: tc.want, Data: map[string][]byte{"k": {1}}, Immutable: ptr.To(false)}
+			host := sample.Demo().Secret(v)
+			want := &corev1.Secret{ObjectMeta: sample.Demo().ObjectMeta(v, translate.LimitSubdomain), Type: tc.want, Data: map[string][]byte{"k": {1}}, Immutable: ptr.To(false)}
 			if diff := cmp.Diff(want, host); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
-			checkNoSharedMemory(t, v, host)
+			sample.CheckNoSharedMemory(t, v, host)
 		})
 	}
 }
 
 func TestPushSecretFollowsTheDataAndLeavesTheType(t *testing.T) {
 	v := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sec"}, Data: map[string][]byte{"k": {1}}}
-	have := demo().Secret(v)
+	have := sample.Demo().Secret(v)
 	have.Type = corev1.SecretTypeTLS // immutable: a push of it would fail for ever
-	if translate.PushSecret(demo().Secret(v), have) {
+	if translate.PushSecret(sample.Demo().Secret(v), have) {
 		t.Error("a push onto equal data reports a change")
 	}
 	v.Data["k"] = []byte{2}
-	want := demo().Secret(v)
+	want := sample.Demo().Secret(v)
 	if !translate.PushSecret(want, have) || have.Data["k"][0] != 2 || have.Type != corev1.SecretTypeTLS {
 		t.Errorf("after a push: %v of type %s", have.Data, have.Type)
 	}

@@ -3,7 +3,8 @@
 
 // Package translate holds the pure functions that turn a space's objects into
 // host objects and the host's answers back into what a tenant may see: names,
-// labels, selectors, references, pod specs, volumes, statuses and messages.
+// labels, selectors, references, statuses. Pods, and messages about them, are in
+// package pod.
 //
 // A virtual object is what the tenant wrote in its space; a host object is its
 // counterpart in the space's namespace on the shared cluster. Two properties

@@ -24,11 +24,11 @@ func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
 // checkTargets bounds addresses, ports, and their product, which is what each node
 // of the host has to program.
 func checkTargets(addressesPath, portsPath *field.Path, addresses, ports int) field.ErrorList {
-	errs := append(atMost(addressesPath, addresses, bounds.EndpointAddresses), atMost(portsPath, ports, bounds.EndpointPorts)...)
+	errs := append(AtMost(addressesPath, addresses, bounds.EndpointAddresses), AtMost(portsPath, ports, bounds.EndpointPorts)...)
 	if len(errs) > 0 {
 		return errs
 	}
-	return atMost(addressesPath, addresses*ports, bounds.EndpointTargets)
+	return AtMost(addressesPath, addresses*ports, bounds.EndpointTargets)
 }
 
 // CheckEndpoints is the same for Endpoints, of which slices are made.
@@ -39,12 +39,12 @@ func CheckEndpoints(v *corev1.Endpoints) field.ErrorList { //nolint:staticcheck 
 		of := len(v.Subsets[i].Addresses) + len(v.Subsets[i].NotReadyAddresses)
 		addresses += of
 		targets += of * len(v.Subsets[i].Ports)
-		errs = append(errs, atMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), bounds.EndpointPorts)...)
+		errs = append(errs, AtMost(path.Index(i).Child("ports"), len(v.Subsets[i].Ports), bounds.EndpointPorts)...)
 	}
-	if errs = append(errs, atMost(path, addresses, bounds.EndpointAddresses)...); len(errs) > 0 {
+	if errs = append(errs, AtMost(path, addresses, bounds.EndpointAddresses)...); len(errs) > 0 {
 		return errs
 	}
-	return atMost(path, targets, bounds.EndpointTargets)
+	return AtMost(path, targets, bounds.EndpointTargets)
 }
 
 // EndpointSlice is v's host object: the tenant's own addresses, for its own

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func slice(endpoints, addresses, ports int) *discoveryv1.EndpointSlice {
@@ -76,14 +77,14 @@ func TestEndpointsOfTenantsAreBounded(t *testing.T) {
 
 // N1: what was stored before there was the check, or is mirrored, is cut.
 func TestTooManyEndpointsDoNotReachTheHost(t *testing.T) {
-	host := demo().EndpointSlice(slice(1000, 100, 20000))
+	host := sample.Demo().EndpointSlice(slice(1000, 100, 20000))
 	if len(host.Endpoints) != 0 || len(host.Ports) != bounds.EndpointPorts.Max() || len(translate.CheckEndpointSlice(host)) > 0 {
 		t.Errorf("the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
 	}
-	if host = demo().EndpointSlice(slice(1000, 1, 100)); len(host.Endpoints) != 50 || len(host.Ports) != 100 {
+	if host = sample.Demo().EndpointSlice(slice(1000, 1, 100)); len(host.Endpoints) != 50 || len(host.Ports) != 100 {
 		t.Errorf("S4: of too many targets the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
 	}
-	host = demo().EndpointSlice(slice(1000, 1, 5))
+	host = sample.Demo().EndpointSlice(slice(1000, 1, 5))
 	if len(host.Endpoints) != 1000 || len(host.Ports) != 5 {
 		t.Errorf("of what is allowed the host gets %d endpoints and %d ports", len(host.Endpoints), len(host.Ports))
 	}
@@ -119,11 +120,11 @@ func TestEndpointSliceGoesToItsOwnHostService(t *testing.T) {
 		}},
 		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("pg"), Port: ptr.To[int32](5432), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
-	host := demo().EndpointSlice(v)
+	host := sample.Demo().EndpointSlice(v)
 	if diff := cmp.Diff(want, host); diff != "" {
 		t.Errorf("host slice: -want +got:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, v, host)
 	validateSlice(t, host)
 
 	have := want.DeepCopy()
@@ -131,7 +132,7 @@ func TestEndpointSliceGoesToItsOwnHostService(t *testing.T) {
 		t.Error("a push onto an equal slice reports a change")
 	}
 	v.Endpoints[0].Addresses = []string{"203.0.113.8"}
-	if host = demo().EndpointSlice(v); !translate.PushEndpointSlice(host, have) || have.Endpoints[0].Addresses[0] != "203.0.113.8" {
+	if host = sample.Demo().EndpointSlice(v); !translate.PushEndpointSlice(host, have) || have.Endpoints[0].Addresses[0] != "203.0.113.8" {
 		t.Errorf("another address is not pushed: %v", have.Endpoints)
 	}
 	if translate.PushEndpointSlice(host, have) {
@@ -141,7 +142,7 @@ func TestEndpointSliceGoesToItsOwnHostService(t *testing.T) {
 
 // A slice of no service stays one: its name is no label that a host takes.
 func TestEndpointSliceOfNoServiceIsValid(t *testing.T) {
-	host := demo().EndpointSlice(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, AddressType: discoveryv1.AddressTypeIPv4})
+	host := sample.Demo().EndpointSlice(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, AddressType: discoveryv1.AddressTypeIPv4})
 	if name, labelled := host.Labels[discoveryv1.LabelServiceName]; labelled {
 		t.Errorf("service %q", name)
 	}

@@ -43,7 +43,7 @@ func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 	if l := v.Spec.AllowedListeners; l != nil && l.Namespaces != nil {
 		forbid(path.Child("allowedListeners"), ptr.Deref(l.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone, "listeners are the gateway's own; list them in spec.listeners")
 	}
-	if many := atMost(path.Child("listeners"), len(v.Spec.Listeners), bounds.GatewayListeners); len(many) > 0 {
+	if many := AtMost(path.Child("listeners"), len(v.Spec.Listeners), bounds.GatewayListeners); len(many) > 0 {
 		return append(errs, many...)
 	}
 	for i := range v.Spec.Listeners {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // N1: conditions say of which generation of the space's object they speak, and
@@ -31,7 +32,7 @@ func TestConditionsSpeakOfTheSpacesGeneration(t *testing.T) {
 	} {
 		host := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 		host.Status.Conditions = []metav1.Condition{{Type: "Accepted", Message: "on 10.0.0.1", ObservedGeneration: test.observed}, {Type: "Own"}}
-		got := demo().PullGatewayStatus(v, host, nil).Conditions
+		got := sample.Demo().PullGatewayStatus(v, host, nil).Conditions
 		if len(got) != 1 || got[0].ObservedGeneration != test.want || got[0].Message != "" {
 			t.Errorf("%s: %v, want generation %d: %s", name, got, test.want, test.reason)
 		}

@@ -28,9 +28,9 @@ func CheckHTTPRoute(v *gatewayv1.HTTPRoute) (errs field.ErrorList) {
 	for i := range v.Spec.Rules {
 		backends += len(v.Spec.Rules[i].BackendRefs)
 	}
-	errs = append(errs, atMost(path.Child("hostnames"), len(v.Spec.Hostnames), bounds.RouteHosts)...)
-	errs = append(errs, atMost(path.Child("rules"), len(v.Spec.Rules), bounds.RouteRules)...)
-	errs = append(errs, atMost(path.Child("rules"), backends, bounds.RouteBackends)...)
+	errs = append(errs, AtMost(path.Child("hostnames"), len(v.Spec.Hostnames), bounds.RouteHosts)...)
+	errs = append(errs, AtMost(path.Child("rules"), len(v.Spec.Rules), bounds.RouteRules)...)
+	errs = append(errs, AtMost(path.Child("rules"), backends, bounds.RouteBackends)...)
 	if len(errs) > 0 {
 		return errs
 	}

@@ -29,6 +29,9 @@ const (
 	// AnnotationSubdomain is on a pod that has a host name in a subdomain: for
 	// the space's DNS, as on the host the subdomain's service has another name.
 	AnnotationSubdomain = Domain + "/subdomain"
+	// AnnotationNode is the pod's node as the space knows it; it is set once
+	// the host has scheduled the pod.
+	AnnotationNode = Domain + "/node"
 	// AnnotationStore is on a space's host namespace: which store the objects in
 	// it are synced from. Another one's syncer would take them for garbage.
 	AnnotationStore = Domain + "/store"

@@ -78,8 +78,8 @@ func CheckIngressSize(spec *networkingv1.IngressSpec) field.ErrorList {
 	for i := range spec.TLS {
 		hosts += max(len(spec.TLS[i].Hosts), 1)
 	}
-	return append(atMost(field.NewPath("spec"), hosts, bounds.IngressHosts),
-		atMost(field.NewPath("spec", "rules"), paths, bounds.IngressPaths)...)
+	return append(AtMost(field.NewPath("spec"), hosts, bounds.IngressHosts),
+		AtMost(field.NewPath("spec", "rules"), paths, bounds.IngressPaths)...)
 }
 
 // Ingress is v's host object. v must have passed [CheckIngress]: what that

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func ingress(change ...func(*networkingv1.Ingress)) *networkingv1.Ingress {
@@ -55,14 +56,14 @@ func TestAnIngressNamesTheSpacesServicesAndSecrets(t *testing.T) {
 	want.Spec.TLS[0].SecretName = "demo--default--cert"
 	want.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "demo--default--web"
 	before := v.DeepCopy()
-	host := demo().Ingress(v, []string{"example.com/allowed", "berth.dev/uid"})
+	host := sample.Demo().Ingress(v, []string{"example.com/allowed", "berth.dev/uid"})
 	if diff := cmp.Diff(want, host); diff != "" {
 		t.Errorf("host ingress: -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(before, v); diff != "" {
 		t.Errorf("the argument changed: -before +after:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, v, host)
 	if errs := translate.CheckIngress(&v.Spec); len(errs) > 0 {
 		t.Errorf("it is refused: %v", errs)
 	}
@@ -108,16 +109,16 @@ func TestAnIngressMayNotTakeWhatIsOthers(t *testing.T) {
 func TestNoIngressReachesPastItsSpace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := &networkingv1.Ingress{}
-		fill(t, reflect.ValueOf(v).Elem(), 10)
+		sample.Fill(t, reflect.ValueOf(v).Elem(), 10)
 		v.Namespace, v.Name = "default", "x"
 		for range rapid.IntRange(0, 2).Draw(t, "rules") {
 			r := networkingv1.IngressRule{}
-			fill(t, reflect.ValueOf(&r).Elem(), 8)
-			r.Host = of(t, "host", "", "*", "*.example.com", "a.example.com")
+			sample.Fill(t, reflect.ValueOf(&r).Elem(), 8)
+			r.Host = sample.Of(t, "host", "", "*", "*.example.com", "a.example.com")
 			v.Spec.Rules = append(v.Spec.Rules, r)
-			v.Spec.TLS = append(v.Spec.TLS, networkingv1.IngressTLS{Hosts: []string{of(t, "host", "", "*.com", "a.example.com")}, SecretName: of(t, "secret", "", "x", "other--default--web")})
+			v.Spec.TLS = append(v.Spec.TLS, networkingv1.IngressTLS{Hosts: []string{sample.Of(t, "host", "", "*.com", "a.example.com")}, SecretName: sample.Of(t, "secret", "", "x", "other--default--web")})
 		}
-		host := demo().Ingress(v, nil)
+		host := sample.Demo().Ingress(v, nil)
 		for key := range host.Annotations {
 			if !translate.Owned(key) {
 				t.Fatalf("annotation %s went along", key)
@@ -131,26 +132,26 @@ func TestNoIngressReachesPastItsSpace(t *testing.T) {
 		if host.Spec.DefaultBackend != nil {
 			t.Fatal("a default backend went along")
 		}
-		for at, backend := range findAll[networkingv1.IngressBackend](host) {
+		for at, backend := range sample.FindAll[networkingv1.IngressBackend](host) {
 			if backend.Resource != nil || backend.Service == nil || !strings.HasPrefix(backend.Service.Name, "demo-") {
 				t.Fatalf("%s leads to %v", at, backend)
 			}
 		}
-		for at, tls := range findAll[networkingv1.IngressTLS](host) {
+		for at, tls := range sample.FindAll[networkingv1.IngressTLS](host) {
 			if len(tls.Hosts) == 0 || tls.SecretName != "" && !strings.HasPrefix(tls.SecretName, "demo-") {
 				t.Fatalf("%s is %v", at, tls)
 			}
 		}
-		checkNoSharedMemory(t, v, host)
+		sample.CheckNoSharedMemory(t, v, host)
 	})
 }
 
 // An annotation that the tenant takes away goes from the host; the host's own stay.
 func TestAnIngressLosesAnAnnotationThatWasAllowed(t *testing.T) {
 	allowed := []string{"example.com/allowed"}
-	have := demo().Ingress(ingress(func(v *networkingv1.Ingress) { v.Annotations = map[string]string{"example.com/allowed": "yes"} }), allowed)
+	have := sample.Demo().Ingress(ingress(func(v *networkingv1.Ingress) { v.Annotations = map[string]string{"example.com/allowed": "yes"} }), allowed)
 	have.Annotations["controller.example.com/state"] = "kept"
-	want := demo().Ingress(ingress(), allowed)
+	want := sample.Demo().Ingress(ingress(), allowed)
 	if !translate.PushIngress(want, have, allowed) || have.Annotations["example.com/allowed"] != "" || have.Annotations["controller.example.com/state"] != "kept" {
 		t.Errorf("annotations are %v", have.Annotations)
 	}

@@ -6,24 +6,14 @@ package translate
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addLabels puts a pod's own labels on its host object, where the selectors of
+// AddLabels puts a pod's own labels on its host object, where the selectors of
 // services and of affinity terms look for them.
-func (s Space) addLabels(host *metav1.ObjectMeta, labels map[string]string) {
+func (s Space) AddLabels(host *metav1.ObjectMeta, labels map[string]string) {
 	for key, value := range labels {
 		host.Labels[s.hostLabel(key)] = value
-	}
-}
-
-// keepNodeLabels has want keep what the host tells of have's node.
-func keepNodeLabels(want, have *corev1.Pod) {
-	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
-		if value, ok := have.Labels[key]; ok {
-			want.Labels[key] = value
-		}
 	}
 }
 

@@ -19,7 +19,7 @@ func TestTheReferenceNamesEveryKeyOfBerthsDomain(t *testing.T) {
 	}
 	keys := regexp.MustCompile(`\bDomain ?\+ ?"(/[\w-]+)"`)
 	found := 0
-	for _, dir := range []string{".", "../syncer", "../isolation", "../isolation/hostpolicy", "../platform", "../shard"} {
+	for _, dir := range []string{".", "pod", "../syncer", "../syncer/hostcache", "../isolation", "../isolation/hostpolicy", "../platform", "../shard"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil {
 			t.Fatal(err)

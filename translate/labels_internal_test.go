@@ -59,6 +59,6 @@ func BenchmarkAPodAmongPolicies(b *testing.B) {
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": "app-7", "tier": "a"}}}
 	for b.Loop() {
-		addPoliced(&metav1.ObjectMeta{Labels: map[string]string{}}, pod, policies)
+		AddPoliced(&metav1.ObjectMeta{Labels: map[string]string{}}, pod, policies)
 	}
 }

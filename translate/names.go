@@ -39,7 +39,7 @@ func (s Space) HostName(namespace, name string, limit int) string {
 	if len(plain) <= limit && !strings.Contains(s.Name, separator) && !strings.Contains(namespace, separator) && !strings.HasPrefix(name, "-") {
 		return plain
 	}
-	return hashed(plain, limit, "object", s.Name, namespace, name)
+	return Hashed(plain, limit, "object", s.Name, namespace, name)
 }
 
 // ClusterPrefix begins the names of a space's host objects that are in no
@@ -58,21 +58,21 @@ func (s Space) ClusterName(name string) string {
 	if len(plain) <= LimitSubdomain && !strings.Contains(name, hashMark) {
 		return plain
 	}
-	return s.ClusterPrefix() + hashed(name, LimitSubdomain-len(s.ClusterPrefix()), "object", s.Name, name)
+	return s.ClusterPrefix() + Hashed(name, LimitSubdomain-len(s.ClusterPrefix()), "object", s.Name, name)
 }
 
 // TokenSecretName names the host secret that holds a pod's service account
 // tokens. It is always in the hashed form: no secret of the tenant's can bear it.
 func (s Space) TokenSecretName(namespace, pod string) string {
 	plain := strings.Join([]string{s.Name, namespace, pod, "token"}, separator)
-	return hashed(plain, LimitSubdomain, "token", s.Name, namespace, pod)
+	return Hashed(plain, LimitSubdomain, "token", s.Name, namespace, pod)
 }
 
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// hashed cuts readable to what fits beside the hash of identity. 128 bits of
+// Hashed cuts readable to what fits beside the hash of identity. 128 bits of
 // SHA-256 leave a tenant no way to search for two names that meet.
-func hashed(readable string, limit int, identity ...string) string {
+func Hashed(readable string, limit int, identity ...string) string {
 	digest := sha256.New()
 	for _, part := range identity {
 		var size [8]byte

@@ -72,8 +72,8 @@ func CheckNetworkPolicy(v *networkingv1.NetworkPolicy) field.ErrorList {
 	for i := range v.Spec.Egress {
 		egress += countPeers(v.Spec.Egress[i].To)
 	}
-	return append(atMost(field.NewPath("spec", "ingress"), ingress, bounds.PolicyPeers),
-		atMost(field.NewPath("spec", "egress"), egress, bounds.PolicyPeers)...)
+	return append(AtMost(field.NewPath("spec", "ingress"), ingress, bounds.PolicyPeers),
+		AtMost(field.NewPath("spec", "egress"), egress, bounds.PolicyPeers)...)
 }
 
 // countPeers is what a rule counts towards [bounds.PolicyPeers].
@@ -100,7 +100,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 		Spec:       networkingv1.NetworkPolicySpec{PodSelector: *s.Selector(&p.PodSelector, v.Namespace), PolicyTypes: policyTypes(p)},
 	}
 	without := CheckNetworkPolicy(v)
-	t := peers{Space: s, namespace: v.Namespace, namespaces: newSelectedNamespaces(namespaces), outside: s.Outside(), without: &without}
+	t := peers{Space: s, namespace: v.Namespace, namespaces: NewSelectedNamespaces(namespaces), outside: s.Outside(), without: &without}
 	left := bounds.PolicyPeers.Max()
 	for i, rule := range p.Ingress {
 		if left -= countPeers(rule.From); left < 0 {
@@ -146,7 +146,7 @@ func policyTypes(p *networkingv1.NetworkPolicySpec) []networkingv1.PolicyType {
 type peers struct {
 	Space
 	namespace  string
-	namespaces *selectedNamespaces
+	namespaces *SelectedNamespaces
 	outside    []networkingv1.IPBlock
 	without    *field.ErrorList
 }
@@ -179,8 +179,8 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer,
 			names := []string{t.namespace}
 			if peer.NamespaceSelector != nil {
 				var ok bool
-				if names, ok = t.namespaces.by(peer.NamespaceSelector); !ok {
-					*t.without = append(*t.without, field.Forbidden(path.Child("namespaceSelector"), tooManySelected))
+				if names, ok = t.namespaces.By(peer.NamespaceSelector); !ok {
+					*t.without = append(*t.without, field.Forbidden(path.Child("namespaceSelector"), TooManySelected))
 					continue
 				}
 				slices.Sort(names)
@@ -253,9 +253,9 @@ func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok 
 	return out, true
 }
 
-// addPoliced labels a host pod with the directions in which v's own policies
+// AddPoliced labels a host pod with the directions in which v's own policies
 // apply: those of them that are of its namespace and select it.
-func addPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1.NetworkPolicy) {
+func AddPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1.NetworkPolicy) {
 	for _, p := range policies {
 		if p.Namespace != v.Namespace || !selects(&p.Spec.PodSelector, v.Labels) {
 			continue

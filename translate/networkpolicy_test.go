@@ -20,6 +20,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func netPolicy(ingress []networkingv1.NetworkPolicyIngressRule, egress []networkingv1.NetworkPolicyEgressRule) *networkingv1.NetworkPolicy {
@@ -83,14 +85,14 @@ func TestANetworkPolicyIsNarrowedToItsSpace(t *testing.T) {
 		},
 	}
 	before := v.DeepCopy()
-	host, without := demo().NetworkPolicy(v, spaceNamespaces())
+	host, without := sample.Demo().NetworkPolicy(v, spaceNamespaces())
 	if diff := cmp.Diff(want, host); diff != "" || len(without) > 0 {
 		t.Errorf("host policy, without %v: -want +got:\n%s", without, diff)
 	}
 	if diff := cmp.Diff(before, v); diff != "" {
 		t.Errorf("the argument changed: -before +after:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, v, host)
 }
 
 // M4: what a tenant may write to get past Berth's own policies, which add up with
@@ -134,7 +136,7 @@ func TestANetworkPolicyOpensNothing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			space := demo()
+			space := sample.Demo()
 			if strings.HasSuffix(name, "the admin's") {
 				space.Closed = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 			}
@@ -156,7 +158,7 @@ func TestHostileRepetitionsOfABlockAreWrittenOnce(t *testing.T) {
 	for range 1000 {
 		many = append(many, block("0.0.0.0/0"))
 	}
-	host, _ := demo().NetworkPolicy(egress(many...), nil)
+	host, _ := sample.Demo().NetworkPolicy(egress(many...), nil)
 	if to := host.Spec.Egress[0].To; len(to) != 1 {
 		t.Errorf("%d peers on the host, want 1", len(to))
 	}
@@ -164,7 +166,7 @@ func TestHostileRepetitionsOfABlockAreWrittenOnce(t *testing.T) {
 
 // What is closed is told, with its field; the rest of the policy holds.
 func TestWhatOfANetworkPolicyHasNoEffectIsTold(t *testing.T) {
-	host, without := demo().NetworkPolicy(egress(block("10.0.0.0/8"), block("8.8.8.8/32")), nil)
+	host, without := sample.Demo().NetworkPolicy(egress(block("10.0.0.0/8"), block("8.8.8.8/32")), nil)
 	if len(without) != 1 || without[0].Field != "spec.egress[0].to[0].ipBlock.cidr" {
 		t.Errorf("told %v", without)
 	}
@@ -176,11 +178,11 @@ func TestWhatOfANetworkPolicyHasNoEffectIsTold(t *testing.T) {
 // Rules without peers are for everyone: on the host, everyone whom the isolation lets
 // through, and never an empty list.
 func TestEveryoneIsWhomTheIsolationLetsThrough(t *testing.T) {
-	host, _ := demo().NetworkPolicy(netPolicy([]networkingv1.NetworkPolicyIngressRule{{}}, []networkingv1.NetworkPolicyEgressRule{{}}), nil)
-	if diff := cmp.Diff(demo().Callers(), host.Spec.Ingress[0].From); diff != "" {
+	host, _ := sample.Demo().NetworkPolicy(netPolicy([]networkingv1.NetworkPolicyIngressRule{{}}, []networkingv1.NetworkPolicyEgressRule{{}}), nil)
+	if diff := cmp.Diff(sample.Demo().Callers(), host.Spec.Ingress[0].From); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(demo().Everyone(), host.Spec.Egress[0].To); diff != "" {
+	if diff := cmp.Diff(sample.Demo().Everyone(), host.Spec.Egress[0].To); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -195,26 +197,26 @@ func TestNoNetworkPolicyReachesPastTheIsolation(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := &networkingv1.NetworkPolicy{}
-		fill(t, reflect.ValueOf(v).Elem(), 8)
+		sample.Fill(t, reflect.ValueOf(v).Elem(), 8)
 		v.Namespace, v.Name = "default", "p"
 		for range rapid.IntRange(0, 3).Draw(t, "rules") {
 			peers := []networkingv1.NetworkPolicyPeer{}
 			for range rapid.IntRange(0, 3).Draw(t, "peers") {
 				peer := networkingv1.NetworkPolicyPeer{}
-				fill(t, reflect.ValueOf(&peer).Elem(), 6)
+				sample.Fill(t, reflect.ValueOf(&peer).Elem(), 6)
 				if rapid.Bool().Draw(t, "block") {
-					peer = block(of(t, "cidr", cidrs...), rapid.SliceOfN(rapid.SampledFrom(cidrs), 0, 2).Draw(t, "except")...)
+					peer = block(sample.Of(t, "cidr", cidrs...), rapid.SliceOfN(rapid.SampledFrom(cidrs), 0, 2).Draw(t, "except")...)
 				}
 				peers = append(peers, peer)
 			}
 			v.Spec.Egress = append(v.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: peers})
 			v.Spec.Ingress = append(v.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: peers})
 		}
-		host, _ := demo().NetworkPolicy(v, anySurroundings(t, "default").Namespaces)
+		host, _ := sample.Demo().NetworkPolicy(v, sample.AnySurroundings(t, "default").Namespaces)
 		onlyTheSpaces(t, &host.Spec.PodSelector)
 		var lists [][]networkingv1.NetworkPolicyPeer
 		for _, rule := range host.Spec.Ingress {
-			if reflect.DeepEqual(rule.From, demo().Callers()) { // those whom the admin lets in, and only in
+			if reflect.DeepEqual(rule.From, sample.Demo().Callers()) { // those whom the admin lets in, and only in
 				continue
 			}
 			lists = append(lists, rule.From)
@@ -237,7 +239,7 @@ func TestNoNetworkPolicyReachesPastTheIsolation(t *testing.T) {
 						}
 					}
 				case peer.PodSelector != nil && peer.IPBlock == nil:
-					if !reflect.DeepEqual(peer, demo().Everyone()[0]) { // all pods of the host namespace
+					if !reflect.DeepEqual(peer, sample.Demo().Everyone()[0]) { // all pods of the host namespace
 						onlyTheSpaces(t, peer.PodSelector)
 					}
 				default:
@@ -245,7 +247,7 @@ func TestNoNetworkPolicyReachesPastTheIsolation(t *testing.T) {
 				}
 			}
 		}
-		checkNoSharedMemory(t, v, host)
+		sample.CheckNoSharedMemory(t, v, host)
 	})
 }
 
@@ -279,7 +281,7 @@ func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 		for range rapid.IntRange(0, 2).Draw(t, "exceptions") {
 			asked.Except = append(asked.Except, prefix("except"))
 		}
-		host, _ := demo().NetworkPolicy(egress(networkingv1.NetworkPolicyPeer{IPBlock: &asked}), nil)
+		host, _ := sample.Demo().NetworkPolicy(egress(networkingv1.NetworkPolicyPeer{IPBlock: &asked}), nil)
 		outer := netip.MustParsePrefix(asked.CIDR)
 		for range 20 {
 			probe := outer.Addr().As4()
@@ -289,7 +291,7 @@ func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 				}
 			}
 			address := netip.AddrFrom4(probe).String()
-			want := contains(asked, address) && contains(demo().Outside()[0], address)
+			want := contains(asked, address) && contains(sample.Demo().Outside()[0], address)
 			got := len(host.Spec.Egress) > 0 && contains(*host.Spec.Egress[0].To[0].IPBlock, address)
 			if got != want {
 				t.Fatalf("%s: reached %v, want %v, by %v", address, got, want, host.Spec.Egress)
@@ -301,7 +303,7 @@ func TestAnAddressBlockIsNarrowedPrecisely(t *testing.T) {
 // A policy takes away: pods that it selects lose the isolation's opening, in the
 // directions that it is about, and no others do.
 func TestPodsUnderAPolicyAreMarked(t *testing.T) {
-	pod := func(namespace, app string) *corev1.Pod {
+	labelled := func(namespace, app string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x", Labels: map[string]string{"app": app, translate.LabelPolicedEgress: "no"}}}
 	}
 	selecting := func(app string, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
@@ -316,16 +318,16 @@ func TestPodsUnderAPolicyAreMarked(t *testing.T) {
 		policies        []*networkingv1.NetworkPolicy
 		ingress, egress bool
 	}{
-		"none":            {"the isolation's opening is for it", pod("default", "web"), nil, false, false},
-		"both":            {"the policy says so", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, true, true},
-		"one each":        {"policies add up", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both[0]), selecting("web", both[1])}, true, true},
-		"not selected":    {"it is about others", pod("default", "db"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
-		"other namespace": {"policies are of a namespace", pod("shop", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
-		"by default":      {"ingress always", pod("default", "web"), []*networkingv1.NetworkPolicy{selecting("web")}, true, false},
+		"none":            {"the isolation's opening is for it", labelled("default", "web"), nil, false, false},
+		"both":            {"the policy says so", labelled("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, true, true},
+		"one each":        {"policies add up", labelled("default", "web"), []*networkingv1.NetworkPolicy{selecting("web", both[0]), selecting("web", both[1])}, true, true},
+		"not selected":    {"it is about others", labelled("default", "db"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
+		"other namespace": {"policies are of a namespace", labelled("shop", "web"), []*networkingv1.NetworkPolicy{selecting("web", both...)}, false, false},
+		"by default":      {"ingress always", labelled("default", "web"), []*networkingv1.NetworkPolicy{selecting("web")}, true, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			host := demo().Pod(tc.pod, surroundings{Policies: tc.policies})
+			host := pod.ToHost(sample.Demo(), tc.pod, sample.Surroundings{Policies: tc.policies})
 			got := labels.Set(host.Labels)
 			if got.Has(translate.LabelPolicedIngress) != tc.ingress || got.Has(translate.LabelPolicedEgress) != tc.egress {
 				t.Errorf("%s: %v", tc.reason, host.Labels)

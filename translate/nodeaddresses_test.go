@@ -12,6 +12,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // N1 (S20): controllers that publish their nodes' addresses tell no space of them,
@@ -35,7 +37,7 @@ func TestStatusesDoNotTellAddressesOfNodes(t *testing.T) {
 		gateway.Status.Addresses = append(gateway.Status.Addresses, third)
 	}
 	for show, want := range map[bool][]string{false: {"203.0.113.7", "lb.example.com"}, true: all} {
-		space := demo()
+		space := sample.Demo()
 		space.Settings.ShowNodeAddresses = show
 		var ofService, ofIngress, ofGateway []string
 		for _, i := range space.PullServiceStatus(service, service, nodes).LoadBalancer.Ingress {

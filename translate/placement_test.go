@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func needs(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
@@ -76,13 +78,13 @@ func TestPodsRunWhereTheAdminSays(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Spec.NodeSelector, v.Spec.Affinity = tc.selector, tc.affinity
 			errs := tc.where.Check(&v.Spec)
 			if (tc.refused == "") != (len(errs) == 0) || tc.refused != "" && !strings.Contains(errs.ToAggregate().Error(), tc.refused) {
 				t.Errorf("%s: got %v, want %q", tc.reason, errs, tc.refused)
 			}
-			host := demo().Pod(v, translate.Surroundings{})
+			host := pod.ToHost(sample.Demo(), v, pod.Surroundings{})
 			if host.Spec.NodeSelector != nil || host.Spec.Affinity != nil && host.Spec.Affinity.NodeAffinity != nil {
 				t.Fatalf("%s: a host pod that was not placed chooses nodes", tc.reason)
 			}
@@ -152,7 +154,7 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 		"a label of that name": {"it is no field", required(needs("metadata.name", corev1.NodeSelectorOpExists)), nil, "matchExpressions[0].key: Forbidden", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := plainPod()
+			v := sample.PlainPod()
 			v.Spec.Affinity = tc.affinity
 			before := v.DeepCopy()
 			errs := where.Check(&v.Spec)
@@ -162,7 +164,7 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 			if tc.refused != "" {
 				return
 			}
-			host := demo().Pod(v, translate.Surroundings{})
+			host := pod.ToHost(sample.Demo(), v, pod.Surroundings{})
 			errs = where.Place(v, host, hostNode)
 			if (tc.unknown == "") != (len(errs) == 0) || tc.unknown != "" && !strings.Contains(errs.ToAggregate().Error(), tc.unknown) {
 				t.Fatalf("%s: got %v, want %q", tc.reason, errs, tc.unknown)
@@ -184,14 +186,14 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 // with all that the pod asks for besides.
 func TestANodeSelectorNamesANodeOfTheSpace(t *testing.T) {
 	where := translate.Placement{Selector: map[string]string{"pool": "tenants"}, Labels: []string{"disk"}, ByName: true}
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-1", "disk": "ssd"}
 	v.Spec.Affinity = required(needs("disk", corev1.NodeSelectorOpExists), needs("disk", corev1.NodeSelectorOpNotIn, "hdd"))
 	before := v.DeepCopy()
 	if errs := where.Check(&v.Spec); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	host := demo().Pod(v, translate.Surroundings{})
+	host := pod.ToHost(sample.Demo(), v, pod.Surroundings{})
 	if errs := where.Place(v, host, hostNode); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -76,6 +76,9 @@ func (r reservedKeys) have(key string) bool {
 	return false
 }
 
+// PrefixLabel begins the keys under which the host has labels that it must not have under their own.
+const PrefixLabel = "label." + Domain + "/"
+
 var defaultReserved = sync.OnceValue(func() reservedKeys { return newReservedKeys(DefaultReservedLabels()) })
 
 // hostLabel is the key on host pods of a tenant's label. One that is reserved gets
@@ -97,5 +100,5 @@ func (s Space) hostLabel(key string) string {
 	case !defaultReserved().have(key):
 		return key
 	}
-	return prefixLabel + hashed(strings.ReplaceAll(key, "/", "."), LimitLabel, "label", key)
+	return PrefixLabel + Hashed(strings.ReplaceAll(key, "/", "."), LimitLabel, "label", key)
 }

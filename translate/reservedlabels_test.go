@@ -14,12 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // M4 (S13): labels by which the host's controllers, networks, and webhooks are
 // steered do not reach host pods under their own names; those for people do.
 func TestHostileLabelsThatSteerTheHostAreMapped(t *testing.T) {
-	space := demo()
+	space := sample.Demo()
 	space.Settings.ReservedLabels = []string{"admin.example.com", "team-", "corp.", "whole.example.com/key"}
 	kept := map[string]bool{"app": true, "app.kubernetes.io/name": true, "app.kubernetes.io/part-of": true, "example.com/tier": true, "pod-template-hash": true, "istio.io": true,
 		"notistio.io/rev": true, "whole.example.com/other": true, "pcnsx": true, "corporate": true}
@@ -31,7 +33,7 @@ func TestHostileLabelsThatSteerTheHostAreMapped(t *testing.T) {
 		"azure.workload.identity/use", "eks.amazonaws.com/fargate-profile", "spiffe.io/spiffe-id", "admission.datadoghq.com/enabled",
 		"admin.example.com/x", "sub.admin.example.com/x", "corp.team", "whole.example.com/key",
 	}
-	v := plainPod()
+	v := sample.PlainPod()
 	v.Labels = map[string]string{}
 	for key := range kept {
 		v.Labels[key] = "mine"
@@ -39,7 +41,7 @@ func TestHostileLabelsThatSteerTheHostAreMapped(t *testing.T) {
 	for _, key := range mapped {
 		v.Labels[key] = "mine"
 	}
-	host := space.Pod(v, surroundings{})
+	host := pod.ToHost(space, v, sample.Surroundings{})
 	mine := 0
 	for key, value := range host.Labels {
 		if value != "mine" {
@@ -77,20 +79,20 @@ func TestSelectorsFollowLabelsThatAreMapped(t *testing.T) {
 	keys := []string{"app", "istio.io/rev", "istio.io.rev", "app.kubernetes.io/instance", "app.kubernetes.io/name", "pcns.team", "berth.dev/space", "label.berth.dev/app", "topology.kubernetes.io/zone", "berth.dev/zone"}
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.MapOfN(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"a", "b"}), 0, 4)
-		v := plainPod()
+		v := sample.PlainPod()
 		v.Labels = draw.Draw(t, "labels")
 		selector := &metav1.LabelSelector{MatchLabels: rapid.MapOfN(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(t, "match")}
 		for range rapid.IntRange(0, 2).Draw(t, "expressions") {
 			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-				Key: of(t, "key", keys...), Operator: of(t, "operator", metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist),
+				Key: sample.Of(t, "key", keys...), Operator: sample.Of(t, "operator", metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist),
 			})
 		}
 		inSpace, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			t.Fatal(err)
 		}
-		host := demo().Pod(v, surroundings{})
-		onHost, err := metav1.LabelSelectorAsSelector(demo().Selector(selector, v.Namespace))
+		host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
+		onHost, err := metav1.LabelSelectorAsSelector(sample.Demo().Selector(selector, v.Namespace))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,12 +100,12 @@ func TestSelectorsFollowLabelsThatAreMapped(t *testing.T) {
 		if got := onHost.Matches(labels.Set(host.Labels)); got != want {
 			t.Fatalf("%v selects %v in the space: %t; on the host, %v: %t", selector, v.Labels, want, host.Labels, got)
 		}
-		service := wide("a", 1)
+		service := sample.Wide("a", 1)
 		if service.Spec.Selector = maps.Clone(selector.MatchLabels); len(service.Spec.Selector) == 0 {
 			return
 		}
 		want = labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(v.Labels))
-		if got := labels.SelectorFromSet(demo().Service(service).Spec.Selector).Matches(labels.Set(host.Labels)); got != want {
+		if got := labels.SelectorFromSet(sample.Demo().Service(service).Spec.Selector).Matches(labels.Set(host.Labels)); got != want {
 			t.Fatalf("a service of %v selects %v in the space: %t; on the host %t", service.Spec.Selector, v.Labels, want, got)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 // CheckService lists what a tenant may not ask of the host with a service.
 func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := atMost(path.Child("ports"), len(spec.Ports), bounds.ServicePorts)
+	errs := AtMost(path.Child("ports"), len(spec.Ports), bounds.ServicePorts)
 	if len(spec.ExternalIPs) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("externalIPs"),
 			"a space may not claim addresses of the host's network (CVE-2020-8554); use type LoadBalancer"))

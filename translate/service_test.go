@@ -12,11 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // services, claims and volumes in the scheme
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 // M4: what a tenant may not ask of the host with a service.
@@ -77,14 +80,14 @@ func TestServiceSelectsTheHostPodsOfItsNamespace(t *testing.T) {
 		},
 	}
 	before := v.DeepCopy()
-	host := demo().Service(v)
+	host := sample.Demo().Service(v)
 	if diff := cmp.Diff(want, host); diff != "" {
 		t.Errorf("host service: -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(before, v); diff != "" {
 		t.Errorf("the argument changed: -before +after:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, v, host)
 }
 
 // A service that selects nothing must not begin to select on the host.
@@ -93,7 +96,7 @@ func TestAServiceWithoutASelectorKeepsNone(t *testing.T) {
 		"OwnEndpoints": {Type: corev1.ServiceTypeClusterIP},
 		"ExternalName": {Type: corev1.ServiceTypeExternalName, ExternalName: "example.com", Selector: map[string]string{"app": "x"}},
 	} {
-		host := demo().Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: spec})
+		host := sample.Demo().Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: spec})
 		if len(host.Spec.Selector) > 0 {
 			t.Errorf("%s: selector %v", name, host.Spec.Selector)
 		}
@@ -136,7 +139,7 @@ func TestHostileServicesReachNothingOfTheHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: tc.spec}
-			got := demo().Service(v)
+			got := sample.Demo().Service(v)
 			if diff := cmp.Diff(tc.want, got.Spec); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
@@ -148,31 +151,31 @@ func TestHostileServicesReachNothingOfTheHosts(t *testing.T) {
 			}
 		})
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"berth.dev/nothing": "true"}}}
-	if host := demo().Pod(pod, translate.Surroundings{}); host.Labels["berth.dev/nothing"] != "" {
+	marked := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"berth.dev/nothing": "true"}}}
+	if host := pod.ToHost(sample.Demo(), marked, pod.Surroundings{}); host.Labels["berth.dev/nothing"] != "" {
 		t.Errorf("a tenant's pod has the label that no pod has: %v", host.Labels)
 	}
 }
 
 // tenantService draws a service as a space's API server has it.
 func tenantService(t *rapid.T) *corev1.Service {
-	v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: of(t, "name", "db", longName('s', 60)), UID: "s-uid"}}
+	v := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: sample.Of(t, "name", "db", sample.LongName('s', 60)), UID: "s-uid"}}
 	spec := &v.Spec
-	spec.Type = of(t, "type", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName)
+	spec.Type = sample.Of(t, "type", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName)
 	spec.Selector = map[string]string{"app": "db"}
 	for i, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolTCP}[:rapid.IntRange(1, 3).Draw(t, "ports")] {
-		port := corev1.ServicePort{Name: of(t, "port", "a", "b", "c") + string(rune('0'+i)), Port: int32(80 + i/2), Protocol: protocol}
+		port := corev1.ServicePort{Name: sample.Of(t, "port", "a", "b", "c") + string(rune('0'+i)), Port: int32(80 + i/2), Protocol: protocol}
 		spec.Ports = append(spec.Ports, port)
 	}
-	spec.SessionAffinity = of(t, "affinity", "", corev1.ServiceAffinityClientIP)
+	spec.SessionAffinity = sample.Of(t, "affinity", "", corev1.ServiceAffinityClientIP)
 	if spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer {
-		spec.Selector = of(t, "selector", spec.Selector, nil)
+		spec.Selector = sample.Of(t, "selector", spec.Selector, nil)
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
-		spec.LoadBalancerClass = of(t, "class", nil, ptr.To("example.com/own"))
-		spec.AllocateLoadBalancerNodePorts = of(t, "allocates", nil, ptr.To(true), ptr.To(false))
-		spec.LoadBalancerSourceRanges = of(t, "ranges", nil, []string{"203.0.113.0/24"})
-		spec.ExternalTrafficPolicy = of(t, "policy", "", corev1.ServiceExternalTrafficPolicyLocal)
+		spec.LoadBalancerClass = sample.Of(t, "class", nil, ptr.To("example.com/own"))
+		spec.AllocateLoadBalancerNodePorts = sample.Of(t, "allocates", nil, ptr.To(true), ptr.To(false))
+		spec.LoadBalancerSourceRanges = sample.Of(t, "ranges", nil, []string{"203.0.113.0/24"})
+		spec.ExternalTrafficPolicy = sample.Of(t, "policy", "", corev1.ServiceExternalTrafficPolicyLocal)
 	}
 	if spec.Type == corev1.ServiceTypeExternalName {
 		spec.ExternalName = "example.com"
@@ -194,7 +197,7 @@ func storeService(t *rapid.T, service *corev1.Service, first int32) {
 		return
 	}
 	if spec.ClusterIP == "" {
-		spec.ClusterIP = of(t, "cluster IP", "10.1.0.7", "10.1.0.8")
+		spec.ClusterIP = sample.Of(t, "cluster IP", "10.1.0.7", "10.1.0.8")
 	}
 	spec.ClusterIPs = []string{spec.ClusterIP}
 	spec.IPFamilies, spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, ptr.To(corev1.IPFamilyPolicySingleStack)
@@ -216,7 +219,7 @@ func storeService(t *rapid.T, service *corev1.Service, first int32) {
 func TestPushServiceLeavesTheHostsAllocations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := tenantService(t)
-		want := demo().Service(v)
+		want := sample.Demo().Service(v)
 		have := want.DeepCopy()
 		storeService(t, have, 30000)
 		stored := have.DeepCopy()
@@ -225,7 +228,7 @@ func TestPushServiceLeavesTheHostsAllocations(t *testing.T) {
 		}
 		changed := v.DeepCopy()
 		changed.Spec.Ports[0].TargetPort = intstr.FromInt32(8080)
-		want = demo().Service(changed)
+		want = sample.Demo().Service(changed)
 		if !translate.PushService(want, have) {
 			t.Fatalf("another target port is not pushed")
 		}
@@ -281,13 +284,13 @@ func TestPushServiceChangesWhatTheTenantOwns(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			have := demo().Service(base())
+			have := sample.Demo().Service(base())
 			have.Spec.Ports[0].NodePort, have.Spec.Ports[1].NodePort = 30000, 30001
 			expected := have.Spec.DeepCopy()
 			tc.want(expected)
 			v := base()
 			tc.do(v)
-			if !translate.PushService(demo().Service(v), have) {
+			if !translate.PushService(sample.Demo().Service(v), have) {
 				t.Errorf("%s: no change is reported", tc.reason)
 			}
 			if diff := cmp.Diff(*expected, have.Spec); diff != "" {
@@ -312,7 +315,7 @@ func TestAServiceThatASpaceAdmitsIsValidOnTheHost(t *testing.T) {
 		if err := validate(t, v.DeepCopy()); err != nil {
 			t.Fatalf("tenantService draws what no space admits: %v", err)
 		}
-		if err := validate(t, demo().Service(v)); err != nil {
+		if err := validate(t, sample.Demo().Service(v)); err != nil {
 			t.Fatalf("the host refuses it: %v", err)
 		}
 	})
@@ -323,11 +326,11 @@ func TestPullServiceStatusIsTheLoadBalancers(t *testing.T) {
 		LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.7", Ports: []corev1.PortStatus{{Port: 80}}}}},
 		Conditions:   []metav1.Condition{{Type: "LoadBalancerOf", Message: "kind-worker"}},
 	}}
-	got := demo().PullServiceStatus(&corev1.Service{}, host, func(string) bool { return false })
+	got := sample.Demo().PullServiceStatus(&corev1.Service{}, host, func(string) bool { return false })
 	if diff := cmp.Diff(corev1.ServiceStatus{LoadBalancer: host.Status.LoadBalancer}, got); diff != "" {
 		t.Errorf("status: -want +got:\n%s", diff)
 	}
-	checkNoSharedMemory(t, host, &got)
+	sample.CheckNoSharedMemory(t, host, &got)
 }
 
 // M4: nothing of the host's stands where the tenant's own load balancer writes.
@@ -336,7 +339,7 @@ func TestPullServiceStatusLeavesThatOfOwnLoadBalancers(t *testing.T) {
 		Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("internal")},
 		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}}},
 	}
-	if diff := cmp.Diff(v.Status, demo().PullServiceStatus(v, &corev1.Service{}, func(string) bool { return false })); diff != "" {
+	if diff := cmp.Diff(v.Status, sample.Demo().PullServiceStatus(v, &corev1.Service{}, func(string) bool { return false })); diff != "" {
 		t.Errorf("status: -want +got:\n%s", diff)
 	}
 }

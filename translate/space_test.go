@@ -13,12 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+	"github.com/berth-dev/berth/translate/sample"
 )
-
-// demo is the space that most tests are about.
-func demo() translate.Space {
-	return translate.Space{Name: "demo", NodeKey: []byte("key of demo")}
-}
 
 // N2: an alias answers "are these two together", within one space only, and
 // tells nothing of the node.
@@ -53,7 +50,7 @@ func TestNodeAliasIsStableAndOfOneSpaceOnly(t *testing.T) {
 
 // A pod that is not scheduled yet is on no node, in the space as on the host.
 func TestNodeAliasOfNoNodeIsEmpty(t *testing.T) {
-	if got := demo().NodeAlias(""); got != "" {
+	if got := sample.Demo().NodeAlias(""); got != "" {
 		t.Errorf("NodeAlias(\"\") = %q", got)
 	}
 }
@@ -102,14 +99,14 @@ func TestObjectMetaKeepsTheTenantOutOfBerthsKeys(t *testing.T) {
 		},
 		Annotations: map[string]string{"berth.dev/namespace": "default", "berth.dev/name": "web", "berth.dev/uid": "v-uid"},
 	}
-	if diff := cmp.Diff(want, demo().Pod(v, translate.Surroundings{}).ObjectMeta); diff != "" {
+	if diff := cmp.Diff(want, pod.ToHost(sample.Demo(), v, pod.Surroundings{}).ObjectMeta); diff != "" {
 		t.Errorf("Pod: -want +got:\n%s", diff)
 	}
 	// Only pods are selected by label: no other host object bears the tenant's.
 	want.Labels = map[string]string{
 		"app.kubernetes.io/managed-by": "berth", "berth.dev/space": "demo", "berth.dev/namespace": "default",
 	}
-	if diff := cmp.Diff(want, demo().ObjectMeta(v, translate.LimitSubdomain)); diff != "" {
+	if diff := cmp.Diff(want, sample.Demo().ObjectMeta(v, translate.LimitSubdomain)); diff != "" {
 		t.Errorf("ObjectMeta: -want +got:\n%s", diff)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/sample"
 )
 
 func storage(size string) corev1.ResourceList {
@@ -115,11 +116,11 @@ func TestClaimAsksTheHostForAVolumeOfItsClass(t *testing.T) {
 			DataSourceRef: &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "demo--default--a--b"},
 		},
 	}
-	host := demo().Claim(v)
+	host := sample.Demo().Claim(v)
 	if diff := cmp.Diff(want, host); diff != "" {
 		t.Errorf("host claim: -want +got:\n%s", diff)
 	}
-	checkNoSharedMemory(t, v, host)
+	sample.CheckNoSharedMemory(t, v, host)
 	internal := &core.PersistentVolumeClaim{}
 	if err := legacyscheme.Scheme.Convert(host, internal, nil); err != nil {
 		t.Fatalf("convert claim: %v", err)
@@ -128,23 +129,23 @@ func TestClaimAsksTheHostForAVolumeOfItsClass(t *testing.T) {
 		t.Errorf("the host refuses it: %v", errs.ToAggregate())
 	}
 	v.Spec.DataSourceRef.Namespace = ptr.To("other")
-	if ref := demo().Claim(v).Spec.DataSourceRef; ref != nil {
+	if ref := sample.Demo().Claim(v).Spec.DataSourceRef; ref != nil {
 		t.Errorf("a foreign data source goes down: %v", ref)
 	}
 }
 
 func TestPushClaimResizesAndNothingElse(t *testing.T) {
 	v := tenantClaim()
-	have := demo().Claim(v)
+	have := sample.Demo().Claim(v)
 	have.Spec.VolumeName = "pv-7"
 	have.Annotations["volume.kubernetes.io/selected-node"] = "kind-worker"
 	stored := have.DeepCopy()
-	if translate.PushClaim(demo().Claim(v), have) {
+	if translate.PushClaim(sample.Demo().Claim(v), have) {
 		t.Error("a push onto a bound claim reports a change")
 	}
 	v.Spec.Resources.Requests = storage("2Gi")
 	v.Spec.StorageClassName = ptr.To("slow")
-	want := demo().Claim(v)
+	want := sample.Demo().Claim(v)
 	stored.Spec.Resources.Requests = storage("2Gi")
 	if !translate.PushClaim(want, have) {
 		t.Error("a new size is not pushed")
@@ -201,9 +202,9 @@ func TestVolumeTellsSizeAndModesOnly(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("volume: -want +got:\n%s", diff)
 	}
-	checkSilent(t, got, "secret")
-	checkNoSharedMemory(t, host, got)
-	checkNoSharedMemory(t, v, got)
+	sample.CheckSilent(t, got, "secret")
+	sample.CheckNoSharedMemory(t, host, got)
+	sample.CheckNoSharedMemory(t, v, got)
 	internal := &core.PersistentVolume{}
 	if err := legacyscheme.Scheme.Convert(got, internal, nil); err != nil {
 		t.Fatalf("convert volume: %v", err)
@@ -217,7 +218,7 @@ func TestVolumeTellsSizeAndModesOnly(t *testing.T) {
 func TestAnyVolumeIsSilent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		host := &corev1.PersistentVolume{}
-		fill(t, reflect.ValueOf(&host.Spec).Elem(), 8)
+		sample.Fill(t, reflect.ValueOf(&host.Spec).Elem(), 8)
 		host.Spec.Capacity, host.Spec.AccessModes, host.Spec.VolumeMode, host.Spec.PersistentVolumeReclaimPolicy = nil, nil, nil, ""
 		got := translate.Volume(tenantClaim(), host)
 		if diff := cmp.Diff(translate.Volume(tenantClaim(), &corev1.PersistentVolume{}), got); diff != "" {
@@ -261,7 +262,7 @@ func TestPullClaimIsBoundAsTheHostsIs(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := tenantClaim()
-			host := demo().Claim(v)
+			host := sample.Demo().Claim(v)
 			host.Spec.VolumeName = "pvc-secret"
 			host.Annotations["volume.kubernetes.io/selected-node"] = "secret-node"
 			host.Status = corev1.PersistentVolumeClaimStatus{
@@ -283,9 +284,9 @@ func TestPullClaimIsBoundAsTheHostsIs(t *testing.T) {
 			if got.Spec.VolumeName != tc.volume || (got.Annotations["pv.kubernetes.io/bind-completed"] == "yes") != (tc.volume != "") {
 				t.Errorf("%s: volume %q, annotations %v", tc.reason, got.Spec.VolumeName, got.Annotations)
 			}
-			checkSilent(t, got, "secret")
-			checkNoSharedMemory(t, host, got)
-			checkNoSharedMemory(t, v, got)
+			sample.CheckSilent(t, got, "secret")
+			sample.CheckNoSharedMemory(t, host, got)
+			sample.CheckNoSharedMemory(t, v, got)
 			if diff := cmp.Diff(got, translate.PullClaim(got, host)); diff != "" {
 				t.Errorf("a second pull differs: -first +second:\n%s", diff)
 			}
@@ -315,8 +316,8 @@ func TestStorageClassTellsWhatItDoes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("class: -want +got:\n%s", diff)
 	}
-	checkSilent(t, got, "secret")
-	checkNoSharedMemory(t, host, got)
+	sample.CheckSilent(t, got, "secret")
+	sample.CheckNoSharedMemory(t, host, got)
 }
 
 func TestPullStorageClassTellsChangesFromRecreation(t *testing.T) {

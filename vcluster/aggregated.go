@@ -17,7 +17,10 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust"
 
 	"github.com/berth-dev/berth/vcluster/aggregation"
+	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
+	"github.com/berth-dev/berth/vcluster/podaccess"
+	"github.com/berth-dev/berth/vcluster/requests"
 )
 
 // frontProxyName is who a space's API server is to the servers that extend it, as
@@ -28,7 +31,7 @@ const frontProxyName = "front-proxy-client"
 // ConfigMap kube-system/extension-apiserver-authentication, whom to believe when
 // it says who asks. The API server itself believes nobody (A6).
 func publishFrontProxy(published *clusterauthenticationtrust.ClusterAuthenticationInfo, ca *pki.CA) {
-	published.RequestHeaderCA = clientCA{ca}
+	published.RequestHeaderCA = credentials.ClientCA{CA: ca}
 	published.RequestHeaderAllowedNames = headerrequest.StaticStringSlice{frontProxyName}
 	published.RequestHeaderUsernameHeaders = headerrequest.StaticStringSlice{"X-Remote-User"}
 	published.RequestHeaderUIDHeaders = headerrequest.StaticStringSlice{"X-Remote-Uid"}
@@ -38,14 +41,14 @@ func publishFrontProxy(published *clusterauthenticationtrust.ClusterAuthenticati
 
 // aggregateBy takes the API services that pods serve from upstream's aggregator,
 // which then reaches nothing, and is told of nothing that they offer.
-func aggregateBy(c *aggregatorapiserver.Config, cost *discoveryCost) *aggregation.Services {
+func aggregateBy(c *aggregatorapiserver.Config, cost *requests.DiscoveryCost) *aggregation.Services {
 	services := &aggregation.Services{}
-	c.ExtraConfig.ProxyTransport.DialContext = refuseDial
+	c.ExtraConfig.ProxyTransport.DialContext = podaccess.RefuseDial
 	c.ExtraConfig.DisableRemoteAvailableConditionController = true
 	c.GenericConfig.AggregatedDiscoveryGroupManager = aggregation.ExceptAggregated(c.GenericConfig.AggregatedDiscoveryGroupManager)
 	build := c.GenericConfig.BuildHandlerChainFunc
 	c.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, g *genericapiserver.Config) http.Handler {
-		return build(cost.handler(services.Handler(api)), g)
+		return build(cost.Handler(services.Handler(api)), g)
 	}
 	return services
 }

@@ -12,7 +12,7 @@ import (
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -26,7 +26,14 @@ import (
 
 	"github.com/berth-dev/berth/vcluster/aggregation"
 	"github.com/berth-dev/berth/vcluster/builtin"
+	"github.com/berth-dev/berth/vcluster/credentials"
+	"github.com/berth-dev/berth/vcluster/gate"
 	"github.com/berth-dev/berth/vcluster/invalid"
+	"github.com/berth-dev/berth/vcluster/openapi"
+	"github.com/berth-dev/berth/vcluster/plugins"
+	"github.com/berth-dev/berth/vcluster/podaccess"
+	"github.com/berth-dev/berth/vcluster/requests"
+	"github.com/berth-dev/berth/vcluster/storage"
 )
 
 // chain is an API server that is built and not yet run: the aggregator, which
@@ -35,48 +42,48 @@ type chain struct {
 	server    *aggregatorapiserver.APIAggregator
 	crds      *watchedCRDs
 	own       *registries
-	documents *spaceDocuments
+	documents *openapi.SpaceDocuments
 	// aggregated are the APIs that pods serve, by aggregation.
 	aggregated  *aggregation.Services
 	aggregation aggregation.Config
 	informers   *ownedInformers
-	admission   *latch
+	admission   *gate.Latch
 	definitions *invalid.CustomResources
 	// space is what the shared handlers need of this one.
 	space *builtin.Space
 }
 
 func newChain(
-	ctx context.Context, c Config, id credentials, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate, hooks *hooks,
+	ctx context.Context, c Config, id credentials.Set, o options.CompletedOptions, loopback *rest.Config, store *storage.Store, entrance *gate.Gate, hooks *hooks,
 ) (*chain, error) {
-	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, gate)
+	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, entrance)
 	if err != nil {
 		return nil, err
 	}
 	traceTo(c.Traces, generic)
 	dial := c.Dial
 	if c.Pods != nil {
-		dial = podDialer{c.Pods, factory.Core().V1().Pods().Lister()}.DialContext
+		dial = podaccess.Dialer{Pods: c.Pods, List: factory.Core().V1().Pods().Lister()}.DialContext
 		// Services are then reached by their endpoints: a pod can be dialled, a cluster IP can't.
 		o.EnableAggregatorRouting = true
 	}
-	validations := newValidations()
-	boundConditions(o.Admission, validations, factory)
-	webhooksReachBy(o.Admission, dial)
-	boundPolicies(o.Admission, validations, factory)
-	boundLimitRanges(o.Admission, factory)
-	boundPodSecurity(o.Admission)
-	rules := newRuleWork(generic.RuleResolver, factory)
+	validations := requests.NewValidations()
+	plugins.BoundConditions(o.Admission, validations, factory)
+	plugins.WebhooksReachBy(o.Admission, dial)
+	plugins.BoundPolicies(o.Admission, validations, factory)
+	plugins.BoundLimitRanges(o.Admission, factory)
+	plugins.BoundPodSecurity(o.Admission)
+	rules := plugins.NewRuleWork(generic.RuleResolver, factory)
 	generic.RuleResolver = rules
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
-	reachBy(core, dial)
-	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.frontProxy)
-	admission, definitions := newLatch(), &invalid.CustomResources{}
-	generic.AdmissionControl = &guardedAdmission{
-		next: generic.AdmissionControl, calls: admission, space: c.HiddenNodes, validations: validations, rules: rules, definitions: definitions,
+	podaccess.ReachBy(core, dial)
+	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.FrontProxy)
+	admission, definitions := gate.NewLatch(), &invalid.CustomResources{}
+	generic.AdmissionControl = &plugins.Chain{
+		Next: generic.AdmissionControl, Calls: admission, Space: c.HiddenNodes, Validations: validations, Rules: rules, Definitions: definitions,
 	}
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
@@ -90,24 +97,24 @@ func newChain(
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
 	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return webhooksBy(dial, maxConverted)(upstream(r))
+		return plugins.WebhooksBy(dial, plugins.MaxConverted)(upstream(r))
 	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(
 		*generic, factory, initializers, o.CompletedOptions, o.MasterCount, services, auth)
 	if err != nil {
 		return nil, fmt.Errorf("configure API extensions: %w", err)
 	}
-	extensions.GenericConfig.RESTOptionsGetter = store.getter(extensions.GenericConfig.RESTOptionsGetter)
-	extensions.ExtraConfig.CRDRESTOptionsGetter = store.getter(extensions.ExtraConfig.CRDRESTOptionsGetter)
+	extensions.GenericConfig.RESTOptionsGetter = store.Getter(extensions.GenericConfig.RESTOptionsGetter)
+	extensions.ExtraConfig.CRDRESTOptionsGetter = store.Getter(extensions.ExtraConfig.CRDRESTOptionsGetter)
 
 	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(
 		*generic, o.CompletedOptions, factory, services, core.ControlPlane.ProxyTransport.Clone(), nil, initializers)
 	if err != nil {
 		return nil, fmt.Errorf("configure API aggregation: %w", err)
 	}
-	cost := &discoveryCost{}
+	cost := &requests.DiscoveryCost{}
 	aggregated := aggregateBy(aggregator, cost)
-	aggregator.GenericConfig.RESTOptionsGetter = store.getter(aggregator.GenericConfig.RESTOptionsGetter)
+	aggregator.GenericConfig.RESTOptionsGetter = store.Getter(aggregator.GenericConfig.RESTOptionsGetter)
 	// Upstream keeps the last server's storage, for metrics, in a package
 	// variable. A stopped space must not live on there.
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
@@ -116,7 +123,7 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("build shared APIs: %w", err)
 	}
-	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c, store.store.Quiet)
+	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c, store.Kine.Quiet)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
@@ -124,13 +131,13 @@ func newChain(
 	definitions.Lister = built.crds.Lister()
 	built.definitions = definitions
 	built.aggregated = aggregated
-	cost.crds = built.crds.Lister()
-	built.documents.aggregated = aggregated.OpenAPI
+	cost.CRDs = built.crds.Lister()
+	built.documents.Aggregated = aggregated.OpenAPI
 	if built.aggregation, err = aggregationOf(built.server, loopback, factory, generic.AggregatedDiscoveryGroupManager); err != nil {
 		return nil, err
 	}
 	built.aggregation.Resolve, built.aggregation.Dial = services.ResolveEndpoint, dial
-	built.aggregation.Certificate = id.frontProxy.Calling(frontProxyName).Get
+	built.aggregation.Certificate = id.FrontProxy.Calling(frontProxyName).Get
 	hooks.watch(built.server.GenericAPIServer, built.crds)
 	identified, err := rest.TransportFor(loopback)
 	if err != nil {
@@ -142,24 +149,24 @@ func newChain(
 		RuleResolver:  generic.RuleResolver,
 		Authenticator: generic.Authentication.Authenticator,
 		Loopback:      identified,
-		NewStorage: func(r builtin.Resource) (storage.Interface, error) {
-			opened, err := store.open(r)
+		NewStorage: func(r builtin.Resource) (apistorage.Interface, error) {
+			opened, err := store.Open(r)
 			if err != nil {
 				return nil, err
 			}
-			return store.lists.add(opened, r), nil
+			return store.Lists.Add(opened, r), nil
 		},
 		Own: built.own.get,
 	}
 	if c.Usage != nil {
-		built.space.Usage = podUsage{c.Usage, factory.Core().V1().Pods().Lister()}
+		built.space.Usage = podaccess.Metrics{Usage: c.Usage, Pods: factory.Core().V1().Pods().Lister()}
 	}
 	return built, nil
 }
 
 // handler serves the whole API.
 func (c *chain) handler() http.Handler {
-	next := endStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
+	next := requests.EndStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(c.definitions.Begin(r), c.space)))
 	})
@@ -188,7 +195,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	c.documents, err = shared.documents.add(
+	c.documents, err = shared.documents.Add(
 		c.server.GenericAPIServer, extensionsServer.GenericAPIServer, aggregator.GenericConfig.Config, crds, config.Account)
 	return c, err
 }

@@ -20,6 +20,8 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/controllers"
+	"github.com/berth-dev/berth/vcluster/podaccess"
 )
 
 const (
@@ -69,10 +71,10 @@ type Config struct {
 	// forwarding, for the proxies of pods and services, for webhooks and for API
 	// services, which are then pods of services and nothing else. Default: all these
 	// are reached by Dial.
-	Pods Pods
+	Pods podaccess.Pods
 	// Usage tells what pods use. Default: there is no API metrics.k8s.io, as in a
 	// cluster without a metrics server.
-	Usage Usage
+	Usage podaccess.Usage
 	// Dial reaches what the API's objects name where there is no Pods. Tenants choose the addresses, so it must refuse
 	// what they must not reach. Default: nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -104,6 +106,15 @@ type Admission struct {
 	// interfaces (WantsExternalKubeInformerFactory and the like).
 	New func() (admission.Interface, error)
 }
+
+// SpaceControllers returns the controllers of a space: what works on a tenant's
+// objects without nodes. Pods are run, and volumes bound, on the host.
+func SpaceControllers() []string { return controllers.ForSpaces() }
+
+// HostControllers returns the controllers of a cluster that has nodes of its
+// own, with one that binds volumes and without those that need a cloud, or give
+// nodes their addresses.
+func HostControllers() []string { return controllers.ForHosts() }
 
 // complete checks c and returns it with defaults filled in.
 //
@@ -147,11 +158,8 @@ func (c Config) complete() (Config, error) {
 	if c.StoreBytes == 0 && c.Account != nil {
 		c.StoreBytes = c.Account.Limit(bounds.StoreBytes)
 	}
-	if c.ControllersQuiet <= 0 {
-		c.ControllersQuiet = controllersQuiet
-	}
 	if c.Dial == nil {
-		c.Dial = refuseDial
+		c.Dial = podaccess.RefuseDial
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

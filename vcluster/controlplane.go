@@ -21,7 +21,14 @@ import (
 
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/vcluster/bootstrap"
+	"github.com/berth-dev/berth/vcluster/controllers"
+	"github.com/berth-dev/berth/vcluster/credentials"
+	"github.com/berth-dev/berth/vcluster/gate"
+	"github.com/berth-dev/berth/vcluster/loopback"
 	"github.com/berth-dev/berth/vcluster/pki"
+	"github.com/berth-dev/berth/vcluster/process"
+	"github.com/berth-dev/berth/vcluster/storage"
 )
 
 // readyPoll is how often a starting API server is asked whether it is ready.
@@ -31,9 +38,9 @@ const readyPoll = 20 * time.Millisecond
 // concurrently.
 type ControlPlane struct {
 	config      Config
-	credentials credentials
+	credentials credentials.Set
 	client      *rest.Config
-	gate        *gate
+	gate        *gate.Gate
 
 	// stopping ends what Berth itself runs in the background.
 	stopping   context.Context
@@ -41,11 +48,11 @@ type ControlPlane struct {
 	background sync.WaitGroup
 
 	// Of these, the ones that were started are not nil.
-	store       *sharedStore
+	store       *storage.Store
 	chain       *chain
 	hooks       *hooks
 	run         *serverRun
-	controllers *controllers
+	controllers *controllers.Running
 
 	stopOnce sync.Once
 	done     chan struct{}
@@ -61,10 +68,10 @@ func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
-	if err := processWide(); err != nil {
+	if err := process.Prepare(); err != nil {
 		return nil, fmt.Errorf("start control plane %s: %w", c.Name, err)
 	}
-	p := &ControlPlane{config: c, gate: newGate(), done: make(chan struct{})}
+	p := &ControlPlane{config: c, gate: gate.New(), done: make(chan struct{})}
 	p.stopping, p.stop = context.WithCancel(klog.NewContext(context.Background(), c.Logger))
 	if err := p.start(ctx); err != nil {
 		p.shutdown()
@@ -78,7 +85,7 @@ func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 }
 
 func (p *ControlPlane) start(ctx context.Context) (err error) {
-	if p.credentials, err = openCredentials(p.config); err != nil {
+	if p.credentials, err = credentials.Open(p.config.Dir, p.config.Name, p.config.ServingCA, p.config.Clock); err != nil {
 		return err
 	}
 	store, err := kine.Open(ctx, kine.Options{
@@ -88,22 +95,22 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.store = newSharedStore(store, p.config.Account)
+	p.store = storage.New(store, p.config.Account)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 
-	p.client = loopbackConfig(&loopback{p.gate}, rand.Text())
+	p.client = loopback.Config(&loopback.Transport{Gate: p.gate}, rand.Text())
 	o, err := newOptions(ctx, p.config, p.credentials, p.store)
 	if err != nil {
 		return err
 	}
-	bootstrap := newBootstrapper(p.config.Logger)
-	p.hooks = newHooks(p.stopping, bootstrap)
+	objects := bootstrap.New(p.config.Logger)
+	p.hooks = newHooks(p.stopping, objects)
 	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks); err != nil {
 		return err
 	}
-	p.gate.open(serveIssuer(p.config.Name, p.chain.handler()))
+	p.gate.Open(credentials.ServeIssuer(p.config.Name, p.chain.handler()))
 	// Even if ctx has ended: work queues that are made with the server end only
 	// with a server that ran.
 	p.run = runServer(p.chain.server)
@@ -111,12 +118,12 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("make client for bootstrap objects: %w", err)
 	}
-	admins := newAdminAccess(client.RbacV1(), p.chain.informers.Rbac().V1(), p.config.Logger)
-	if err := admins.watch(); err != nil {
+	admins := bootstrap.NewAdminAccess(client.RbacV1(), p.chain.informers.Rbac().V1(), p.config.Logger)
+	if err := admins.Watch(); err != nil {
 		return err
 	}
-	safego.Go(&p.background, "write bootstrap objects", func() { bootstrap.run(p.stopping, client, admins) }, p.fail)
-	safego.Go(&p.background, "keep the rights of admins", func() { admins.run(p.stopping) }, p.fail)
+	safego.Go(&p.background, "write bootstrap objects", func() { objects.Run(p.stopping, client, admins) }, p.fail)
+	safego.Go(&p.background, "keep the rights of admins", func() { admins.Run(p.stopping) }, p.fail)
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
@@ -124,8 +131,11 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return fmt.Errorf("load API services: %w", err)
 	}
 	safego.Go(&p.background, "follow API services", func() { p.chain.aggregated.Run(p.stopping, p.chain.aggregation) }, p.fail)
-	if p.controllers, err = startControllers(
-		ctx, p.config, p.credentials, p.client, p.store.client.Client, p.chain.informers, p.chain.aggregated.Has); err != nil {
+	if p.controllers, err = controllers.Start(ctx, controllers.Config{
+		Names: p.config.Controllers, Quiet: p.config.ControllersQuiet, HiddenNodes: p.config.HiddenNodes, ServingCA: p.config.ServingCA,
+		Credentials: p.credentials, Loopback: p.client, Store: p.store.Client.Client, Informers: p.chain.informers.pool,
+		Aggregated: p.chain.aggregated.Has, Account: p.config.Account, Logger: p.config.Logger,
+	}); err != nil {
 		return err
 	}
 	p.watchServer()
@@ -145,7 +155,7 @@ func (p *ControlPlane) waitReady(ctx context.Context) error {
 			return false, fmt.Errorf("the API server ended: %w", p.run.err)
 		default:
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopbackHost+"/readyz", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopback.Host+"/readyz", nil)
 		if err != nil {
 			return false, err
 		}
@@ -180,7 +190,7 @@ func (p *ControlPlane) Informers() informers.SharedInformerFactory { return p.ch
 // ClientKubeconfig issues a client certificate for user in groups and returns
 // a kubeconfig that embeds it.
 func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, error) {
-	pair, err := p.credentials.ca.Client(user, groups)
+	pair, err := p.credentials.CA.Client(user, groups)
 	if err != nil {
 		return nil, err
 	}
@@ -188,17 +198,17 @@ func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, e
 }
 
 // TokenKeyID is the ID of the key that signs service-account tokens, as in the header of a token.
-func (p *ControlPlane) TokenKeyID() string { return p.credentials.tokenKeys.signs() }
+func (p *ControlPlane) TokenKeyID() string { return p.credentials.TokenKeys.SignerID() }
 
 // Snapshot writes a copy of the store, as it is at one moment, to path, where
 // nothing is.
 func (p *ControlPlane) Snapshot(ctx context.Context, path string) error {
-	return p.store.store.Snapshot(ctx, path)
+	return p.store.Kine.Snapshot(ctx, path)
 }
 
 // StoreStats are figures of the control plane's store.
 func (p *ControlPlane) StoreStats(ctx context.Context) (kine.Stats, error) {
-	return p.store.store.Stats(ctx)
+	return p.store.Kine.Stats(ctx)
 }
 
 // Done is closed when the control plane has ended, by Stop or by itself.
@@ -213,4 +223,13 @@ func (p *ControlPlane) Err() error {
 	default:
 		return nil
 	}
+}
+
+// RunningControllers returns the names of the controllers that run now. Those
+// for which there is no work do not.
+func (p *ControlPlane) RunningControllers() []string {
+	if p.controllers == nil {
+		return nil
+	}
+	return p.controllers.Names()
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
 
 	"github.com/berth-dev/berth/vcluster/builtin"
+	"github.com/berth-dev/berth/vcluster/podaccess"
 )
 
 // kubernetesServicePort is the port of the Service default/kubernetes.
@@ -90,7 +91,7 @@ type registries struct {
 }
 
 func newRegistries(
-	providers []controlplaneapiserver.RESTStorageProvider, enabled serverstorage.APIResourceConfigSource, options generic.RESTOptionsGetter, pods Pods,
+	providers []controlplaneapiserver.RESTStorageProvider, enabled serverstorage.APIResourceConfigSource, options generic.RESTOptionsGetter, pods podaccess.Pods,
 ) *registries {
 	r := &registries{groups: map[string]func() (map[schema.GroupVersionResource]rest.Storage, error){}}
 	for _, p := range providers {
@@ -106,7 +107,7 @@ func newRegistries(
 				}
 				for resource, s := range builtin.Own(p.GroupName(), storages) {
 					if pods != nil {
-						s = connected(s, pods)
+						s = podaccess.Connected(s, pods)
 					}
 					own[schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}] = s
 				}

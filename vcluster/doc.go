@@ -9,8 +9,13 @@
 // It is called by shard, for spaces, and by host, for the embedded host
 // cluster. It opens no port: callers serve [ControlPlane.Handler], and use
 // [ControlPlane.Loopback] themselves. Many control planes live in one process;
-// what they share is process-wide in Kubernetes itself and set once, in
-// features.go.
+// what they share is process-wide in Kubernetes itself and set once, by package
+// process.
+//
+// This package configures upstream's servers, chains them, starts them and stops
+// them. What they are given is in packages below: bootstrap, controllers,
+// credentials, loopback, openapi, plugins, podaccess, requests and storage, and
+// in what these call.
 //
 // It never looks at the shape of host objects, never reads flags, handles
 // signals or ends the process, and never shows a tenant this machine's name or

@@ -14,12 +14,14 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/berth-dev/berth/vcluster/process"
 )
 
 // Upstream ends the process, and with it every other space, when a post-start
 // hook fails. This test's process would end, too.
 func TestAHookThatFailsDoesNotEndTheProcess(t *testing.T) {
-	if err := processWide(); err != nil {
+	if err := process.Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	c := genericapiserver.NewConfig(legacyscheme.Codecs)
@@ -55,7 +57,7 @@ func TestAHookThatFailsDoesNotEndTheProcess(t *testing.T) {
 
 // L3: a second validation of objects is quadratic in their errors, and changes nothing. All other features are as they are set.
 func TestHostileObjectsAreValidatedOnce(t *testing.T) {
-	if err := processWide(); err != nil {
+	if err := process.Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.DeclarativeValidation) {

@@ -22,6 +22,12 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	"github.com/berth-dev/berth/vcluster/credentials"
+	"github.com/berth-dev/berth/vcluster/gate"
+	"github.com/berth-dev/berth/vcluster/openapi"
+	"github.com/berth-dev/berth/vcluster/requests"
+	"github.com/berth-dev/berth/vcluster/storage"
 )
 
 // commonConfig is what is the same in all control planes.
@@ -41,7 +47,7 @@ func commonConfig(
 	if err := enabled.ApplyTo(c, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
 		return nil, err
 	}
-	describe(c)
+	openapi.Describe(c)
 	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"),
 		sets.NewString("attach", "exec", "proxy", "log", "portforward"),
@@ -52,7 +58,7 @@ func commonConfig(
 // genericConfig is what BuildGenericConfig of upstream's control plane returns,
 // assembled without a port, a certificate, a connection to etcd, or audit.
 func genericConfig(
-	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *sharedStore, gate *gate,
+	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *storage.Store, gate *gate.Gate,
 ) (*genericapiserver.Config, *ownedInformers, *serverstorage.DefaultStorageFactory, error) {
 	c, err := commonConfig(o.GenericServerRunOptions, o.APIEnablement)
 	if err != nil {
@@ -63,29 +69,29 @@ func genericConfig(
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make loopback client: %w", err)
 	}
-	factory := newInformers(client, store.client.Client, store.account, klog.FromContext(ctx))
+	factory := newInformers(client, store.Client.Client, store.Account, klog.FromContext(ctx))
 	if err := o.Features.ApplyTo(c, client, factory); err != nil {
 		return nil, nil, nil, err
 	}
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		api = boundFields(c.LongRunningFunc, api)
-		api = accountMemory(store.account, c.LongRunningFunc, api)
-		api = countWork(gate.abort, c.RequestTimeout, c.LongRunningFunc, api)
-		return boundIdentities(genericapiserver.DefaultBuildHandlerChain(gate.endLongRunning(c.LongRunningFunc, api), c))
+		api = requests.BoundFields(c.LongRunningFunc, api)
+		api = requests.AccountMemory(store.Account, c.LongRunningFunc, api)
+		api = requests.CountWork(gate.Abort, c.RequestTimeout, c.LongRunningFunc, api)
+		return requests.BoundIdentities(genericapiserver.DefaultBuildHandlerChain(gate.EndLongRunning(c.LongRunningFunc, api), c))
 	}
 
 	storage, err := storageFactory(c, o.Etcd)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c.RESTOptionsGetter = store.getter(o.Etcd.CreateRESTOptionsGetter(storage, nil))
-	c.AddHealthChecks(store.healthCheck())
+	c.RESTOptionsGetter = store.Getter(o.Etcd.CreateRESTOptionsGetter(storage, nil))
+	c.AddHealthChecks(store.HealthCheck())
 
 	if err := o.Authentication.ApplyTo(ctx, &c.Authentication, nil, nil, c.OpenAPIConfig, c.OpenAPIV3Config,
 		client, factory, c.APIServerID); err != nil {
 		return nil, nil, nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	c.Authentication.Authenticator = rememberCertificates(o.Authentication.ClientCert.CAContentProvider.VerifyOptions, c.Authentication.Authenticator)
+	c.Authentication.Authenticator = credentials.RememberCertificates(o.Authentication.ClientCert.CAContentProvider.VerifyOptions, c.Authentication.Authenticator)
 	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(
 		ctx, o.CompletedOptions, nil, c.APIServerID, factory)
 	if err != nil {

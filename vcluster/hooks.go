@@ -16,6 +16,8 @@ import (
 	flowcontrolrest "k8s.io/kubernetes/pkg/registry/flowcontrol/rest"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
+
+	"github.com/berth-dev/berth/vcluster/bootstrap"
 )
 
 // crdSyncedHook waits for the informer of CRDs, and fails when it is stopped
@@ -24,7 +26,7 @@ const crdSyncedHook = "crd-informer-synced"
 
 // replacedHooks are upstream's post-start hooks that can fail: a failing hook
 // ends the process, and with it every other space. All that they do here is
-// done by bootstrap.go, where a failure is logged and tried again. Their first
+// done by package bootstrap, where a failure is logged and tried again. Their first
 // try comes after a second, too, which is most of a start.
 var replacedHooks = []string{
 	rbacrest.PostStartHookName,
@@ -55,18 +57,18 @@ type hooks struct {
 	checks    []healthz.HealthChecker
 	crdReady  chan struct{}
 	crds      *watchedCRDs
-	bootstrap *bootstrapper
+	bootstrap *bootstrap.Writer
 	// stopping ends Berth's hooks early.
 	stopping context.Context
 }
 
-func newHooks(stopping context.Context, bootstrap *bootstrapper) *hooks {
+func newHooks(stopping context.Context, bootstrap *bootstrap.Writer) *hooks {
 	return &hooks{crdReady: make(chan struct{}), bootstrap: bootstrap, stopping: stopping}
 }
 
 func (h *hooks) add(c *genericapiserver.Config) error {
 	err := c.AddPostStartHook(bootstrapHook, func(genericapiserver.PostStartHookContext) error {
-		h.bootstrap.wait(h.stopping)
+		h.bootstrap.Wait(h.stopping)
 		return nil
 	})
 	if err != nil {

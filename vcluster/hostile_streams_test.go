@@ -22,13 +22,13 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/podstream"
-	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/podaccess"
 )
 
 // silentPods are pods that say nothing, as long as somebody is connected.
 type silentPods struct{}
 
-var _ vcluster.Pods = silentPods{}
+var _ podaccess.Pods = silentPods{}
 
 // silentConn is a connection whose other end reads all, and says nothing but greeting.
 type silentConn struct {

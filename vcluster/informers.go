@@ -12,10 +12,6 @@ import (
 	"github.com/berth-dev/berth/vcluster/informer"
 )
 
-// informerResync is upstream's default of the controller manager's
-// --min-resync-period.
-const informerResync = informer.Resync
-
 // ownedInformers are the informers that the API server and the syncer share for
 // as long as the control plane lives. Controllers have views of their own.
 type ownedInformers struct {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"path/filepath"
 	"slices"
 
 	"go.opentelemetry.io/otel/trace/noop"
@@ -22,7 +21,10 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/nodedeclaredfeatures"
 	"k8s.io/kubernetes/plugin/pkg/admission/podresize"
 
+	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
+	"github.com/berth-dev/berth/vcluster/plugins"
+	"github.com/berth-dev/berth/vcluster/storage"
 )
 
 // maxTokenLife is the longest that a service-account token lives that was requested: one that is asked for longer is
@@ -30,44 +32,9 @@ import (
 // once; the syncer replaces them after some 50 minutes.
 const maxTokenLife = pki.MaxClientLifetime
 
-// credentials are what a control plane proves itself, and knows others, by.
-type credentials struct {
-	ca                *pki.CA
-	frontProxy        *pki.CA // of what it calls the servers of aggregated APIs with
-	serviceAccountKey string  // path of the one that signs
-	tokenKeys         *tokenKeys
-	servingCA         string // path
-}
-
-func openCredentials(c Config) (credentials, error) {
-	dir := filepath.Join(c.Dir, "pki")
-	ca, err := openCA(c.Dir, c.Name, c.Clock)
-	if err != nil {
-		return credentials{}, err
-	}
-	frontProxy, err := openFrontProxyCA(c.Dir, c.Name, c.Clock)
-	if err != nil {
-		return credentials{}, err
-	}
-	key, err := pki.ServiceAccountKey(dir)
-	if err != nil {
-		return credentials{}, err
-	}
-	tokenKeys, err := openTokenKeys(dir, c.Clock)
-	if err != nil {
-		return credentials{}, err
-	}
-	// Upstream's controllers read it from a file only.
-	serving := filepath.Join(dir, "serving-ca.crt")
-	if err := pki.WriteFile(serving, c.ServingCA); err != nil {
-		return credentials{}, fmt.Errorf("write serving CA: %w", err)
-	}
-	return credentials{ca: ca, frontProxy: frontProxy, serviceAccountKey: key, tokenKeys: tokenKeys, servingCA: serving}, nil
-}
-
 // newOptions returns the options of c's API server: upstream's defaults, but for
 // what follows.
-func newOptions(ctx context.Context, c Config, id credentials, store *sharedStore) (options.CompletedOptions, error) {
+func newOptions(ctx context.Context, c Config, id credentials.Set, store *storage.Store) (options.CompletedOptions, error) {
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {
 		return options.CompletedOptions{}, err
@@ -75,7 +42,7 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 	o := commonOptions()
 	o.GenericServerRunOptions.ExternalHost = endpoint.Host
 	o.ServiceClusterIPRanges = c.ServiceCIDR
-	store.configure(&o.Etcd.StorageConfig, c.Name)
+	store.Configure(&o.Etcd.StorageConfig, c.Name)
 	authenticate(o, c.Name, id)
 	o.Authorization.Modes = []string{"RBAC"}
 	if err := admit(o.Admission, c); err != nil {
@@ -95,7 +62,7 @@ func newOptions(ctx context.Context, c Config, id credentials, store *sharedStor
 // commonOptions are those that are the same for all API servers.
 func commonOptions() *options.ServerRunOptions {
 	o := options.NewServerRunOptions()
-	o.Admission.GenericAdmission.Plugins = admissionPlugins()
+	o.Admission.GenericAdmission.Plugins = plugins.New()
 	// Left alone, upstream looks at this machine's interfaces and name (N1).
 	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	o.GenericServerRunOptions.ExternalHost = "space.invalid"
@@ -129,21 +96,21 @@ func commonOptions() *options.ServerRunOptions {
 // space's service-account tokens, and anonymous requests, which RBAC gives next
 // to nothing. Everything else that upstream offers is off, request headers
 // above all (A6).
-func authenticate(o *options.ServerRunOptions, space string, id credentials) {
+func authenticate(o *options.ServerRunOptions, space string, id credentials.Set) {
 	a := kubeoptions.NewBuiltInAuthenticationOptions().
 		WithAnonymous().
 		WithClientCert().
 		WithServiceAccounts().
 		WithRequestHeader() // upstream reads it even if it is off, which it is without a CA
-	a.ClientCert.CAContentProvider = clientCA{id.ca}
+	a.ClientCert.CAContentProvider = credentials.ClientCA{CA: id.CA}
 	// The first issues; the others are accepted, and all are audiences of the API.
-	a.ServiceAccounts.Issuers = []string{pki.Issuer(space), sharedIssuer}
-	a.ServiceAccounts.ExternalPublicKeysGetter = id.tokenKeys
+	a.ServiceAccounts.Issuers = []string{pki.Issuer(space), credentials.SharedIssuer}
+	a.ServiceAccounts.ExternalPublicKeysGetter = id.TokenKeys
 	a.ServiceAccounts.MaxExtendedExpiration = maxTokenLife
 	// Where the issuer is: pods that know its name and its CA find the keys by the same.
 	a.ServiceAccounts.JWKSURI = pki.Issuer(space) + serviceaccount.JWKSPath
 	o.Authentication = a
-	o.ServiceAccountSigningKeyFile = id.serviceAccountKey
+	o.ServiceAccountSigningKeyFile = id.ServiceAccountKey
 }
 
 // admit adds Berth's plugins to upstream's, before ResourceQuota, which must

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/berth-dev/berth/vcluster/builtin"
+	"github.com/berth-dev/berth/vcluster/process"
 )
 
 type creates = rest.Creater //nolint:misspell // upstream's
@@ -21,7 +22,7 @@ func is[T any](s rest.Storage) bool {
 
 // L3: the validation errors of all registries are bounded, or there are few of them.
 func TestHostileRegistriesBoundValidationErrors(t *testing.T) {
-	if err := processWide(); err != nil {
+	if err := process.Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	api, err := builtinAPI()
@@ -59,7 +60,7 @@ func TestHostileRegistriesBoundValidationErrors(t *testing.T) {
 
 // What takes a registry's place does all that it does, so that upstream serves it alike.
 func TestRegistriesServeAllThatUpstreamsDo(t *testing.T) {
-	if err := processWide(); err != nil {
+	if err := process.Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	api, err := builtinAPI()

@@ -19,12 +19,15 @@ import (
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/builtin"
+	"github.com/berth-dev/berth/vcluster/credentials"
+	"github.com/berth-dev/berth/vcluster/openapi"
+	"github.com/berth-dev/berth/vcluster/storage"
 )
 
 // sharedAPI is what all control planes of the process serve with.
 type sharedAPI struct {
 	*builtin.API
-	documents *documents
+	documents *openapi.Documents
 }
 
 // builtinAPI is made by the first start of a control plane that can.
@@ -54,15 +57,15 @@ func newBuiltinAPI() (*sharedAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	describeTokens(generic)
-	generic.Authentication.APIAudiences = authenticator.Audiences{sharedIssuer} // never asked: each space has its own registry of tokens
+	openapi.DescribeTokens(generic)
+	generic.Authentication.APIAudiences = authenticator.Audiences{credentials.SharedIssuer} // never asked: each space has its own registry of tokens
 	// Upstream's allocator of ports wants a store to be there when it is made.
 	scratch, err := openScratch()
 	if err != nil {
 		return nil, err
 	}
 	defer scratch.close()
-	scratch.configure(&o.Etcd.StorageConfig, "scratch")
+	scratch.Configure(&o.Etcd.StorageConfig, "scratch")
 	storage, err := storageFactory(generic, o.Etcd)
 	if err != nil {
 		return nil, err
@@ -88,12 +91,12 @@ func newBuiltinAPI() (*sharedAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sharedAPI{API: api, documents: &documents{builtin: api.OpenAPI()}}, nil
+	return &sharedAPI{API: api, documents: &openapi.Documents{Builtin: api.OpenAPI()}}, nil
 }
 
 // scratch is a store that is gone with its close.
 type scratch struct {
-	*sharedStore
+	*storage.Store
 	dir string
 }
 
@@ -106,11 +109,11 @@ func openScratch() (*scratch, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make scratch store: %w", err), os.RemoveAll(dir))
 	}
-	return &scratch{newSharedStore(store, nil), dir}, nil
+	return &scratch{storage.New(store, nil), dir}, nil
 }
 
 func (s *scratch) close() {
-	if err := errors.Join(s.sharedStore.close(), os.RemoveAll(s.dir)); err != nil {
+	if err := errors.Join(s.Store.Close(), os.RemoveAll(s.dir)); err != nil {
 		klog.Background().Error(err, "Removing a scratch store", "dir", s.dir)
 	}
 }

@@ -67,21 +67,21 @@ func (p *ControlPlane) unwind() {
 		safego.Run(doing, f, func(err error) { failed = append(failed, err) })
 	}
 	if p.controllers != nil {
-		step("stop controllers", p.controllers.stop)
+		step("stop controllers", p.controllers.Stop)
 	}
 	if p.run != nil {
 		step("wait for hooks", p.waitHooks)
 	}
 	if p.chain != nil {
-		step("drop OpenAPI documents", p.chain.documents.close)
+		step("drop OpenAPI documents", p.chain.documents.Close)
 		step("stop informers", p.chain.informers.stop) // while there is a server to answer them
 	}
-	step("end requests", func() { p.gate.close(drainTimeout) })
+	step("end requests", func() { p.gate.Close(drainTimeout) })
 	p.background.Wait()
 	step("end admission", p.endAdmission)
 	step("stop the API server", p.stopServer)
 	if p.store != nil {
-		step("close the store", func() { failed = append(failed, p.store.close()) })
+		step("close the store", func() { failed = append(failed, p.store.Close()) })
 	}
 	if err := errors.Join(failed...); err != nil {
 		p.stopErr = fmt.Errorf("stop control plane %s: %w", p.config.Name, err)
@@ -90,7 +90,7 @@ func (p *ControlPlane) unwind() {
 
 func (p *ControlPlane) endAdmission() {
 	if p.run != nil {
-		<-p.chain.admission.close()
+		<-p.chain.admission.Close()
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // space is the one whose account writes.
@@ -51,14 +52,14 @@ func podOf(containers, variables, services int) *corev1.Pod {
 		}
 		v.Spec.Containers = append(v.Spec.Containers, c)
 	}
-	in := translate.Surroundings{}
+	in := pod.Surroundings{}
 	for i := range services {
 		in.Services = append(in.Services, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("s%d", i)},
 			Spec:       corev1.ServiceSpec{ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}},
 		})
 	}
-	return space().Pod(v, in)
+	return pod.ToHost(space(), v, in)
 }
 
 // L3: the largest objects that Berth writes are within what a host spends on a

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // M4 (findings S13, S14): the labels by which controllers of a host are steered are
@@ -31,14 +32,14 @@ func TestHostileLabelsOfPodsAreRefused(t *testing.T) {
 		}
 	}
 	for _, key := range keys {
-		pod := podOf(1, 0, 0)
-		pod.Labels[key] = "theirs"
+		written := podOf(1, 0, 0)
+		written.Labels[key] = "theirs"
 		refused := !strings.HasPrefix(key, "berth.dev.")
-		if message, _ := e.refuses(of("", "pods", "Pod", pod)); (message != "") != refused {
+		if message, _ := e.refuses(of("", "pods", "Pod", written)); (message != "") != refused {
 			t.Errorf("label %s: %q", key, message)
 		}
 		v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "u", Labels: map[string]string{key: "theirs"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-		if message, _ := e.refuses(of("", "pods", "Pod", space().Pod(v, translate.Surroundings{}))); message != "" {
+		if message, _ := e.refuses(of("", "pods", "Pod", pod.ToHost(space(), v, pod.Surroundings{}))); message != "" {
 			t.Errorf("label %s, translated: %s", key, message)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // Pods is what [Accounts] is for all else. Pods are what spaces make most of: theirs
@@ -21,7 +21,7 @@ func Pods() Policy {
 	}
 }
 
-// Fields of pods, as translate.Space.Pod writes them. A pod that is there can change
+// Fields of pods, as pod.ToHost writes them. A pod that is there can change
 // in its image, its deadline, its size and its tolerations only.
 const (
 	handler = "{exec{command} httpGet{path port scheme httpHeaders[]{name value}} tcpSocket{port} "
@@ -84,7 +84,7 @@ func podShape() []admissionv1.Validation {
 func podStatus() []admissionv1.Validation {
 	const elsewhere = "!has(request.subResource) || request.subResource != 'status' || "
 	const conditions = ".status.?conditions.orValue([])"
-	answer := "c.type.startsWith('" + translate.GatePrefix + "') && oldObject.spec.?readinessGates.orValue([]).exists(g, g.conditionType == c.type)"
+	answer := "c.type.startsWith('" + pod.GatePrefix + "') && oldObject.spec.?readinessGates.orValue([]).exists(g, g.conditionType == c.type)"
 	return []admissionv1.Validation{
 		Refuse("a space's account may change only conditions in the status of a pod", elsewhere+
 			"dyn(object.status).all(f, f == 'conditions' || f in oldObject.status && object.status[f] == oldObject.status[f]) && "+

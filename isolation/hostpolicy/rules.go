@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 )
 
 // rule is an expression about a value that is there.
@@ -26,7 +26,7 @@ func rule(name, value string) string {
 	case "grace":
 		return fmt.Sprintf("%s <= %d", value, bounds.GracePeriodSeconds.Bound().Default)
 	case "gate":
-		return value + ".startsWith('" + translate.GatePrefix + "')"
+		return value + ".startsWith('" + pod.GatePrefix + "')"
 	case "scheduler":
 		return value + " == '" + corev1.DefaultSchedulerName + "'"
 	case "profile": // of seccomp and AppArmor

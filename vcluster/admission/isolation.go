@@ -28,6 +28,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
@@ -151,14 +152,14 @@ func validateNetworking(a admission.Attributes) error {
 }
 
 func (p *Isolation) checkPod(m *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	return slices.Concat(translate.CheckPod(m, spec), p.where.Check(spec), p.security.Check(m, spec))
+	return slices.Concat(pod.Check(m, spec), p.where.Check(spec), pod.CheckSecurity(p.security, m, spec))
 }
 
 func (p *Isolation) validatePod(a admission.Attributes) error {
 	errs, err := asksAnew(a, &corev1.Pod{}, func(v *corev1.Pod) field.ErrorList {
 		spec := v.Spec
 		if a.GetOperation() == admission.Update {
-			spec = translate.Asked(v)
+			spec = pod.Asked(v)
 		}
 		return p.checkPod(&v.ObjectMeta, &spec)
 	})

@@ -1,9 +1,0 @@
-// Copyright The Berth Authors.
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build !linux || !cgo
-
-package kine
-
-// FreeOSMemory does nothing: glibc is what has to be told.
-func FreeOSMemory() {}

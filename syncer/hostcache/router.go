@@ -1,0 +1,250 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcache
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Router holds what one shared host watch shows, and routes each event to the
+// one space that it concerns, so that the cost of an event does not grow with the
+// spaces. A reflector calls its methods of [cache.ReflectorStore], one at a time.
+type Router struct {
+	*Cache
+	// Changed, if set, is called with the space of each object that was added, changed or deleted.
+	Changed func(space string)
+	// Trim drops what no reader needs of an object: nothing, unless it is replaced before the router is used.
+	Trim func(client.Object) client.Object
+	// Matters, if set, decides of each object that was added (was is nil), changed or
+	// deleted (is is nil) whether to deliver it: first to the spaces that are awake,
+	// then to follow, so that a space that falls asleep misses nothing.
+	Matters func(was, is client.Object) bool
+	Follow  func(was, is client.Object)
+
+	// Reached is the latest resource version that the watch has got to, delivered the
+	// latest that all receivers have got.
+	Reached, Delivered atomic.Uint64
+	// filled is closed when what was there at first has been delivered.
+	filled chan struct{}
+	failed lastError // of the watch
+
+	mu     sync.RWMutex
+	spaces map[string]func(client.Object)
+}
+
+// EverySpace is what spaceOf returns for objects that concern all spaces.
+const EverySpace = "*"
+
+// New returns a router of objects, each of the space that spaceOf names, or of [EverySpace]. more are indexes of the cache.
+func New(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
+	return &Router{
+		Cache: newCache(spaceOf, more), Changed: changed, Trim: func(o client.Object) client.Object { return o },
+		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
+	}
+}
+
+// Watch fills the router, and follows what is listed, until ctx ends.
+func (r *Router) Watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
+	cache.NewReflectorWithOptions(r.failed.noted(from), of, r, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
+}
+
+// Add implements [cache.ReflectorStore]. It may be an object that is there.
+func (r *Router) Add(obj any) error { return r.event(obj, r.put) }
+
+// Update implements [cache.ReflectorStore].
+func (r *Router) Update(obj any) error { return r.event(obj, r.put) }
+
+// Delete implements [cache.ReflectorStore].
+func (r *Router) Delete(obj any) error { return r.event(obj, r.drop) }
+
+// event carries out what a watch shows.
+func (r *Router) event(obj any, do func(client.Object) error) error {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return fmt.Errorf("host watch: %T is not an object", obj)
+	}
+	r.reach(o.GetResourceVersion())
+	if err := do(o); err != nil {
+		return fmt.Errorf("host watch: %w", err)
+	}
+	r.noteDelivered()
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore]: it is what there is when a watch
+// begins, and begins anew.
+func (r *Router) Replace(objs []any, resourceVersion string) error {
+	r.reach(resourceVersion)
+	there := make(map[string]struct{}, len(objs))
+	for _, obj := range objs {
+		o, ok := obj.(client.Object)
+		if !ok {
+			return fmt.Errorf("host watch: %T is not an object", obj)
+		}
+		there[cache.MetaObjectToName(o).String()] = struct{}{}
+		if err := r.put(o); err != nil {
+			return fmt.Errorf("host watch: %w", err)
+		}
+	}
+	for _, key := range r.Keys() {
+		if _, ok := there[key]; ok {
+			continue
+		}
+		if gone, ok := r.Get(key).(client.Object); ok {
+			if err := r.drop(gone); err != nil {
+				return fmt.Errorf("host watch: %w", err)
+			}
+		}
+	}
+	r.noteDelivered()
+	if !r.isFilled() {
+		close(r.filled)
+	}
+	return nil
+}
+
+// Bookmark implements [cache.ReflectorBookmarkStore].
+func (r *Router) Bookmark(resourceVersion string) error {
+	r.reach(resourceVersion)
+	r.noteDelivered()
+	return nil
+}
+
+// Transformer implements [cache.TransformingStore]: what a reflector collects until
+// a watch has begun is no larger than what is kept.
+func (r *Router) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			return r.Trim(o), nil
+		}
+		return obj, nil
+	}
+}
+
+// Resync implements [cache.ReflectorStore].
+func (r *Router) Resync() error { return nil }
+
+func (r *Router) isFilled() bool {
+	select {
+	case <-r.filled:
+		return true
+	default:
+		return false
+	}
+}
+
+// put stores an object and delivers it: as a change, unless it is the one that is
+// there, or one of the first.
+func (r *Router) put(is client.Object) error {
+	is = r.Trim(is)
+	was, err := r.swap(is)
+	if err != nil {
+		return err
+	}
+	if r.Matters != nil && !r.Matters(was, is) {
+		return nil
+	}
+	if Same(was, is) {
+		r.Deliver(was, false)
+		return nil
+	}
+	changed := was != nil || r.isFilled()
+	if was != nil && r.SpaceOf(was) != r.SpaceOf(is) {
+		r.Deliver(was, changed) // it was taken from the space
+	}
+	r.Deliver(is, changed)
+	if r.Follow != nil {
+		r.Follow(was, is)
+	}
+	return nil
+}
+
+// drop removes an object that is gone, and delivers it.
+func (r *Router) drop(gone client.Object) error {
+	err := r.remove(gone)
+	if r.Matters != nil && !r.Matters(gone, nil) {
+		return err
+	}
+	r.Deliver(gone, true)
+	if r.Follow != nil {
+		r.Follow(gone, nil)
+	}
+	return err
+}
+
+// reach notes that the watch has got to a version; one call at a time.
+func (r *Router) reach(resourceVersion string) {
+	r.Reached.Store(max(r.Reached.Load(), Version(resourceVersion)))
+}
+
+// noteDelivered notes that all has been delivered that the watch has got to.
+func (r *Router) noteDelivered() { r.Delivered.Store(r.Reached.Load()) }
+
+// Deliver hands an object to its space. changed says that the host has changed it, so that a space that sleeps wakes for it.
+func (r *Router) Deliver(o client.Object, changed bool) {
+	space := r.SpaceOf(o)
+	if space == "" {
+		return
+	}
+	r.receive(space, o)
+	if changed && r.Changed != nil {
+		r.Changed(space)
+	}
+}
+
+func (r *Router) receive(space string, o client.Object) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if space == EverySpace {
+		for _, receive := range r.spaces {
+			receive(o)
+		}
+		return
+	}
+	if receive := r.spaces[space]; receive != nil {
+		receive(o)
+	}
+}
+
+// Subscribe calls receive with each object of the space there is, then with
+// each that changes, until the returned function is called. receive must not
+// block; it may see an object twice.
+func (r *Router) Subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
+	r.mu.Lock()
+	if r.spaces[space] != nil {
+		r.mu.Unlock()
+		return nil, fmt.Errorf("space %s is synced twice", space)
+	}
+	r.spaces[space] = receive
+	r.mu.Unlock()
+	for _, name := range []string{space, EverySpace} {
+		for obj := range r.Of(name) {
+			receive(obj)
+		}
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.spaces, space)
+	}, nil
+}
+
+// Version is a resource version as a number, which it is on conformant clusters
+// since Kubernetes 1.35. On others it is 0: there a space may wake for a write
+// of its own.
+func Version(resourceVersion string) uint64 {
+	v, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,125 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/certificate/csr"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	certificatesapi "k8s.io/kubernetes/pkg/apis/certificates/v1"
+	"k8s.io/kubernetes/pkg/controller/certificates"
+	"k8s.io/kubernetes/pkg/controller/certificates/authority"
+
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+const (
+	// signingWorkers is upstream's.
+	signingWorkers = 5
+	// signingBackdate and signingShort are upstream's, too: certificates begin a little before they are issued, unless
+	// they are for less than a working day.
+	signingBackdate = 5 * time.Minute
+	signingShort    = 8 * time.Hour
+)
+
+// signer signs the approved CertificateSigningRequests of clients of the space's API, as upstream's controller does, of
+// which each signer would follow two files for each space. The space has no kubelets: requests of these stay approved
+// and unsigned.
+type signer struct {
+	ca     *pki.CA
+	client kubernetes.Interface
+}
+
+func newSigningController(ctx context.Context, ca *pki.CA, inputs app.ControllerContext) (app.Controller, error) {
+	client, err := inputs.NewClient("certificate-controller")
+	if err != nil {
+		return nil, err
+	}
+	s := &signer{ca, client}
+	return signingController{certificates.NewCertificateController(ctx, "csrsigning-kube-apiserver-client", client,
+		inputs.InformerFactory.Certificates().V1().CertificateSigningRequests(), s.handle)}, nil
+}
+
+type signingController struct {
+	*certificates.CertificateController
+}
+
+func (signingController) Name() string { return names.CertificateSigningRequestSigningController }
+
+func (c signingController) Run(ctx context.Context) { c.CertificateController.Run(ctx, signingWorkers) }
+
+// handle signs a request, which is a copy.
+func (s *signer) handle(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
+	if request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName ||
+		!certificates.IsCertificateRequestApproved(request) || certificates.HasTrueCondition(request, certificatesv1.CertificateFailed) {
+		return nil
+	}
+	parsed, err := certificatesapi.ParseCSR(request.Spec.Request)
+	if err != nil {
+		return fmt.Errorf("parse certificate signing request %s: %w", request.Name, err)
+	}
+	if err := checkClientUsages(request.Spec.Usages); err != nil {
+		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
+			Message: err.Error(), LastUpdateTime: metav1.Now(),
+		})
+	} else if request.Status.Certificate, err = s.sign(parsed, request.Spec); err != nil {
+		return fmt.Errorf("sign certificate signing request %s: %w", request.Name, err)
+	}
+	if _, err := s.client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update certificate signing request %s: %w", request.Name, err)
+	}
+	return nil
+}
+
+func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec) ([]byte, error) {
+	cert, key, err := s.ca.Signer()
+	if err != nil {
+		return nil, err
+	}
+	der, err := (&authority.CertificateAuthority{Certificate: cert, PrivateKey: key}).Sign(request.Raw, authority.PermissiveSigningPolicy{
+		TTL: lifeOf(spec), Usages: spec.Usages, Backdate: signingBackdate, Short: signingShort,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), nil
+}
+
+// lifeOf is how long a certificate is good: as long as is asked for, within the bounds of all client certificates.
+func lifeOf(spec certificatesv1.CertificateSigningRequestSpec) time.Duration {
+	if spec.ExpirationSeconds == nil {
+		return pki.MaxClientLifetime
+	}
+	return min(max(csr.ExpirationSecondsToDuration(*spec.ExpirationSeconds), pki.MinClientLifetime), pki.MaxClientLifetime)
+}
+
+// checkClientUsages is upstream's check of what a client's certificate may be for.
+func checkClientUsages(usages []certificatesv1.KeyUsage) error {
+	isClients := false
+	for _, usage := range usages {
+		switch usage {
+		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment:
+		case certificatesv1.UsageClientAuth:
+			isClients = true
+		default:
+			return fmt.Errorf("invalid usage for client certificate: %s", usage)
+		}
+	}
+	if !isClients {
+		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/admission"
+	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+)
+
+// WebhooksBy makes webhook clients use dial, whatever upstream set before, and read answers of at most maxAnswer bytes.
+func WebhooksBy(dial utilnet.DialFunc, maxAnswer int) webhook.AuthenticationInfoResolverWrapper {
+	through := func(c *rest.Config, err error) (*rest.Config, error) {
+		if err != nil {
+			return nil, err
+		}
+		if c.Transport != nil {
+			// Upstream's answer for the API server itself: its loopback, with
+			// all rights.
+			return nil, errors.New("the API server can't be its own webhook")
+		}
+		c = rest.CopyConfig(c)
+		c.Dial = dial
+		// That there is one also keeps client-go from caching the transport for good: tenants make many.
+		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		c.Wrap(boundAnswers(maxAnswer))
+		return c, nil
+	}
+	return func(next webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		return &webhook.AuthenticationInfoResolverDelegator{
+			ClientConfigForFunc: func(hostPort string) (*rest.Config, error) {
+				return through(next.ClientConfigFor(hostPort))
+			},
+			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
+				return through(next.ClientConfigForService(name, namespace, port))
+			},
+		}
+	}
+}
+
+// WebhooksReachBy makes admission webhooks use dial. Decorators run after
+// upstream's initializers, and before the first request.
+func WebhooksReachBy(o *kubeoptions.AdmissionOptions, dial utilnet.DialFunc) {
+	g := o.GenericAdmission
+	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
+		if w, ok := plugin.(webhookinit.WantsAuthenticationInfoResolverWrapper); ok {
+			w.SetAuthenticationInfoResolverWrapper(WebhooksBy(dial, maxAdmitted))
+		}
+		return plugin
+	})}, g.Decorators...)
+}
