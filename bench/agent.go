@@ -42,7 +42,7 @@ const (
 	berthSide = "berth"
 	// platformSide is all of `berth up`, where berthSide is what serves spaces.
 	platformSide = "the platform"
-	stockSide = "stock"
+	stockSide    = "stock"
 	// floodSide has no control planes: it is the clients that flood one.
 	floodSide = "the flood"
 )

@@ -113,7 +113,7 @@ func openScratch() (*scratch, error) {
 }
 
 func (s *scratch) close() {
-	if err := errors.Join(s.Store.Close(), os.RemoveAll(s.dir)); err != nil {
+	if err := errors.Join(s.Close(), os.RemoveAll(s.dir)); err != nil {
 		klog.Background().Error(err, "Removing a scratch store", "dir", s.dir)
 	}
 }
