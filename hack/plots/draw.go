@@ -143,7 +143,7 @@ func newPlot(title string) *plot.Plot {
 	p.BackgroundColor = color.White
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Tick.Label.Font.Variant = "Sans"
-		axis.Tick.Label.Font.Size, axis.LineStyle.Width = vg.Points(11), vg.Points(0.5)
+		axis.Tick.Label.Font.Size, axis.Width = vg.Points(11), vg.Points(0.5)
 	}
 	return p
 }
