@@ -156,24 +156,33 @@ func TestADeletedSpacesDataIsKeptAsThePolicySays(t *testing.T) {
 // T7, T8: a kill at any request of a deletion to the host loses nothing of it: the next run goes on.
 func TestADeletionGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
+	namespace := func(name string, r *http.Request) bool {
+		return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/namespaces/berth-"+name)
+	}
+	release := func(name string, r *http.Request) bool { // of the object, the last step
+		return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/spaces/"+name)
+	}
 	for _, at := range []struct {
 		name, next string
-		after      bool // the host has done it
+		request    func(name string, r *http.Request) bool
+		after      []string // has the host do it, by kubectl
 	}{
-		{"killed-before", "next-a", false}, {"killed-after", "next-b", true},
+		{"killed-before", "next-a", namespace, nil},
+		{"killed-after", "next-b", namespace, []string{"delete", "namespace", "berth-killed-after", "--wait=false"}},
+		{"killed-at-last", "next-c", release, nil},
+		{"killed-at-the-end", "next-d", release, []string{"patch", "space", "killed-at-the-end", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`}},
 	} {
 		t.Run(at.name, func(t *testing.T) {
 			t.Parallel()
 			var deleting atomic.Bool
 			reached := make(chan struct{}, 1)
 			host := hostBehind(t, func(w http.ResponseWriter, r *http.Request) bool {
-				if !deleting.Load() || r.Method != http.MethodDelete || !strings.HasSuffix(r.URL.Path, "/namespaces/berth-"+at.name) {
+				if !deleting.Load() || !at.request(at.name, r) {
 					return false
 				}
-				if at.after {
-					err := sharedBerth(t).host(t).CoreV1().Namespaces().Delete(r.Context(), "berth-"+at.name, metav1.DeleteOptions{})
-					if err != nil {
-						t.Error(err)
+				if at.after != nil {
+					if out, err := sharedBerth(t).host(t).tryKubectl(t, "", at.after...); err != nil {
+						t.Errorf("%v: %s", err, out)
 					}
 				}
 				select {
@@ -202,8 +211,10 @@ func TestADeletionGoesOnAfterACrash(t *testing.T) {
 			if state, _ := b.stateOf(t, at.name); state != "Deleting" {
 				t.Errorf("the space is %s", state)
 			}
-			if _, out, code := runBerth(t, "delete", at.name, "--policy", "Retain", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "being deleted with policy=Delete already") {
-				t.Errorf("another policy, too late, ends with %d: %s", code, out)
+			if at.next == "next-a" {
+				if _, out, code := runBerth(t, "delete", at.name, "--policy", "Retain", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "being deleted with policy=Delete already") {
+					t.Errorf("another policy, too late, ends with %d: %s", code, out)
+				}
 			}
 			b.crash(t)
 			deleting.Store(false)
@@ -213,7 +224,12 @@ func TestADeletionGoesOnAfterACrash(t *testing.T) {
 			}
 			b.launch(t, "--host-kubeconfig", host, "--space", at.next)
 			eventually(t, func() error {
-				if left := traces(t, sharedBerth(t).host(t), b.dir, at.name); len(left) > 0 {
+				shared := sharedBerth(t).host(t)
+				left := traces(t, shared, b.dir, at.name)
+				if out, err := shared.tryKubectl(t, "", "get", "space", at.name); err == nil {
+					left = append(left, out)
+				}
+				if len(left) > 0 {
 					return fmt.Errorf("there are left %q", left)
 				}
 				return nil

@@ -174,7 +174,7 @@ func TestAChangedSpecTakesEffect(t *testing.T) {
 // T9: a space becomes dedicated, and shared again, while it serves.
 func TestASpaceChangesItsIsolationWhileItRuns(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--space", "other", "--idle-after", "0")
+	b := start(t, "--space", "other", "--idle-after", "0", "--dedicated-max", "1")
 	host := b.host(t)
 	applySpace(t, host, "moving", `{isolation: Dedicated}`)
 	if children := childrenOf(t, b.Pid); len(children) != 1 {
@@ -191,6 +191,11 @@ func TestASpaceChangesItsIsolationWhileItRuns(t *testing.T) {
 			t.Errorf("as %s, it has another pod", isolation)
 		}
 	}
+
+	applySpace(t, host, "moving", `{isolation: Dedicated}`)
+	host.apply(t, spaceObject("other", `{isolation: Dedicated}`))
+	awaitReady(t, host, "other", "False Failed", "--dedicated-max allows no more")
+	b.space(t, "other").kubectl(t, "get", "namespaces") // it goes on as it is
 }
 
 // T7: what is not on the host is no reason to delete anything: the platform may be on another host, or under another name. A

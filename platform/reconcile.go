@@ -201,7 +201,7 @@ func (p *Platform) reconcile(ctx context.Context, name string) (again time.Durat
 		return p.claim(ctx, object)
 	}
 	before := p.applied.get(name)
-	if before != nil && before.Generation == object.Generation && !before.partly {
+	if before != nil && before.Generation == object.Generation && before.runsLike(&object.Spec) {
 		return p.refreshAfter(name), p.writeStatus(ctx, object, nil)
 	}
 	end, err := p.changes.begin(name, "being changed")
@@ -235,7 +235,7 @@ func (p *Platform) claim(ctx context.Context, object *v1alpha1.Space) (again tim
 			return 0, err
 		}
 		if before != nil {
-			return 0, p.writeStatus(ctx, object, &orphanedStore{p.spaceDir(object.Name), store})
+			return refreshInterval, p.writeStatus(ctx, object, &orphanedStore{p.spaceDir(object.Name), store})
 		}
 	}
 	if err := takeBack(p.config.DataDir, object.Name); err != nil {
@@ -333,13 +333,17 @@ func (p *Platform) run(object *v1alpha1.Space) (isNew bool, err error) {
 	p.config.specs.set(name, settings)
 	if want.Spec.Isolation == v1alpha1.Dedicated {
 		if !p.processes.add(name, p.newProcess(name, want.Spec), p.config.DedicatedMax) {
-			return false, fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", p.config.DedicatedMax)
+			return false, p.tooManyDedicated()
 		}
 	} else if err := p.shard.Add(name); err != nil && !errors.Is(err, shard.ErrTaken) { // it was restored
 		return false, err
 	}
 	p.applied.set(name, want)
 	return true, err
+}
+
+func (p *Platform) tooManyDedicated() error {
+	return fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", p.config.DedicatedMax)
 }
 
 // start has a space that has a place run, without waiting: one that never ran because its user waits for it, another once,
@@ -388,6 +392,9 @@ func (p *Platform) rerun(ctx context.Context, object *v1alpha1.Space, want *appl
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	name := object.Name
+	if want.Spec.Isolation == v1alpha1.Dedicated && p.processes.get(name) == nil && len(p.processes.all()) >= p.config.DedicatedMax {
+		return p.tooManyDedicated() // it goes on as it is
+	}
 	if err := p.prepare(ctx, name); err != nil {
 		return err
 	}
@@ -454,11 +461,11 @@ func (p *Platform) reconcileGone(ctx context.Context, name string) (again time.D
 		defer end()
 		return 0, p.ensure(ctx, name)
 	}
-	// The watch may be behind.
-	if err := p.objects.client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Space{}); err == nil {
-		return busyRetry, nil
-	} else if !apierrors.IsNotFound(err) {
+	object := &v1alpha1.Space{}
+	if err := p.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("read Space object %s: %w", name, err)
+	} else if err == nil && object.Spec.PlatformName == p.config.PlatformName {
+		return busyRetry, nil // the watch is behind
 	}
 	if before == nil && p.applied.get(name) == nil {
 		return 0, removeAll(deletedDir(p.config.DataDir, name)) // a crash may have left it
@@ -474,7 +481,7 @@ func (p *Platform) reconcileGone(ctx context.Context, name string) (again time.D
 		}
 		p.forget(name)
 	}
-	p.logger.Error(errors.New("its Space object is gone"), "A space is not served; its store and its host objects stay. Create its object again to have it served, or to delete it in order", "space", name, "directory", dir)
+	p.logger.Error(errors.New("it has no Space object for this platform"), "A space is not served; its store and its host objects stay. Create its object again to have it served, or to delete it in order", "space", name, "directory", dir)
 	return 0, nil
 }
 

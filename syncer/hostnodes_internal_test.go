@@ -24,7 +24,7 @@ import (
 // wakes one that sleeps; and that no more is kept of a node.
 func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	node := func(version string, change func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-node-1", UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": "tenants", "secret": "secret"}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-node-1", UID: "u", ResourceVersion: version, Labels: map[string]string{"pool": "tenants", "other": "label"}}}
 		n.Annotations, n.Spec.ProviderID, n.Status.NodeInfo.MachineID = map[string]string{"a": "secret"}, "secret", "secret"
 		n.Status.Images = []corev1.ContainerImage{{Names: []string{"secret"}}}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.7"}} // S20: kept, and passed on to no space

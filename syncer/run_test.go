@@ -59,7 +59,7 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 				tries = append(tries, s.reconcile(t.Context(), thing("t")))
 			}
 			want := func(after time.Duration) next {
-				n := next{after: after, idle: test.idle, failed: test.first == firstRetry}
+				n := next{after: after, idle: test.idle, refused: test.idle, failed: test.first == firstRetry}
 				if test.idle {
 					n.wake = time.Hour // what is on the host already wants to be looked at, asleep or not
 				}
