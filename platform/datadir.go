@@ -65,7 +65,8 @@ func spaceDir(dataDir, space string) string { return filepath.Join(spacesDir(dat
 // retainedDir is the directory of a space that was deleted with Retain.
 func retainedDir(dataDir, space string) string { return filepath.Join(dataDir, "retained", space) }
 
-// deletedDir holds what identifies the store of a space that is deleted, until its object is gone.
+// deletedDir is the directory of a space that is deleted, of which only what identifies its store is left until its object is
+// gone.
 func deletedDir(dataDir, space string) string { return filepath.Join(dataDir, "deleted", space) }
 
 // hostDir holds the store and the keys of an embedded host.

@@ -29,7 +29,6 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
-	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // deletions are the spaces that are being deleted. It is safe for concurrent use.
@@ -186,30 +185,25 @@ func (p *Platform) removeFromHost(ctx context.Context, name string) (left string
 	return "", nil
 }
 
-// moveAway takes the directory of a space from where spaces are, in one step, so that a crash leaves it there or not. What
-// identifies the store stays, where the space was retained or else in deletedDir, until the object of the space is gone: by
-// it the platform knows that the object is its own.
+// moveAway takes the directory of a space from where spaces are, in one step, so that a crash leaves it there or not. It needs no
+// space on the disk, which may be full. What identifies the store stays in retainedDir or deletedDir until the object of the
+// space is gone: by it the platform knows that the object is its own.
 func moveAway(dataDir, name string, retain bool) error {
-	dir, to := spaceDir(dataDir, name), filepath.Join(scratchDir(dataDir), "deleted-"+name)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return removeAll(to) // a crash may have left it
-	}
+	dir, to := spaceDir(dataDir, name), deletedDir(dataDir, name)
 	if retain {
 		to = retainedDir(dataDir, name)
-		if _, err := os.Stat(to); err == nil { // an older one; no space has a name with a dot
-			if err := os.Rename(to, fmt.Sprintf("%s.%d", to, time.Now().UnixNano())); err != nil {
-				return fmt.Errorf("keep an older store of space %s: %w", name, err)
-			}
-		}
-	} else if err := errors.Join(keepStoreID(dir, deletedDir(dataDir, name)), removeAll(to)); err != nil {
-		return fmt.Errorf("delete space %s: %w", name, err)
 	}
-	err := os.MkdirAll(filepath.Dir(to), 0o700)
-	if err == nil {
-		err = os.Rename(dir, to)
+	_, err := os.Stat(dir)
+	switch {
+	case err == nil:
+		if err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), makeWay(to, retain)); err == nil {
+			err = os.Rename(dir, to)
+		}
+	case errors.Is(err, fs.ErrNotExist): // a try before this one has moved it
+		err = nil
 	}
 	if err == nil && !retain {
-		err = removeAll(to)
+		err = removeAllBut(to, storeIDFile)
 	}
 	if err != nil {
 		return fmt.Errorf("delete the files of space %s: %w", name, err)
@@ -217,17 +211,28 @@ func moveAway(dataDir, name string, retain bool) error {
 	return nil
 }
 
-// keepStoreID copies what identifies a store, if it has an identity.
-func keepStoreID(from, to string) error {
-	id, err := os.ReadFile(filepath.Join(from, storeIDFile))
+// makeWay removes what is in the way of a directory. An older one that was retained gets another name: no space has one with a dot.
+func makeWay(dir string, retained bool) error {
+	if !retained {
+		return os.RemoveAll(dir)
+	}
+	err := os.Rename(dir, fmt.Sprintf("%s.%d", dir, time.Now().UnixNano()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = os.MkdirAll(to, 0o700)
+	return err
+}
+
+// removeAllBut removes what is in a directory, if there is one, except for one file.
+func removeAllBut(dir, file string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if err == nil {
-		err = pki.WriteFile(filepath.Join(to, storeIDFile), id)
+	for _, entry := range entries {
+		if err == nil && entry.Name() != file {
+			err = os.RemoveAll(filepath.Join(dir, entry.Name()))
+		}
 	}
 	return err
 }

@@ -41,6 +41,9 @@ func TestTheDirectoryOfADeletedSpaceGoesOrIsKept(t *testing.T) {
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("its directory is there: %v", err)
 			}
+			if left, err := os.ReadDir(deletedDir(data, "a")); !retain && (err != nil || len(left) != 1) {
+				t.Fatalf("of a directory that is deleted are left %v (%v)", left, err)
+			}
 			if known, err := p.knownStoreID("a"); known != id || err != nil {
 				t.Fatalf("with %s, the store is known as %q (%v), want %q", policy, known, err, id)
 			}

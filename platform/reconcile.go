@@ -133,6 +133,9 @@ func (p *Platform) startReconciling(ctx context.Context) error {
 	})
 	p.onStop(func(context.Context) { end(); stop() })
 	p.serveDeletion()
+	if err := os.MkdirAll(deletedDir(p.config.DataDir, ""), 0o700); err != nil { // now, as a deletion may have to do with a full disk
+		return fmt.Errorf("prepare for deletions: %w", err)
+	}
 	for _, dir := range []string{spacesDir(p.config.DataDir), deletedDir(p.config.DataDir, "")} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
