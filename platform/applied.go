@@ -4,6 +4,7 @@
 package platform
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +14,13 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -112,4 +118,173 @@ func (s *appliedSpecs) remove(space string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, space)
+}
+
+// invalidSpec is of a spec in which something means nothing.
+type invalidSpec struct{ field.ErrorList }
+
+func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
+
+// errPaused is of a space that is new, and paused.
+var errPaused = errors.New("the space is paused before it was ever started; set spec.paused to false to have it started")
+
+// want returns the spec that a space is to run with: that of its object, or if the object is paused or its spec means nothing,
+// the one before.
+func (p *Platform) want(object *v1alpha1.Space) (*applied, *spaceSettings, error) {
+	settings, errs := p.config.specs.read(&object.Spec, field.NewPath("spec"))
+	if err := isolation.CheckSpaceName(object.Name); err != nil { // the definition refuses it; names are paths here
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), object.Name, err.Error()))
+	}
+	paused := ptr.Deref(object.Spec.Paused, false)
+	if len(errs) == 0 && !paused {
+		return &applied{Generation: object.Generation, Spec: *object.Spec.DeepCopy()}, settings, nil
+	}
+	failure := errPaused
+	if len(errs) > 0 {
+		failure = &invalidSpec{errs}
+	}
+	before := p.applied.get(object.Name)
+	if before == nil {
+		var err error
+		if before, err = readApplied(p.spaceDir(object.Name)); err != nil {
+			return nil, nil, errors.Join(failure, err)
+		}
+	}
+	if before == nil {
+		return nil, nil, failure
+	}
+	settings, more := p.config.specs.read(&before.Spec, field.NewPath("spec"))
+	if len(more) > 0 {
+		return nil, nil, &invalidSpec{append(errs, more...)}
+	}
+	if len(errs) > 0 {
+		return before, settings, failure
+	}
+	return before, settings, nil
+}
+
+// run gives a space that has none its place, asleep. It changes nothing on the host.
+func (p *Platform) run(object *v1alpha1.Space) (isNew bool, err error) {
+	name := object.Name
+	if p.applied.get(name) != nil {
+		return false, nil
+	}
+	want, settings, err := p.want(object)
+	if want == nil {
+		return false, err
+	}
+	if err := errors.Join(takeBack(p.config.DataDir, name), os.MkdirAll(p.spaceDir(name), 0o700)); err != nil {
+		return false, err
+	}
+	if before, readErr := readApplied(p.spaceDir(name)); readErr != nil || before == nil || before.Generation != want.Generation || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
+		if err := want.write(p.spaceDir(name)); err != nil {
+			return false, err
+		}
+	}
+	p.config.specs.set(name, settings)
+	if want.Spec.Isolation == v1alpha1.Dedicated {
+		if !p.processes.add(name, p.newProcess(name, want.Spec), p.config.DedicatedMax) {
+			return false, p.tooManyDedicated()
+		}
+	} else if err := p.shard.Add(name); err != nil && !errors.Is(err, shard.ErrTaken) { // it was restored
+		return false, err
+	}
+	p.applied.set(name, want)
+	return true, err
+}
+
+func (p *Platform) tooManyDedicated() error {
+	return fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", p.config.DedicatedMax)
+}
+
+// start has a space that has a place run, without waiting: one that never ran because its user waits for it, another once,
+// so that what was due in it, or happened to its host objects, while no berth ran is taken up.
+func (p *Platform) start(name string) {
+	switch process := p.processes.get(name); {
+	case process != nil:
+		process.Start()
+	case snapshot.Exists(p.spaceDir(name)):
+		p.shard.WarmUp(name)
+	default:
+		p.shard.BeginWake(name)
+	}
+}
+
+// change has a space that has a place run with another spec.
+func (p *Platform) change(ctx context.Context, object *v1alpha1.Space) error {
+	name := object.Name
+	before := p.applied.get(name)
+	want, settings, failure := p.want(object)
+	if want == nil || want == before {
+		return failure
+	}
+	if before.runsLike(&want.Spec) {
+		if before.Generation != want.Generation {
+			if err := want.write(p.spaceDir(name)); err != nil {
+				return err
+			}
+			p.applied.set(name, want)
+		}
+		return failure
+	}
+	p.config.specs.set(name, settings)
+	if err := p.rerun(ctx, object, want); err != nil {
+		if before := p.applied.get(name); before != nil {
+			p.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, partly: true})
+		}
+		return fmt.Errorf("change space %s: %w", name, err)
+	}
+	p.logger.Info("Space runs with another spec", "space", name, "generation", want.Generation)
+	return failure
+}
+
+// rerun has a space run with what its specs say now. What it runs on the host runs on.
+func (p *Platform) rerun(ctx context.Context, object *v1alpha1.Space, want *applied) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	name := object.Name
+	if want.Spec.Isolation == v1alpha1.Dedicated && p.processes.get(name) == nil && len(p.processes.all()) >= p.config.DedicatedMax {
+		return p.tooManyDedicated() // it goes on as it is
+	}
+	if err := p.prepare(ctx, name); err != nil {
+		return err
+	}
+	if p.processes.get(name) == nil && want.Spec.Isolation != v1alpha1.Dedicated {
+		err := want.write(p.spaceDir(name))
+		if err == nil && !p.applied.get(name).runsInPlace(&want.Spec) {
+			err = p.shard.Restart(ctx, name)
+		}
+		if err == nil {
+			p.applied.set(name, want)
+		}
+		return err
+	}
+	if err := p.stop(ctx, name); err != nil {
+		return err
+	}
+	p.applied.remove(name)
+	if _, err := p.run(object); p.applied.get(name) == nil {
+		return err
+	}
+	p.start(name)
+	return nil
+}
+
+// stop stops a space wherever it runs, and takes its place away.
+func (p *Platform) stop(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if process := p.processes.get(name); process != nil {
+		if err := process.Stop(ctx); err != nil {
+			return err
+		}
+		p.processes.remove(name)
+	}
+	if err := p.shard.StopSpace(ctx, name); err != nil {
+		if _, has := p.shard.Status(name); has {
+			return err
+		}
+		p.logger.Error(err, "Space did not stop in order", "space", name)
+	}
+	return nil
 }

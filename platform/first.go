@@ -7,6 +7,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/translate"
 )
 
 // firstStarts are the first starts of the spaces in this run. Berth is ready without them: how long that takes must not
@@ -21,6 +25,75 @@ type firstStarts struct {
 type spaceFailure struct {
 	space string
 	err   error
+}
+
+// openSpaces has the host hold what the configuration says of spaces, and gives all spaces that have an object their places,
+// asleep. So none is missed once requests are served.
+func (p *Platform) openSpaces(ctx context.Context) error {
+	p.onStop(p.stopDedicated)
+	if p.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the definitions, too
+		if err := p.objects.define(ctx); err != nil {
+			return err
+		}
+	}
+	listed := make([]error, len(p.config.Spaces))
+	var applying sync.WaitGroup
+	slots := make(chan struct{}, reconcilers)
+	for i := range p.config.Spaces {
+		slots <- struct{}{}
+		safego.Go(&applying, "apply a Space object", func() {
+			defer func() { <-slots }()
+			listed[i] = p.applyListed(ctx, &p.config.Spaces[i])
+		}, func(err error) { listed[i] = err })
+	}
+	applying.Wait()
+	all, err := p.objects.list(ctx)
+	if err != nil {
+		return err
+	}
+	starts, isListed := firstStarts{}, map[string]bool{}
+	for i := range p.config.Spaces {
+		space := &p.config.Spaces[i]
+		isListed[space.Name] = true
+		if listed[i] != nil {
+			starts.failures = append(starts.failures, spaceFailure{space.Name, listed[i]})
+			p.unapplied.Store(space.Name, space)
+			p.objects.queue.AddRateLimited(space.Name)
+		}
+	}
+	for i := range all {
+		object := &all[i]
+		if object.Annotations[translate.AnnotationStore] == "" || !p.owns(object) || !object.DeletionTimestamp.IsZero() {
+			continue // reconcile sees to it
+		}
+		isNew, err := p.run(object)
+		switch {
+		case err != nil && isListed[object.Name]:
+			starts.failures = append(starts.failures, spaceFailure{object.Name, err})
+		case err != nil:
+			p.logger.Error(err, "Could not apply the spec of a space", "space", object.Name)
+		}
+		switch {
+		case isNew && isListed[object.Name]:
+			starts.listed = append(starts.listed, object.Name)
+		case isNew:
+			starts.others = append(starts.others, object.Name)
+		}
+	}
+	p.starts = starts
+	return nil
+}
+
+// applyListed has the host hold the object of a space that the configuration names.
+func (p *Platform) applyListed(ctx context.Context, space *v1alpha1.Space) error {
+	if err := takeBack(p.config.DataDir, space.Name); err != nil {
+		return err
+	}
+	store, err := p.storeID(space.Name)
+	if err == nil {
+		err = p.objects.apply(ctx, space, store)
+	}
+	return err
 }
 
 // beginFirstStarts begins them in the background. They end with berth.

@@ -304,3 +304,30 @@ func (s *spaceObjects) next(ctx context.Context, reconcile func(context.Context,
 	}
 	return true
 }
+
+// ensure creates the object of a space that is on disk, unless it is there.
+func (p *Platform) ensure(ctx context.Context, space string) error {
+	store, err := p.storeID(space)
+	if err == nil {
+		err = p.objects.ensure(ctx, space, store)
+	}
+	return err
+}
+
+// checkOwn fails if there is an object of the name that this platform doesn't serve.
+func (p *Platform) checkOwn(ctx context.Context, space string) error {
+	object := &v1alpha1.Space{}
+	err := p.objects.client.Get(ctx, client.ObjectKey{Name: space}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Space object %s: %w", space, err)
+	case object.Spec.PlatformName != p.config.PlatformName:
+		return fmt.Errorf("%w: the Space object of that name is of the platform %s; name the space differently", isolation.ErrTaken, object.Spec.PlatformName)
+	case !p.owns(object):
+		return errForeign
+	default:
+		return nil
+	}
+}
