@@ -18,37 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/testcrd"
 	"github.com/berth-dev/berth/vcluster/loopback"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
-
-// established is a CRD as a tenant may make it.
-func established(group, kind string, schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
-	plural := strings.ToLower(kind) + "s"
-	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"}
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: names,
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}},
-		},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			AcceptedNames: names,
-			Conditions:    []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}},
-		},
-	}
-}
-
-// versions gives a CRD n versions.
-func versions(c *apiextensionsv1.CustomResourceDefinition, n int) *apiextensionsv1.CustomResourceDefinition {
-	for i := 1; i < n; i++ {
-		v := *c.Spec.Versions[0].DeepCopy()
-		v.Name, v.Storage = fmt.Sprintf("v%d", i+1), false
-		c.Spec.Versions = append(c.Spec.Versions, v)
-	}
-	return c
-}
 
 // L3 (S2): OpenAPI documents of a space's CRDs take no memory that stays, however many there are, and what it takes to make
 // one is accounted.
@@ -95,7 +68,7 @@ func TestHostileDocumentsOfManyVersionsAreNotKept(t *testing.T) {
 	create := func(group, kind string, n int) {
 		t.Helper()
 		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
-			versions(established(group, kind, object), n), metav1.CreateOptions{}); err != nil {
+			testcrd.WithVersions(testcrd.New(group, kind, object), n), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,41 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapibuilder "k8s.io/kube-openapi/pkg/builder"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/testcrd"
 )
-
-// describedCRD is a CRD as a tenant may make it.
-func describedCRD(group, kind string, schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
-	plural := strings.ToLower(kind) + "s"
-	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"}
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: names,
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}},
-		},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			AcceptedNames: names,
-			Conditions:    []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}},
-		},
-	}
-}
-
-// withVersions gives a CRD n versions.
-func withVersions(c *apiextensionsv1.CustomResourceDefinition, n int) *apiextensionsv1.CustomResourceDefinition {
-	for i := 1; i < n; i++ {
-		v := *c.Spec.Versions[0].DeepCopy()
-		v.Name, v.Storage = fmt.Sprintf("v%d", i+1), false
-		c.Spec.Versions = append(c.Spec.Versions, v)
-	}
-	return c
-}
 
 func documentsForTests(t *testing.T) *mergedDocuments {
 	t.Helper()
@@ -112,7 +84,7 @@ func TestAHostileCRDIsDescribedToItsOwnSpaceOnly(t *testing.T) {
 	}
 	delete(alike.Properties, "metadata")
 	for name, schema := range map[string]*apiextensionsv1.JSONSchemaProps{"alike": alike, "other": object} {
-		if hostile := body(t, m, describedCRD("core.api.k8s.io", "ConfigMap", schema)); !strings.Contains(hostile, "core.api.k8s.io") {
+		if hostile := body(t, m, testcrd.New("core.api.k8s.io", "ConfigMap", schema)); !strings.Contains(hostile, "core.api.k8s.io") {
 			t.Errorf("%s: the space's own CRD is not described to it", name)
 		}
 	}
@@ -122,11 +94,11 @@ func TestAHostileCRDIsDescribedToItsOwnSpaceOnly(t *testing.T) {
 	if now, err := json.Marshal(m.base.Definitions); err != nil || !cmp.Equal(string(base), string(now)) {
 		t.Errorf("shared definitions have changed (%v)", err)
 	}
-	other := body(t, m, describedCRD("example.com", "Boat", object))
+	other := body(t, m, testcrd.New("example.com", "Boat", object))
 	if strings.Contains(other, "core.api.k8s.io") {
 		t.Error("another space's CRD is described")
 	}
-	if strings.Contains(body(t, m, describedCRD("example.com", "Boat", &apiextensionsv1.JSONSchemaProps{Type: "object", Description: "quagga"})), "quagga") ==
+	if strings.Contains(body(t, m, testcrd.New("example.com", "Boat", &apiextensionsv1.JSONSchemaProps{Type: "object", Description: "quagga"})), "quagga") ==
 		strings.Contains(other, "quagga") {
 		t.Error("two schemas of one CRD have one document")
 	}
@@ -138,7 +110,7 @@ func TestDocumentsThatATenantMakesLargeAreRefused(t *testing.T) {
 	m := documentsForTests(t)
 	var large []*apiextensionsv1.CustomResourceDefinition
 	for i := range 12 {
-		large = append(large, describedCRD("example.com", fmt.Sprint("Kind", i),
+		large = append(large, testcrd.New("example.com", fmt.Sprint("Kind", i),
 			&apiextensionsv1.JSONSchemaProps{Type: "object", Description: strings.Repeat("x", 1<<20)}))
 	}
 	if _, err := m.handler(t.Context(), newDocumentUser(nil), large); err == nil || !strings.Contains(err.Error(), openAPIV3Path) {
@@ -171,7 +143,7 @@ func TestHostileDocumentsAreAccounted(t *testing.T) {
 	}
 	var last int64
 	for i, n := range []int{1, 5} {
-		if err := ask(withVersions(describedCRD("example.com", fmt.Sprint("Kind", i), object), n)); err != nil {
+		if err := ask(testcrd.WithVersions(testcrd.New("example.com", fmt.Sprint("Kind", i), object), n)); err != nil {
 			t.Fatal(err)
 		}
 		used := small.Used(bounds.MemoryBytes)
@@ -180,7 +152,7 @@ func TestHostileDocumentsAreAccounted(t *testing.T) {
 		}
 		last = used
 	}
-	if err := ask(withVersions(describedCRD("example.com", "Many", object), 20)); err == nil || !strings.Contains(err.Error(), openAPIV3Path) ||
+	if err := ask(testcrd.WithVersions(testcrd.New("example.com", "Many", object), 20)); err == nil || !strings.Contains(err.Error(), openAPIV3Path) ||
 		!apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("20 versions: %v, want it refused with what to read instead", err)
 	}
@@ -196,7 +168,7 @@ func TestHostileDocumentsOfOneSpaceLeaveOthersTheirs(t *testing.T) {
 	object := &apiextensionsv1.JSONSchemaProps{Type: "object"}
 	flooding, other := newDocumentUser(nil), newDocumentUser(nil)
 	ask := func(ctx context.Context, u *documentUser, kind string) error {
-		_, err := m.handler(ctx, u, []*apiextensionsv1.CustomResourceDefinition{describedCRD("example.com", kind, object)})
+		_, err := m.handler(ctx, u, []*apiextensionsv1.CustomResourceDefinition{testcrd.New("example.com", kind, object)})
 		return err
 	}
 	if err := ask(t.Context(), other, "Boat"); err != nil {
