@@ -291,7 +291,7 @@ func TestASpaceThatIsNeverStartedSaysWhy(t *testing.T) {
 	host := b.host(t)
 	for name, want := range map[string]struct{ spec, says string }{
 		"apart":   {`{isolation: Dedicated}`, "False Failed spec.isolation: there are 0 dedicated spaces, and --dedicated-max allows no more"},
-		"paused":  {`{paused: true}`, "False Paused the space is paused"},
+		"paused":  {`{paused: true}`, "False Paused the space was paused before its first start"},
 		"invalid": {`{snapshots: {to: "file:///backups"}}`, "False InvalidSpec spec.snapshots: Forbidden"},
 	} {
 		host.apply(t, spaceObject(name, want.spec))

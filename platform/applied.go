@@ -27,12 +27,13 @@ import (
 // appliedFile is in the directory of a space, and holds the spec that the space runs with.
 const appliedFile = "applied.json"
 
-// applied is the spec that a space runs with. It is not that of the space's object while this is paused, or means nothing.
+// applied is the spec that a space runs with. While the object of the space is paused or invalid, it differs from that of the
+// object.
 type applied struct {
 	Generation int64              `json:"generation"`
 	Spec       v1alpha1.SpaceSpec `json:"spec"`
 
-	// partly is of a space that was to run with another spec, which failed half way.
+	// partly says that a change to another spec failed half way, so that the space may run with parts of it.
 	partly bool
 }
 
@@ -120,16 +121,15 @@ func (s *appliedSpecs) remove(space string) {
 	delete(s.of, space)
 }
 
-// invalidSpec is of a spec in which something means nothing.
+// invalidSpec is the error of a spec with invalid fields.
 type invalidSpec struct{ field.ErrorList }
 
 func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
 
-// errPaused is of a space that is new, and paused.
-var errPaused = errors.New("the space is paused before it was ever started; set spec.paused to false to have it started")
+// errPaused is the error of a new space that is paused.
+var errPaused = errors.New("the space was paused before its first start; set spec.paused to false to start it")
 
-// want returns the spec that a space is to run with: that of its object, or if the object is paused or its spec means nothing,
-// the one before.
+// want returns the spec that a space is to run with: that of its object, or the one before if the object is paused or invalid.
 func (p *Platform) want(object *v1alpha1.Space) (*applied, *spaceSettings, error) {
 	settings, errs := p.config.specs.read(&object.Spec, field.NewPath("spec"))
 	if err := isolation.CheckSpaceName(object.Name); err != nil { // the definition refuses it; names are paths here

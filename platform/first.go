@@ -71,7 +71,7 @@ func (p *Platform) openSpaces(ctx context.Context) error {
 		case err != nil && isListed[object.Name]:
 			starts.failures = append(starts.failures, spaceFailure{object.Name, err})
 		case err != nil:
-			p.logger.Error(err, "Could not apply the spec of a space", "space", object.Name)
+			p.logger.Error(err, "Could not apply the spec of a space; it is tried again", "space", object.Name)
 		}
 		switch {
 		case isNew && isListed[object.Name]:

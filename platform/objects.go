@@ -185,7 +185,7 @@ func (s *spaceObjects) apply(ctx context.Context, space *v1alpha1.Space, store s
 	return nil
 }
 
-// claim notes on an object that this platform serves it. It fails with a conflict if somebody changed it meanwhile.
+// claim sets the finalizer on an object, and the annotation with the store that it is served from. It fails with a conflict if somebody changed it meanwhile.
 func (s *spaceObjects) claim(ctx context.Context, object *v1alpha1.Space, store string) error {
 	claimed := object.DeepCopy()
 	controllerutil.AddFinalizer(claimed, v1alpha1.Finalizer)
@@ -196,7 +196,7 @@ func (s *spaceObjects) claim(ctx context.Context, object *v1alpha1.Space, store 
 	return nil
 }
 
-// release notes on an object that nothing is left of the space.
+// release removes the finalizer from an object, because nothing is left of its space.
 func (s *spaceObjects) release(ctx context.Context, object *v1alpha1.Space) error {
 	current := &v1alpha1.Space{}
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(object), current)

@@ -23,11 +23,11 @@ import (
 // busyRetry is when a space is looked at again to which something else is done now, such as a restore.
 const busyRetry = time.Second
 
-// startReconciling keeps spaces as their objects say, and the objects' statuses as the spaces are.
+// startReconciling watches the Space objects, and reconciles spaces with them until the platform stops.
 func (p *Platform) startReconciling(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := p.objects.run(life, p.reconcile, func(name string, err error) {
-		p.logger.Error(err, "Space is not as its object says; it is tried again", "space", name)
+		p.logger.Error(err, "Could not reconcile a space; it is tried again", "space", name)
 	})
 	p.onStop(func(context.Context) { end(); stop() })
 	p.serveDeletion()
@@ -48,7 +48,7 @@ func (p *Platform) startReconciling(ctx context.Context) error {
 	return nil
 }
 
-// changed has the status of a space looked at soon. It does not block.
+// changed reconciles a space soon, because its status has changed. It does not block.
 func (p *Platform) changed(space string) {
 	p.objects.queue.AddAfter(space, settleTime)
 }
@@ -56,7 +56,7 @@ func (p *Platform) changed(space string) {
 // quotaSettleTime is how long a change of what a space uses of its quota waits for the next one.
 const quotaSettleTime = 5 * time.Second
 
-// quotaChanged has what a space uses of its quota looked at soon. It does not block.
+// quotaChanged reconciles a space soon, because the use of its quota has changed. It does not block.
 func (p *Platform) quotaChanged(space string) {
 	if p.applied.get(space) == nil {
 		return // not one of this platform's
@@ -76,8 +76,8 @@ func (p *Platform) owns(object *v1alpha1.Space) bool {
 	return err == nil && store == claimed
 }
 
-// reconcile has a space be as its object says, and the object's status as the space is. It may be called again at any moment,
-// and goes on where it, or an earlier run, left off.
+// reconcile brings a space to the state that its object asks for, and writes the status of the object. It may be called again at
+// any moment, and continues where it, or an earlier process, stopped.
 func (p *Platform) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	object := p.objects.get(name)
 	switch {
@@ -90,7 +90,7 @@ func (p *Platform) reconcile(ctx context.Context, name string) (again time.Durat
 		return p.reconcileGone(ctx, name)
 	case !p.owns(object):
 		p.foreign.once(object, func() {
-			p.logger.Error(errForeign, "A Space object is not served", "space", name)
+			p.logger.Error(errForeign, "Ignored a Space object", "space", name)
 		})
 		return 0, nil
 	case !object.DeletionTimestamp.IsZero():
@@ -154,7 +154,7 @@ func (p *Platform) claim(ctx context.Context, object *v1alpha1.Space) (again tim
 type orphanedStore struct{ dir, store string }
 
 func (e *orphanedStore) Error() string {
-	return fmt.Sprintf("there is the store of an earlier space of this name, whose object was removed by force; to go on with it, annotate this object with %s=%s, or else move %s away",
+	return fmt.Sprintf("the store of an earlier space of this name is still there, because its object was removed by force; to continue with that store, annotate this object with %s=%s, or to start with an empty one, move %s away",
 		translate.AnnotationStore, e.store, e.dir)
 }
 
@@ -213,7 +213,7 @@ func (p *Platform) reconcileGone(ctx context.Context, name string) (again time.D
 		}
 		p.forget(name)
 	}
-	p.logger.Error(errors.New("it has no Space object for this platform"), "A space is not served; its store and its host objects stay. Create its object again to have it served, or to delete it in order", "space", name, "directory", dir)
+	p.logger.Error(errors.New("it has no Space object for this platform"), "Stopped serving a space. Its store and its host objects stay. Create its object again to serve or to delete the space", "space", name, "directory", dir)
 	return 0, nil
 }
 

@@ -79,7 +79,7 @@ func (p *Platform) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space,
 	}
 }
 
-// withFailure is a condition of a space that is not as its object says.
+// withFailure returns the condition Ready of a space that could not be reconciled.
 func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 	if failure == nil {
 		return ready
