@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -49,10 +50,8 @@ func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatfor
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Space"), meta.RESTScopeRoot)
-	p := &spacePlatform{tuned: shard.TuneGC(), config: platform.Config{
-		ProcessConfig: platform.ProcessConfig{DataDir: dir, IdleAfter: args.IdleAfter},
-		Host:          platform.HostConfig{Kubeconfig: kubeconfig}, Listen: "127.0.0.1:0", Logger: klog.Background(),
-	}}
+	p := &spacePlatform{tuned: shard.TuneGC(), config: platform.Config{Host: platform.HostConfig{Kubeconfig: kubeconfig}, Listen: "127.0.0.1:0"}}
+	p.config.DataDir, p.config.IdleAfter, p.config.Logger = dir, args.IdleAfter, klog.Background()
 	if p.host, err = client.New(host, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
@@ -105,7 +104,7 @@ func (p *spacePlatform) start(ctx context.Context, name string) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("wait for space %s: %w", name, err)
 	}
-	return os.ReadFile(platform.KubeconfigPath(p.config.DataDir, name))
+	return os.ReadFile(datadir.Kubeconfig(p.config.DataDir, name))
 }
 
 // stop deletes a space and waits until nothing is left of it.
