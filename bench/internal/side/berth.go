@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package side
 
 import (
 	"context"
@@ -72,8 +72,8 @@ func largeStore() bounds.Limits {
 	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
 }
 
-// start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
-func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
+// Start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
+func (b *berth) Start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
 	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
 		return nil, err
@@ -88,18 +88,17 @@ func (b *berth) start(ctx context.Context, name string) ([]byte, error) {
 const (
 	// sleepTime is how long a space may be busy before it can sleep.
 	sleepTime = time.Minute
-	// removeTime is how long the host may take to empty a namespace.
-	removeTime = 2 * time.Minute
+	// removePoll is how often it is asked what is left.
 	removePoll = 200 * time.Millisecond
 )
 
-func (b *berth) sleep(ctx context.Context, name string) error {
+func (b *berth) Sleep(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, sleepTime)
 	defer cancel()
 	return b.shard.Sleep(ctx, name)
 }
 
-func (b *berth) awake() (n int) {
+func (b *berth) Awake() (n int) {
 	for _, status := range b.shard.List() {
 		if len(status.Conditions) != 1 || status.Conditions[0].Reason != shard.ReasonAsleep {
 			n++
@@ -108,8 +107,8 @@ func (b *berth) awake() (n int) {
 	return n
 }
 
-// remove stops a space and deletes its state and its host namespace, and waits until the host has emptied it.
-func (b *berth) remove(ctx context.Context, name string) error {
+// Remove stops a space and deletes its state and its host namespace, and waits until the host has emptied it.
+func (b *berth) Remove(ctx context.Context, name string) error {
 	if err := b.shard.StopSpace(ctx, name); err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (b *berth) remove(ctx context.Context, name string) error {
 	if err := b.host.Delete(ctx, namespace); err != nil {
 		return fmt.Errorf("delete the host namespace of space %s: %w", name, err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, removePoll, removeTime, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, removePoll, RemoveTime, true, func(ctx context.Context) (bool, error) {
 		err := b.host.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
@@ -130,10 +129,10 @@ func (b *berth) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (b *berth) stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }
+func (b *berth) Stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }
 
-// close ends the API endpoint before the spaces behind it. What ctx allows is for both.
-func (b *berth) close(ctx context.Context) error {
+// Close ends the API endpoint before the spaces behind it. What ctx allows is for both.
+func (b *berth) Close(ctx context.Context) error {
 	defer b.tuned()
 	b.server.Stop(ctx)
 	return b.shard.Stop(ctx)

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package side
 
 import (
 	"context"
@@ -41,13 +41,13 @@ func openHost(ctx context.Context, dir string) (*hostProcess, error) {
 	return &hostProcess{cluster: cluster, server: server}, nil
 }
 
-func (h *hostProcess) start(context.Context, string) ([]byte, error) {
+func (h *hostProcess) Start(context.Context, string) ([]byte, error) {
 	return h.cluster.ClientKubeconfig("bench", []string{pki.AdminGroup})
 }
 
-func (h *hostProcess) stop(context.Context, string) error { return errors.ErrUnsupported }
+func (h *hostProcess) Stop(context.Context, string) error { return errors.ErrUnsupported }
 
-func (h *hostProcess) close(ctx context.Context) error {
+func (h *hostProcess) Close(ctx context.Context) error {
 	h.server.Stop(ctx)
 	return h.cluster.Stop(ctx)
 }

@@ -1,12 +1,15 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package side has what the child processes of the benchmark run: control planes of one kind, and the calls by which the parent
+// starts, stops, and measures them.
+package side
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/rpc"
 	"os"
@@ -18,66 +21,74 @@ import (
 	"github.com/berth-dev/berth/bench/internal/probe"
 )
 
-// side is what a child process runs: control planes of one kind.
-type side interface {
-	// start starts a control plane and returns a kubeconfig for it. That it is ready is for the caller to find out.
-	start(ctx context.Context, name string) (kubeconfig []byte, err error)
-	stop(ctx context.Context, name string) error
-	// close stops all of them.
-	close(ctx context.Context) error
+// Side is what a child process runs: control planes of one kind.
+type Side interface {
+	// Start starts a control plane and returns a kubeconfig for it. That it is ready is for the caller to find out.
+	Start(ctx context.Context, name string) (kubeconfig []byte, err error)
+	Stop(ctx context.Context, name string) error
+	// Close stops all of them.
+	Close(ctx context.Context) error
 }
 
 // sleeper is a side whose control planes can sleep. A request wakes them.
 type sleeper interface {
-	sleep(ctx context.Context, name string) error
-	// awake counts those that do not sleep.
-	awake() int
-	// remove leaves nothing of one: no state, no host object.
-	remove(ctx context.Context, name string) error
+	Sleep(ctx context.Context, name string) error
+	// Awake counts those that do not sleep.
+	Awake() int
+	// Remove leaves nothing of one: no state, no host object.
+	Remove(ctx context.Context, name string) error
 }
 
 // The sides. The names are read by people, in errors.
 const (
-	hostSide  = "the host"
-	berthSide = "berth"
-	// platformSide is all of `berth up`, where berthSide is what serves spaces.
-	platformSide = "the platform"
-	stockSide    = "stock"
-	// floodSide has no control planes: it is the clients that flood one.
-	floodSide = "the flood"
+	Host  = "the host"
+	Berth = "berth"
+	// Platform is all of `berth up`, where Berth is what serves spaces.
+	Platform = "the platform"
+	Stock    = "stock"
+	// Flood has no control planes: it is the clients that flood one.
+	Flood = "the flood"
 )
 
-func openSide(ctx context.Context, name, dir string, args OpenArgs) (side, error) {
-	switch name {
-	case hostSide:
-		return openHost(ctx, dir)
-	case berthSide:
-		return openBerth(ctx, dir, args)
-	case platformSide:
-		return openPlatform(ctx, dir, args)
-	case stockSide:
-		return openStock(dir), nil
-	case floodSide:
-		return openFlood(args.Flooded)
+// Flooder is a side that counts what became of its requests.
+type Flooder interface {
+	Answers() FloodAnswers
+}
+
+// OpenFlood opens the side that floods a space, whose kubeconfig it gets.
+type OpenFlood func(kubeconfig []byte) (Side, error)
+
+func (a *Agent) open(args OpenArgs) (Side, error) {
+	switch a.name {
+	case Host:
+		return openHost(a.ctx, a.dir)
+	case Berth:
+		return openBerth(a.ctx, a.dir, args)
+	case Platform:
+		return openPlatform(a.ctx, a.dir, args)
+	case Stock:
+		return openStock(a.dir), nil
+	case Flood:
+		return a.flood(args.Flooded)
 	default:
-		return nil, fmt.Errorf("unknown side %q", name)
+		return nil, fmt.Errorf("unknown side %q", a.name)
 	}
 }
 
-// runChild is a side's process. State goes below the working directory; the parent's calls come by standard input.
-func runChild(ctx context.Context, name string) error {
+// Run is a side's process. State goes below the working directory; the parent's calls come by standard input.
+func Run(ctx context.Context, name string, flood OpenFlood) error {
 	// What the servers log would drown the table; a failure reaches the parent as an error.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	dir, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("find the place for data: %w", err)
 	}
-	agent := &Agent{ctx: ctx, name: name, dir: dir}
+	agent := &Agent{ctx: ctx, name: name, dir: dir, flood: flood}
 	server := rpc.NewServer()
 	if err := server.Register(agent); err != nil {
 		return fmt.Errorf("serve the parent: %w", err)
 	}
-	calls := pipe{os.Stdin, os.Stdout}
+	calls := Pipe{ReadCloser: os.Stdin, In: os.Stdout}
 	os.Stdout = os.Stderr // whatever prints must not disturb the calls
 	served := make(chan struct{})
 	go func() {
@@ -91,21 +102,22 @@ func runChild(ctx context.Context, name string) error {
 	if agent.side == nil {
 		return nil
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), childStopTime)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTime)
 	defer cancel()
-	return agent.side.close(stopping)
+	return agent.side.Close(stopping)
 }
 
 // Agent is what the parent calls in a child, by net/rpc.
 type Agent struct {
 	ctx       context.Context
 	name, dir string
-	side      side
+	flood     OpenFlood
+	side      Side
 }
 
 // Open makes the child ready to start control planes. It is the first call.
 func (a *Agent) Open(args OpenArgs, _ *struct{}) (err error) {
-	a.side, err = openSide(a.ctx, a.name, a.dir, args)
+	a.side, err = a.open(args)
 	return err
 }
 
@@ -113,17 +125,17 @@ func (a *Agent) Open(args OpenArgs, _ *struct{}) (err error) {
 type OpenArgs struct {
 	Host      []byte        // kubeconfig of the host cluster
 	IdleAfter time.Duration // when a space that woke by itself is to sleep again; never if 0
-	Flooded   []byte        // kubeconfig of the space that floodSide floods
+	Flooded   []byte        // kubeconfig of the space that Flood floods
 }
 
 // Start starts a control plane.
 func (a *Agent) Start(name string, kubeconfig *[]byte) (err error) {
-	*kubeconfig, err = a.side.start(a.ctx, name)
+	*kubeconfig, err = a.side.Start(a.ctx, name)
 	return err
 }
 
 // Stop stops a control plane.
-func (a *Agent) Stop(name string, _ *struct{}) error { return a.side.stop(a.ctx, name) }
+func (a *Agent) Stop(name string, _ *struct{}) error { return a.side.Stop(a.ctx, name) }
 
 // Sleep puts a space to sleep.
 func (a *Agent) Sleep(name string, _ *struct{}) error {
@@ -131,7 +143,7 @@ func (a *Agent) Sleep(name string, _ *struct{}) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	return s.sleep(a.ctx, name)
+	return s.Sleep(a.ctx, name)
 }
 
 // Restart stops the platform and starts it again, and returns how long that takes until it serves.
@@ -150,7 +162,7 @@ func (a *Agent) Awake(_ struct{}, n *int) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	*n = s.awake()
+	*n = s.Awake()
 	return nil
 }
 
@@ -160,16 +172,16 @@ func (a *Agent) Remove(name string, _ *struct{}) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	return s.remove(a.ctx, name)
+	return s.Remove(a.ctx, name)
 }
 
 // Answers counts what became of the requests of a flood.
 func (a *Agent) Answers(_ struct{}, answers *FloodAnswers) error {
-	f, ok := a.side.(*flood)
+	f, ok := a.side.(Flooder)
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	*answers = FloodAnswers{Answered: f.answered.Load(), Refused: f.refused.Load()}
+	*answers = f.Answers()
 	return nil
 }
 
@@ -191,7 +203,7 @@ func (a *Agent) CPU(d time.Duration, cores *float64) (err error) {
 // Profile writes a profile of the kind that args names to a file, since what is sent to the parent stays in this process's heap.
 func (a *Agent) Profile(args ProfileArgs, path *string) (err error) {
 	var data []byte
-	if args.Kind == cpuProfile {
+	if args.Kind == CPUProfile {
 		data, err = probe.CPUProfile(a.ctx, args.For)
 	} else {
 		data, err = probe.Profile(args.Kind)
@@ -206,10 +218,32 @@ func (a *Agent) Profile(args ProfileArgs, path *string) (err error) {
 	return nil
 }
 
-// ProfileArgs says which profile to take: of cpuProfile for how long, or one that runtime/pprof knows, now.
+// ProfileArgs says which profile to take: of CPUProfile for how long, or one that runtime/pprof knows, now.
 type ProfileArgs struct {
 	Kind string
 	For  time.Duration
 }
 
-const cpuProfile = "cpu"
+// CPUProfile is the kind of a profile of processor time.
+const CPUProfile = "cpu"
+
+// ReadyTime is how long a control plane may take until it serves.
+const ReadyTime = 2 * time.Minute
+
+// RemoveTime is how long the host may take to empty a namespace.
+const RemoveTime = 2 * time.Minute
+
+// StopTime is how long a child may take to end once it is told to.
+const StopTime = 30 * time.Second
+
+// Pipe is a child's standard output and input.
+type Pipe struct {
+	io.ReadCloser
+	In io.WriteCloser
+}
+
+// Write implements [io.Writer].
+func (p Pipe) Write(b []byte) (int, error) { return p.In.Write(b) }
+
+// Close closes both.
+func (p Pipe) Close() error { return errors.Join(p.In.Close(), p.ReadCloser.Close()) }

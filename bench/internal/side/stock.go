@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package side
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func openStock(dir string) *stockProcess {
 	return &stockProcess{dir: dir, running: map[string]func(context.Context) error{}}
 }
 
-func (s *stockProcess) start(ctx context.Context, name string) ([]byte, error) {
+func (s *stockProcess) Start(ctx context.Context, name string) ([]byte, error) {
 	dir := filepath.Join(s.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a place for data: %w", err)
@@ -40,7 +40,7 @@ func (s *stockProcess) start(ctx context.Context, name string) ([]byte, error) {
 	return writeKubeconfig(config)
 }
 
-func (s *stockProcess) stop(ctx context.Context, name string) error {
+func (s *stockProcess) Stop(ctx context.Context, name string) error {
 	stop := s.running[name]
 	delete(s.running, name)
 	if stop == nil {
@@ -49,10 +49,10 @@ func (s *stockProcess) stop(ctx context.Context, name string) error {
 	return stop(ctx)
 }
 
-func (s *stockProcess) close(ctx context.Context) error {
+func (s *stockProcess) Close(ctx context.Context) error {
 	var errs []error
 	for name := range s.running {
-		errs = append(errs, s.stop(ctx, name))
+		errs = append(errs, s.Stop(ctx, name))
 	}
 	return errors.Join(errs...)
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package side
 
 import (
 	"context"
@@ -91,12 +91,12 @@ func (p *spacePlatform) restart(ctx context.Context) (time.Duration, error) {
 	return p.run(ctx)
 }
 
-// start creates a space and waits until it is ready.
-func (p *spacePlatform) start(ctx context.Context, name string) ([]byte, error) {
+// Start creates a space and waits until it is ready.
+func (p *spacePlatform) Start(ctx context.Context, name string) ([]byte, error) {
 	if err := p.host.Create(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return nil, fmt.Errorf("create space %s: %w", name, err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, readyTime, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ReadyTime, true, func(ctx context.Context) (bool, error) {
 		space := &v1alpha1.Space{}
 		err := p.host.Get(ctx, client.ObjectKey{Name: name}, space)
 		return meta.IsStatusConditionTrue(space.Status.Conditions, v1alpha1.ConditionReady), err
@@ -107,19 +107,19 @@ func (p *spacePlatform) start(ctx context.Context, name string) ([]byte, error) 
 	return os.ReadFile(datadir.Kubeconfig(p.config.DataDir, name))
 }
 
-// stop deletes a space and waits until nothing is left of it.
-func (p *spacePlatform) stop(ctx context.Context, name string) error {
+// Stop deletes a space and waits until nothing is left of it.
+func (p *spacePlatform) Stop(ctx context.Context, name string) error {
 	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := p.host.Delete(ctx, space); err != nil {
 		return fmt.Errorf("delete space %s: %w", name, err)
 	}
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, removeTime, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, RemoveTime, true, func(ctx context.Context) (bool, error) {
 		err := p.host.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Space{})
 		return err != nil, client.IgnoreNotFound(err)
 	})
 }
 
-func (p *spacePlatform) close(context.Context) error {
+func (p *spacePlatform) Close(context.Context) error {
 	p.cancel()
 	return <-p.ended
 }
