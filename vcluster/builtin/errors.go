@@ -58,10 +58,15 @@ func (s boundedUpdate) DeclarativeValidationConfig(ctx context.Context, obj, old
 func validateDeclaratively(
 	ctx context.Context, strategy any, obj, old runtime.Object, errs field.ErrorList, operation operation.Type, config rest.DeclarativeValidationConfig,
 ) field.ErrorList {
-	if declared, ok := strategy.(rest.DeclarativeValidationStrategy); ok {
-		errs = invalid.Cut(declared.ValidateDeclaratively(ctx, obj, old, errs, operation, config))
+	declared, ok := strategy.(rest.DeclarativeValidationStrategy)
+	if !ok {
+		return errs
 	}
-	return errs
+	all := declared.ValidateDeclaratively(ctx, obj, old, errs, operation, config)
+	if len(all) > len(errs) { // errs are short already
+		return invalid.Cut(all)
+	}
+	return all
 }
 
 func declarativeConfig(ctx context.Context, strategy any, obj, old runtime.Object) rest.DeclarativeValidationConfig {

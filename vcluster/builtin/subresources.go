@@ -38,6 +38,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaim"
 	"k8s.io/kubernetes/pkg/registry/resource/resourcepoolstatusrequest"
 	"k8s.io/kubernetes/pkg/registry/scheduling/podgroup"
+	"k8s.io/kubernetes/pkg/registry/storage/csinode"
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
 	"k8s.io/kubernetes/pkg/registry/storagemigration/storagemigration"
 )
@@ -89,6 +90,7 @@ func subresourceStrategies() map[schema.GroupResource]strategyOf {
 
 		{Group: "scheduling.k8s.io", Resource: "podgroups/status"}: by(podgroup.NewStatusStrategy),
 
+		{Group: "storage.k8s.io", Resource: "csinodes/status"}:          is(csinode.StatusStrategy),
 		{Group: "storage.k8s.io", Resource: "volumeattachments/status"}: is(volumeattachment.StatusStrategy),
 
 		{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations/status"}: is(storagemigration.StatusStrategy),
