@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -30,7 +31,7 @@ const releaseTimeout = 15 * time.Second
 // host Services that were adopted. If AdoptServices fails, it deletes what it
 // created. What it creates selects no pod until the syncer has updated it.
 func (h *Host) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
-	if !h.sync.On(services) {
+	if !h.sync.On(resources.Services) {
 		return make([]*corev1.Service, len(vs)), nil
 	}
 	account, err := h.as(space)

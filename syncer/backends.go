@@ -19,6 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -35,7 +36,7 @@ func (s *Syncer) leadsOut(key types.NamespacedName) bool {
 }
 
 func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
-	host, ok := cached[*corev1.Service](s.host, services, s.space.HostNamespace(), s.space.HostName(key.Namespace, key.Name, translate.LimitLabel))
+	host, ok := cached[*corev1.Service](s.host, resources.Services, s.space.HostNamespace(), s.space.HostName(key.Namespace, key.Name, translate.LimitLabel))
 	if !ok {
 		return false
 	}
@@ -52,13 +53,13 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 		return nil
 	}
 	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	if s.host.sync.On(ingresses) {
-		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
+	if s.host.sync.On(resources.Ingresses) {
+		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, resources.Ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
 			return err
 		}
 	}
-	if s.host.sync.On(httpRoutes) {
-		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, httpRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
+	if s.host.sync.On(resources.HTTPRoutes) {
+		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, resources.HTTPRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
 	}
 	return nil
 }

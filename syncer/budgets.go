@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -16,7 +17,7 @@ import (
 // bounds. Evictions in the space heed them at any rate.
 func (s *Syncer) syncBudgets() error {
 	add(&syncedResource[*policyv1.PodDisruptionBudget]{
-		Syncer: s, name: budgets, nameLimit: translate.LimitLabel,
+		Syncer: s, name: resources.Budgets, nameLimit: translate.LimitLabel,
 		newObject: func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
 		virtual:   s.informers.Policy().V1().PodDisruptionBudgets().Informer(),
 		toHost: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
@@ -43,7 +44,7 @@ func podBudget(pod *corev1.Pod) []string {
 // podsUnder counts the space's pods on the host that are under a budget, as the
 // tenant can't.
 func (s *Syncer) podsUnder(budget string) int {
-	return len(found[*corev1.Pod](s.host, pods, indexBudget, s.space.HostNamespace()+"/"+budget))
+	return len(found[*corev1.Pod](s.host, resources.Pods, indexBudget, s.space.HostNamespace()+"/"+budget))
 }
 
 // enqueueBudgets looks again at the budgets that a host pod may be, or may have
@@ -52,8 +53,8 @@ func (s *Syncer) podsUnder(budget string) int {
 // which is bounded, unlike what a tenant has in its space.
 func (s *Syncer) enqueueBudgets(pod *corev1.Pod, enqueue func(Key)) {
 	for _, namespace := range virtualNamespace(pod) {
-		for _, budget := range found[*policyv1.PodDisruptionBudget](s.host, budgets, indexNamespace, namespace) {
-			if key, ok := keyOf(budgets, budget); ok {
+		for _, budget := range found[*policyv1.PodDisruptionBudget](s.host, resources.Budgets, indexNamespace, namespace) {
+			if key, ok := keyOf(resources.Budgets, budget); ok {
 				enqueue(key)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
@@ -116,7 +117,7 @@ func (p *pace) wait(o object, size int64, update bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	if update && size > large && o.resource != pods { // a pod's labels may be what Services find it by
+	if update && size > large && o.resource != resources.Pods { // a pod's labels may be what Services find it by
 		if after := largePause - now.Sub(p.large[o]); after > 0 {
 			return &pacedError{after}
 		}

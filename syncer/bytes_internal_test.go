@@ -18,10 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 func named(name string) object {
-	return object{configMaps, types.NamespacedName{Namespace: "berth-demo", Name: name}}
+	return object{resources.ConfigMaps, types.NamespacedName{Namespace: "berth-demo", Name: name}}
 }
 
 // S5: what is written in a minute is bounded; what comes too soon passes when it says so.
@@ -65,7 +66,7 @@ func TestHostileBytesOfAMinuteAreBounded(t *testing.T) {
 // S5: the status of a large pod waits for no pause, but counts in the bytes of a minute.
 func TestHostileUpdatesOfALargePodAreBoundedByTheMinuteAlone(t *testing.T) {
 	p := newPace(bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: 10 * large}), testingclock.NewFakePassiveClock(time.Now()))
-	pod := object{pods, types.NamespacedName{Namespace: "berth-demo", Name: "web"}}
+	pod := object{resources.Pods, types.NamespacedName{Namespace: "berth-demo", Name: "web"}}
 	for i := range 5 {
 		if err := p.wait(pod, 2*large, i > 0); err != nil {
 			t.Fatalf("write %d: %v", i, err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -24,7 +25,7 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	for _, resource := range exposures() {
 		h.routers[resource] = newTrimmedRouter(spaceOf, nil, indexes(resource))
 	}
-	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: ingresses, nameLimit: translate.LimitSubdomain}
+	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: resources.Ingresses, nameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}
 	for i := range 400_000 {
 		deep.Spec.Rules = append(deep.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprint("h", i, ".", strings.Repeat(fmt.Sprintf("%c.", 'a'+i%26), 120), "z")})
@@ -42,7 +43,7 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 
 	theirs := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "all"}}
 	theirs.Spec.Rules = []networkingv1.IngressRule{{Host: "*.a.covered.example"}, {Host: "plain.example"}}
-	if err := h.routers[ingresses].Add(theirs); err != nil {
+	if err := h.routers[resources.Ingresses].Add(theirs); err != nil {
 		t.Fatal(err)
 	}
 	v := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "v"}}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -94,7 +95,7 @@ func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bo
 	if class.GetLabels()[translate.LabelSpace] != "" {
 		return class, false // some tenant's, whatever else is on it
 	}
-	return class, resource != priorityClasses || translate.ImportablePriority(name)
+	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
 }
 
 // importedClasses are those of the host's classes that spaces import.
@@ -129,28 +130,28 @@ func served[T client.Object](s *Syncer, resource string, virtual cache.SharedInd
 
 func (s *Syncer) syncStorageClasses() error {
 	return importClasses(&importedClass[*storagev1.StorageClass]{
-		Syncer: s, name: storageClasses, virtual: s.informers.Storage().V1().StorageClasses().Informer(),
+		Syncer: s, name: resources.StorageClasses, virtual: s.informers.Storage().V1().StorageClasses().Informer(),
 		toVirtual: translate.StorageClass, update: translate.PullStorageClass,
 	})
 }
 
 func (s *Syncer) syncIngressClasses() error {
 	return importClasses(&importedClass[*networkingv1.IngressClass]{
-		Syncer: s, name: ingressClasses, virtual: s.informers.Networking().V1().IngressClasses().Informer(),
+		Syncer: s, name: resources.IngressClasses, virtual: s.informers.Networking().V1().IngressClasses().Informer(),
 		toVirtual: translate.IngressClass, update: translate.PullIngressClass,
 	})
 }
 
 func (s *Syncer) syncRuntimeClasses() error {
 	return importClasses(&importedClass[*nodev1.RuntimeClass]{
-		Syncer: s, name: runtimeClasses, virtual: s.informers.Node().V1().RuntimeClasses().Informer(),
+		Syncer: s, name: resources.RuntimeClasses, virtual: s.informers.Node().V1().RuntimeClasses().Informer(),
 		toVirtual: translate.RuntimeClass, update: translate.PullRuntimeClass,
 	})
 }
 
 func (s *Syncer) syncPriorityClasses() error {
 	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
-		Syncer: s, name: priorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
+		Syncer: s, name: resources.PriorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
 		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
 	})
 }

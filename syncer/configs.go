@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -17,9 +18,9 @@ import (
 // are not held: a tenant can make any number of them.
 
 func (s *Syncer) syncConfigMaps() error {
-	used := s.usedBy(configMaps, indexConfigMaps)
+	used := s.usedBy(resources.ConfigMaps, indexConfigMaps)
 	addToHost(&syncedResource[*corev1.ConfigMap]{
-		Syncer: s, name: configMaps, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.ConfigMaps, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		isUsed:    used.contains,
 		toHost: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
@@ -30,26 +31,26 @@ func (s *Syncer) syncConfigMaps() error {
 			return translate.PushConfigMap(want, have)
 		},
 	})
-	s.fromNames(configMaps, used)
+	s.fromNames(resources.ConfigMaps, used)
 	return nil
 }
 
 func (s *Syncer) syncSecrets() error {
 	var also []cache.SharedIndexInformer
-	if s.host.sync.On(ingresses) {
+	if s.host.sync.On(resources.Ingresses) {
 		also = append(also, s.informers.Networking().V1().Ingresses().Informer())
 	}
-	if s.host.sync.On(gateways) {
-		informer, err := s.fromExtension(gateways)
+	if s.host.sync.On(resources.Gateways) {
+		informer, err := s.fromExtension(resources.Gateways)
 		if err != nil {
 			return err
 		}
 		also = append(also, informer)
 	}
-	used := s.usedBy(secrets, indexSecrets, also...)
-	used.settled = func() bool { return s.settled(gateways) }
+	used := s.usedBy(resources.Secrets, indexSecrets, also...)
+	used.settled = func() bool { return s.settled(resources.Gateways) }
 	addToHost(&syncedResource[*corev1.Secret]{
-		Syncer: s, name: secrets, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.Secrets, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.Secret { return &corev1.Secret{} },
 		isUsed:    used.contains,
 		toHost: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
@@ -61,6 +62,6 @@ func (s *Syncer) syncSecrets() error {
 		},
 		ownerOf: s.tokensOf,
 	})
-	s.fromNames(secrets, used)
+	s.fromNames(resources.Secrets, used)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -122,7 +123,7 @@ func isAPI(id translate.Identity) bool {
 // pods of several spaces seem to have it, for one of them is gone without the
 // host's knowing, nobody has.
 func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
-	for _, pod := range found[*corev1.Pod](h, pods, indexAddress, addr.Unmap().String()) {
+	for _, pod := range found[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
 		is := spaceOf(pod)
 		if ok && is != space {
 			return "", false
@@ -134,7 +135,7 @@ func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
 
 // PodAt is the host pod of the space that has an address, nil if none has.
 func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
-	for _, pod := range found[*corev1.Pod](h, pods, indexAddress, addr.Unmap().String()) {
+	for _, pod := range found[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
 		if spaceOf(pod) == space && (at == nil || at.DeletionTimestamp != nil) {
 			at = pod
 		}
@@ -145,7 +146,7 @@ func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
 // Service is the host object of a space's service, nil if it has none.
 func (h *Host) Service(space, namespace, name string) *corev1.Service {
 	of := translate.Space{Name: space}
-	service, ok := cached[*corev1.Service](h, services, of.HostNamespace(), of.HostName(namespace, name, translate.LimitLabel))
+	service, ok := cached[*corev1.Service](h, resources.Services, of.HostNamespace(), of.HostName(namespace, name, translate.LimitLabel))
 	if !ok || spaceOf(service) != space || !taken(service) {
 		return nil
 	}
@@ -158,7 +159,7 @@ func (h *Host) Service(space, namespace, name string) *corev1.Service {
 // ServiceAt is the host object of the space's service that has a cluster IP, nil
 // if none has.
 func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
-	for _, service := range found[*corev1.Service](h, services, indexAddress, addr.Unmap().String()) {
+	for _, service := range found[*corev1.Service](h, resources.Services, indexAddress, addr.Unmap().String()) {
 		if spaceOf(service) == space {
 			return service
 		}
@@ -168,19 +169,19 @@ func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
 
 // Slices are the endpoints of a host service.
 func (h *Host) Slices(service *corev1.Service) []*discoveryv1.EndpointSlice {
-	return found[*discoveryv1.EndpointSlice](h, endpointSlices, indexService, service.Namespace+"/"+service.Name)
+	return found[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, indexService, service.Namespace+"/"+service.Name)
 }
 
 // SlicesAt are the endpoint slices of the space that list an address.
 func (h *Host) SlicesAt(space string, addr netip.Addr) []*discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(found[*discoveryv1.EndpointSlice](h, endpointSlices, indexAddress, addr.Unmap().String()),
+	return slices.DeleteFunc(found[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, indexAddress, addr.Unmap().String()),
 		func(slice *discoveryv1.EndpointSlice) bool { return spaceOf(slice) != space })
 }
 
 // ServiceOf is the host service that an endpoint slice belongs to, nil if there
 // is none.
 func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
-	service, ok := cached[*corev1.Service](h, services, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
+	service, ok := cached[*corev1.Service](h, resources.Services, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
 	if !ok || spaceOf(service) != spaceOf(slice) || !taken(service) {
 		return nil
 	}
@@ -191,7 +192,7 @@ func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
 // a namespace of its.
 func (h *Host) HasNamespace(space, namespace string) bool {
 	key := space + "/" + namespace
-	return len(found[*corev1.Service](h, services, indexNamespace, key))+len(found[*corev1.Pod](h, pods, indexNamespace, key)) > 0
+	return len(found[*corev1.Service](h, resources.Services, indexNamespace, key))+len(found[*corev1.Pod](h, resources.Pods, indexNamespace, key)) > 0
 }
 
 // found reads from the shared watches by an index.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
@@ -28,8 +29,8 @@ const (
 // space's pods and claims, in the space's own terms. Each side forgets its
 // events by itself.
 func (s *Syncer) syncEvents() error {
-	s.work[events] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-		e, exists := cached[*corev1.Event](s.host, events, key.Namespace, key.Name)
+	s.work[resources.Events] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+		e, exists := cached[*corev1.Event](s.host, resources.Events, key.Namespace, key.Name)
 		if !exists {
 			return 0, nil
 		}
@@ -54,8 +55,8 @@ func (s *Syncer) syncEvents() error {
 		}
 		return 0, s.virtualAPI.Update(ctx, have)
 	}
-	s.fromHost(events, func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Resource: events, NamespacedName: client.ObjectKeyFromObject(obj)})
+	s.fromHost(resources.Events, func(obj client.Object, enqueue func(Key)) {
+		enqueue(Key{Resource: resources.Events, NamespacedName: client.ObjectKeyFromObject(obj)})
 	})
 	return nil
 }
@@ -67,13 +68,13 @@ func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	core := s.informers.Core().V1()
 	switch about.Kind {
 	case "Pod":
-		host, known := cached[*corev1.Pod](s.host, pods, about.Namespace, about.Name)
+		host, known := cached[*corev1.Pod](s.host, resources.Pods, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.Pod](s, host, known, core.Pods().Informer()); ok {
 			return pod.Event(s.space, e, v, host), true
 		}
 		return nil, known
 	case "PersistentVolumeClaim":
-		host, known := cached[*corev1.PersistentVolumeClaim](s.host, claims, about.Namespace, about.Name)
+		host, known := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.PersistentVolumeClaim](s, host, known, core.PersistentVolumeClaims().Informer()); ok {
 			return pod.ClaimEvent(e, v), true
 		}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -84,7 +85,7 @@ func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass
 	highest, preempt, _ := s.host.sync.PriorityBound()
 	return &exportedClass[*schedulingv1.PriorityClass]{
 		syncedResource: &syncedResource[*schedulingv1.PriorityClass]{
-			Syncer: s, name: exportedPriorityClasses, bound: s.exportedClassesBound(),
+			Syncer: s, name: resources.ExportedPriorityClasses, bound: s.exportedClassesBound(),
 			newObject:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 			virtual:       s.informers.Scheduling().V1().PriorityClasses().Informer(),
 			updateHost:    translate.PushPriorityClass,
@@ -100,7 +101,7 @@ func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass
 func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
 	return &exportedClass[*storagev1.StorageClass]{
 		syncedResource: &syncedResource[*storagev1.StorageClass]{
-			Syncer: s, name: exportedStorageClasses, bound: s.exportedClassesBound(),
+			Syncer: s, name: resources.ExportedStorageClasses, bound: s.exportedClassesBound(),
 			newObject:     func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 			virtual:       s.informers.Storage().V1().StorageClasses().Informer(),
 			updateHost:    translate.PushStorageClass,
@@ -122,12 +123,12 @@ func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages(
 // the host it could put other spaces' pods out.
 func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
 	name := v.Spec.PriorityClassName
-	if _, ok := imported[*schedulingv1.PriorityClass](s, priorityClasses, name); ok {
+	if _, ok := imported[*schedulingv1.PriorityClass](s, resources.PriorityClasses, name); ok {
 		return name, nil
 	}
 	own := s.exportedPriorities()
 	class, exists := inStore[*schedulingv1.PriorityClass](own.virtual, types.NamespacedName{Name: name})
-	if name == "" || !s.host.sync.On(exportedPriorityClasses) {
+	if name == "" || !s.host.sync.On(resources.ExportedPriorityClasses) {
 		return "", nil
 	}
 	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
@@ -138,7 +139,7 @@ func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error
 	}
 	host, made, err := own.ensure(ctx, class)
 	if err == nil && made { // the host's admission learns of it from a watch, and has refused pods until then
-		err = apierrors.NewNotFound(schema.GroupResource{Group: schedulingv1.GroupName, Resource: priorityClasses}, name)
+		err = apierrors.NewNotFound(schema.GroupResource{Group: schedulingv1.GroupName, Resource: resources.PriorityClasses}, name)
 	}
 	return host, err
 }
@@ -151,11 +152,11 @@ func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 	if name == nil {
 		return s.defaultStorage()
 	}
-	if _, ok := imported[*storagev1.StorageClass](s, storageClasses, *name); ok {
+	if _, ok := imported[*storagev1.StorageClass](s, resources.StorageClasses, *name); ok {
 		return name, nil
 	}
 	own := s.exportedStorages()
-	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.sync.On(exportedStorageClasses) {
+	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.sync.On(resources.ExportedStorageClasses) {
 		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
 			return &host, err
 		}

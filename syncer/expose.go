@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -53,7 +54,7 @@ func (w *writer) updateExposed(ctx context.Context, service *corev1.Service, opt
 		return err
 	}
 	if live.UID != service.UID || live.ResourceVersion != service.ResourceVersion {
-		return apierrors.NewConflict(corev1.Resource(services), service.Name, errors.New("it has changed meanwhile"))
+		return apierrors.NewConflict(corev1.Resource(resources.Services), service.Name, errors.New("it has changed meanwhile"))
 	}
 	if translate.Exposed(&live.Spec) {
 		return w.update(ctx, service, opts...)

@@ -14,12 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
 // exposures are the resources by which what all spaces share on the host leads from
 // outside to their services, under host names that each may claim.
-func exposures() []string { return []string{ingresses, gateways, httpRoutes} }
+func exposures() []string {
+	return []string{resources.Ingresses, resources.Gateways, resources.HTTPRoutes}
+}
 
 // exposure is one of them.
 type exposure[T client.Object] struct {
@@ -114,7 +117,7 @@ func addExposure[T client.Object](e *exposure[T]) error {
 		}
 		return syncStatus(ctx, v, host)
 	}
-	add(k, func(v T, enqueue func(Key)) { k.refer(secrets, secretsOf(v), enqueue) })
+	add(k, func(v T, enqueue func(Key)) { k.refer(resources.Secrets, secretsOf(v), enqueue) })
 	// Whether an exposure may be depends on its services.
 	enqueueByIndex(k, k.informers.Core().V1().Services().Informer(), indexServices)
 	return nil

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -45,11 +46,11 @@ type extension struct {
 
 func extensions() map[string]extension {
 	return map[string]extension{
-		volumeSnapshots: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshot{}},
-		snapshotClasses: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshotClass{}},
-		gateways:        {gatewayv1.SchemeGroupVersion, &gatewayv1.Gateway{}},
-		httpRoutes:      {gatewayv1.SchemeGroupVersion, &gatewayv1.HTTPRoute{}},
-		gatewayClasses:  {gatewayv1.SchemeGroupVersion, &gatewayv1.GatewayClass{}},
+		resources.VolumeSnapshots: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshot{}},
+		resources.SnapshotClasses: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshotClass{}},
+		resources.Gateways:        {gatewayv1.SchemeGroupVersion, &gatewayv1.Gateway{}},
+		resources.HTTPRoutes:      {gatewayv1.SchemeGroupVersion, &gatewayv1.HTTPRoute{}},
+		resources.GatewayClasses:  {gatewayv1.SchemeGroupVersion, &gatewayv1.GatewayClass{}},
 	}
 }
 

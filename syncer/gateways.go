@@ -15,18 +15,19 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
 // syncGateways syncs gateways to the host that are of a class of the host's. Those of
 // another class, and their routes, are for a controller that the tenant runs.
 func (s *Syncer) syncGateways() error {
-	informer, err := s.fromExtension(gateways)
+	informer, err := s.fromExtension(resources.Gateways)
 	if err != nil {
 		return err
 	}
 	k := &syncedResource[*gatewayv1.Gateway]{
-		Syncer: s, name: gateways, nameLimit: translate.LimitLabel, // controllers make a label of it
+		Syncer: s, name: resources.Gateways, nameLimit: translate.LimitLabel, // controllers make a label of it
 		newObject:  func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
 		virtual:    informer,
 		updateHost: translate.PushGateway,
@@ -58,8 +59,8 @@ func (s *Syncer) syncGateways() error {
 // gatewayClass reports whether a gateway's class is one that the host serves.
 func (s *Syncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 	path, name := field.NewPath("spec", "gatewayClassName"), string(v.Spec.GatewayClassName)
-	if a := s.added[gatewayClasses]; a != nil {
-		return served[*gatewayv1.GatewayClass](s, gatewayClasses, a.informer, name, path)
+	if a := s.added[resources.GatewayClasses]; a != nil {
+		return served[*gatewayv1.GatewayClass](s, resources.GatewayClasses, a.informer, name, path)
 	}
 	return false, nil // no class is the host's
 }
@@ -69,11 +70,11 @@ const indexGateways = "berth.dev/gateways"
 
 // syncHTTPRoutes syncs routes to the host that attach to gateways which the host serves.
 func (s *Syncer) syncHTTPRoutes() error {
-	parents, err := s.fromExtension(gateways)
+	parents, err := s.fromExtension(resources.Gateways)
 	if err != nil {
 		return err
 	}
-	informer, err := s.fromExtension(httpRoutes)
+	informer, err := s.fromExtension(resources.HTTPRoutes)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 		return served
 	}
 	k := &syncedResource[*gatewayv1.HTTPRoute]{
-		Syncer: s, name: httpRoutes, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.HTTPRoutes, nameLimit: translate.LimitSubdomain,
 		newObject:  func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
 		virtual:    informer,
 		updateHost: translate.PushHTTPRoute,
@@ -117,7 +118,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 	err = addExposure(&exposure[*gatewayv1.HTTPRoute]{
 		synced:   k,
 		hosts:    field.NewPath("spec", "hostnames"),
-		ready:    func() bool { return s.settled(gateways) },
+		ready:    func() bool { return s.settled(resources.Gateways) },
 		toHost:   func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },
 		backends: field.NewPath("spec", "rules").Child("backendRefs"),
 		allowed: func(v *gatewayv1.HTTPRoute) (wanted bool, errs field.ErrorList) {
@@ -149,12 +150,12 @@ func (s *Syncer) syncHTTPRoutes() error {
 }
 
 func (s *Syncer) syncGatewayClasses() error {
-	informer, err := s.fromExtension(gatewayClasses)
+	informer, err := s.fromExtension(resources.GatewayClasses)
 	if err != nil {
 		return err
 	}
 	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
-		Syncer: s, name: gatewayClasses, virtual: informer,
+		Syncer: s, name: resources.GatewayClasses, virtual: informer,
 		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
 	})
 }

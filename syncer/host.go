@@ -113,19 +113,19 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	for name, from := range watches {
-		if !o.Sync.On(name) && !watchedAlways(name) && (name != ingresses || !o.Sync.On(gateways)) {
+		if !o.Sync.On(name) && !watchedAlways(name) && (name != resources.Ingresses || !o.Sync.On(resources.Gateways)) {
 			continue
 		}
-		if name == nodes && o.Sync.Value(nodes) != resources.All {
+		if name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {
 			continue // virtual nodes are of what pods say
 		}
 		changed := h.sleepers.changed
-		if name == events || name == budgets || name == nodes || isClass(name) {
+		if name == resources.Events || name == resources.Budgets || name == resources.Nodes || isClass(name) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
 		h.routers[name] = newTrimmedRouter(spaceOf, changed, indexes(name))
-		if name == nodes {
+		if name == resources.Nodes {
 			h.watchNodes(h.routers[name])
 		}
 	}
@@ -138,17 +138,17 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 // indexes are those of a resource, besides its objects' namespaces and spaces.
 func indexes(resource string) cache.Indexers {
 	switch resource {
-	case pods:
+	case resources.Pods:
 		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
-	case nodes:
+	case resources.Nodes:
 		return cache.Indexers{indexNode: indexBy(nodeAddresses)}
-	case budgets:
+	case resources.Budgets:
 		return cache.Indexers{indexNamespace: indexBy(virtualNamespace[*policyv1.PodDisruptionBudget])}
-	case services:
+	case resources.Services:
 		return cache.Indexers{indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])}
-	case endpointSlices:
+	case resources.EndpointSlices:
 		return cache.Indexers{indexAddress: indexBy(sliceAddresses), indexService: indexBy(sliceService)}
-	case ingresses, gateways, httpRoutes:
+	case resources.Ingresses, resources.Gateways, resources.HTTPRoutes:
 		return cache.Indexers{indexHosts: indexClaims}
 	default:
 		return nil
@@ -157,11 +157,11 @@ func indexes(resource string) cache.Indexers {
 
 // watchedAlways reports whether other resources' work reads this one's watch.
 func watchedAlways(name string) bool {
-	return name == pods || name == services || name == endpointSlices || name == secrets || name == claims
+	return name == resources.Pods || name == resources.Services || name == resources.EndpointSlices || name == resources.Secrets || name == resources.Claims
 }
 
 func isClass(name string) bool {
-	return name == storageClasses || name == ingressClasses || name == runtimeClasses || name == priorityClasses || name == snapshotClasses || name == gatewayClasses
+	return name == resources.StorageClasses || name == resources.IngressClasses || name == resources.RuntimeClasses || name == resources.PriorityClasses || name == resources.SnapshotClasses || name == resources.GatewayClasses
 }
 
 // Start begins the watches and returns when they have caught up, or with an

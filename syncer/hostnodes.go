@@ -56,7 +56,7 @@ func (s *Syncer) hostNode(alias string) (node *corev1.Node, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	return cached[*corev1.Node](s.host, nodes, "", name)
+	return cached[*corev1.Node](s.host, resources.Nodes, "", name)
 }
 
 func (s *Syncer) hostNodeName(alias string) (name string, ok bool) {
@@ -90,7 +90,7 @@ func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 	own := &s.ownNodes
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	node, there := cached[*corev1.Node](s.host, nodes, "", name)
+	node, there := cached[*corev1.Node](s.host, resources.Nodes, "", name)
 	alias, had := own.aliases[name]
 	has := there && s.where.Selects(node)
 	switch {
@@ -110,13 +110,13 @@ func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 // followHost leads what happens to the host's nodes to virtual nodes. What is there is
 // known before the first pod asks for it.
 func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
-	if s.host.sync.Value(nodes) != resources.All {
+	if s.host.sync.Value(resources.Nodes) != resources.All {
 		return
 	}
-	for _, name := range s.host.routers[nodes].Keys() {
+	for _, name := range s.host.routers[resources.Nodes].Keys() {
 		s.noteNode(name)
 	}
-	s.fromHost(nodes, func(obj client.Object, enqueue func(Key)) {
+	s.fromHost(resources.Nodes, func(obj client.Object, enqueue func(Key)) {
 		if alias, concerns := s.noteNode(obj.GetName()); concerns {
 			enqueueNode(alias, enqueue)
 		}
@@ -126,7 +126,7 @@ func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
 // viewOf is what the virtual node of an alias says of its node, and whether there is
 // to be one. used tells that the space's pods run on it.
 func (s *Syncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
-	if s.host.sync.Value(nodes) != resources.All {
+	if s.host.sync.Value(resources.Nodes) != resources.All {
 		return translate.NodeView{}, used
 	}
 	node, ok := s.hostNode(alias)

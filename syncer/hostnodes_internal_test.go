@@ -115,7 +115,7 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newTrimmedRouter(spaceOf, nil, nil)
-	h := &Host{sync: syncOptions, routers: map[string]*hostcache.Router{nodes: f}}
+	h := &Host{sync: syncOptions, routers: map[string]*hostcache.Router{resources.Nodes: f}}
 	h.watchNodes(f)
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -46,26 +47,26 @@ const (
 func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWatch, error) {
 	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
 	watches := map[string]hostWatch{
-		pods:            {core, "pods", &corev1.Pod{}, ofSpaces},
-		nodes:           {core, "nodes", &corev1.Node{}, ""},
-		services:        {core, "services", &corev1.Service{}, ofSpaces},
-		configMaps:      {core, "configmaps", &corev1.ConfigMap{}, ofSpaces},
-		secrets:         {core, "secrets", &corev1.Secret{}, ofSpaces},
-		claims:          {core, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, ofSpaces},
-		endpointSlices:  {c.DiscoveryV1().RESTClient(), "endpointslices", &discoveryv1.EndpointSlice{}, ofSpaces},
-		networkPolicies: {network, "networkpolicies", &networkingv1.NetworkPolicy{}, ofTenants},
-		budgets:         {c.PolicyV1().RESTClient(), "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, ofSpaces},
-		serviceAccounts: {core, "serviceaccounts", &corev1.ServiceAccount{}, ofTenants},
-		volumes:         {core, "persistentvolumes", &corev1.PersistentVolume{}, ""},
-		ingresses:       {network, "ingresses", &networkingv1.Ingress{}, ""},
-		events:          {core, "events", &corev1.Event{}, ""},
-		storageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ""},
-		ingressClasses:  {network, "ingressclasses", &networkingv1.IngressClass{}, ""},
-		runtimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
-		priorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
+		resources.Pods:            {core, "pods", &corev1.Pod{}, ofSpaces},
+		resources.Nodes:           {core, "nodes", &corev1.Node{}, ""},
+		resources.Services:        {core, "services", &corev1.Service{}, ofSpaces},
+		resources.ConfigMaps:      {core, "configmaps", &corev1.ConfigMap{}, ofSpaces},
+		resources.Secrets:         {core, "secrets", &corev1.Secret{}, ofSpaces},
+		resources.Claims:          {core, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, ofSpaces},
+		resources.EndpointSlices:  {c.DiscoveryV1().RESTClient(), "endpointslices", &discoveryv1.EndpointSlice{}, ofSpaces},
+		resources.NetworkPolicies: {network, "networkpolicies", &networkingv1.NetworkPolicy{}, ofTenants},
+		resources.Budgets:         {c.PolicyV1().RESTClient(), "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, ofSpaces},
+		resources.ServiceAccounts: {core, "serviceaccounts", &corev1.ServiceAccount{}, ofTenants},
+		resources.Volumes:         {core, "persistentvolumes", &corev1.PersistentVolume{}, ""},
+		resources.Ingresses:       {network, "ingresses", &networkingv1.Ingress{}, ""},
+		resources.Events:          {core, "events", &corev1.Event{}, ""},
+		resources.StorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ""},
+		resources.IngressClasses:  {network, "ingressclasses", &networkingv1.IngressClass{}, ""},
+		resources.RuntimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
+		resources.PriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
 
-		exportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
-		exportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
+		resources.ExportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
+		resources.ExportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
 	for resource, e := range extensions() {
 		api, err := e.api(config)

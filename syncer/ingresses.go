@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -18,7 +19,7 @@ import (
 // another class are for a controller that the tenant runs itself.
 func (s *Syncer) syncIngresses() error {
 	k := &syncedResource[*networkingv1.Ingress]{
-		Syncer: s, name: ingresses, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.Ingresses, nameLimit: translate.LimitSubdomain,
 		newObject: func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
 		virtual:   s.informers.Networking().V1().Ingresses().Informer(),
 		updateHost: func(want, have *networkingv1.Ingress) bool {
@@ -57,5 +58,5 @@ func (s *Syncer) ingressClass(class *string) (wanted bool, errs field.ErrorList)
 	if class == nil {
 		return false, field.ErrorList{field.Forbidden(path, "the host's default is not for spaces; name a class, see 'kubectl get ingressclasses'")}
 	}
-	return served[*networkingv1.IngressClass](s, ingressClasses, s.informers.Networking().V1().IngressClasses().Informer(), *class, path)
+	return served[*networkingv1.IngressClass](s, resources.IngressClasses, s.informers.Networking().V1().IngressClasses().Informer(), *class, path)
 }

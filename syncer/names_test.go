@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // A tenant that makes and changes any number of config maps that no pod refers
@@ -29,7 +31,7 @@ func TestOnlyWhatPodsReferToIsLookedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var enqueued []string
-	w := &nameWatch{resource: configMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
+	w := &nameWatch{resource: resources.ConfigMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
 	store := (*changedNames)(w)
 	expect := func(what string, err error, want ...string) {
 		t.Helper()

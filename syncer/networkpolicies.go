@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -23,7 +24,7 @@ func (s *Syncer) syncNetworkPolicies() error {
 	policies := s.informers.Networking().V1().NetworkPolicies()
 	namespaces := s.informers.Core().V1().Namespaces()
 	add(&syncedResource[*networkingv1.NetworkPolicy]{
-		Syncer: s, name: networkPolicies, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.NetworkPolicies, nameLimit: translate.LimitSubdomain,
 		newObject: func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
 		virtual:   policies.Informer(),
 		toHost: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {
@@ -51,7 +52,7 @@ func (s *Syncer) syncNetworkPolicies() error {
 		}
 		for _, policy := range all {
 			if translate.SelectsNamespaces(policy) {
-				enqueue(Key{Resource: networkPolicies, NamespacedName: client.ObjectKeyFromObject(policy)})
+				enqueue(Key{Resource: resources.NetworkPolicies, NamespacedName: client.ObjectKeyFromObject(policy)})
 			}
 		}
 	})
@@ -64,7 +65,7 @@ const podsIn = "pods of a namespace"
 
 // enqueuePods looks again at all pods of a namespace.
 func (s *Syncer) enqueuePods(namespace string, enqueue func(Key)) {
-	if s.host.sync.On(pods) {
+	if s.host.sync.On(resources.Pods) {
 		enqueue(Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
 }
@@ -76,7 +77,7 @@ func (s *Syncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (ti
 		var all []*corev1.Pod
 		all, err = s.informers.Core().V1().Pods().Lister().Pods(in.Namespace).List(labels.Everything())
 		for _, pod := range all {
-			s.queue.add(Key{Resource: pods, NamespacedName: client.ObjectKeyFromObject(pod)})
+			s.queue.add(Key{Resource: resources.Pods, NamespacedName: client.ObjectKeyFromObject(pod)})
 		}
 	})
 	return 0, err

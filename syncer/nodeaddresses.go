@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // indexNode finds pods, and nodes, by the addresses of nodes.
@@ -18,7 +20,7 @@ func (h *Host) isNode(address string) bool {
 	if addr, err := netip.ParseAddr(address); err == nil {
 		address = addr.Unmap().String()
 	}
-	return len(found[*corev1.Pod](h, pods, indexNode, address)) > 0 || len(found[*corev1.Node](h, nodes, indexNode, address)) > 0
+	return len(found[*corev1.Pod](h, resources.Pods, indexNode, address)) > 0 || len(found[*corev1.Node](h, resources.Nodes, indexNode, address)) > 0
 }
 
 func nodeAddressesOfPod(pod *corev1.Pod) []string {

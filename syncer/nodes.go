@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -26,7 +27,7 @@ const indexNodes = "berth.dev/nodes"
 // admin shows all, those that are for the space are added. Where they are
 // disabled, none is left.
 func (s *Syncer) syncNodes() error {
-	if !s.host.sync.On(nodes) {
+	if !s.host.sync.On(resources.Nodes) {
 		s.clearNodes()
 		return nil
 	}
@@ -41,7 +42,7 @@ func (s *Syncer) syncNodes() error {
 		return err
 	}
 	shown := s.informers.Core().V1().Nodes().Informer()
-	s.work[nodes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	s.work[resources.Nodes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		found, err := running.GetIndexer().IndexKeys(indexNodes, key.Name)
 		if err != nil {
 			return 0, err
@@ -50,7 +51,7 @@ func (s *Syncer) syncNodes() error {
 		return 0, s.showNode(ctx, shown, key.Name, view, wanted)
 	}
 	enqueueNode := func(name string, enqueue func(Key)) {
-		enqueue(Key{Resource: nodes, NamespacedName: types.NamespacedName{Name: name}})
+		enqueue(Key{Resource: resources.Nodes, NamespacedName: types.NamespacedName{Name: name}})
 	}
 	s.fromSpace(running, func(obj client.Object, enqueue func(Key)) {
 		if v, ok := obj.(*corev1.Pod); ok && v.Spec.NodeName != "" {
@@ -97,14 +98,14 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 // clearNodes deletes, as the space wakes, the virtual nodes that it has from before
 // the admin disabled them.
 func (s *Syncer) clearNodes() {
-	s.work[nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
+	s.work[resources.Nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 		if err := s.virtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
 			return 0, fmt.Errorf("delete virtual nodes: %w", err)
 		}
 		return 0, nil
 	}
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		q.add(Key{Resource: nodes})
+		q.add(Key{Resource: resources.Nodes})
 		return func() {}, nil, nil
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
@@ -34,7 +35,7 @@ func (s *Syncer) syncPods() error {
 		return err
 	}
 	k := &syncedResource[*corev1.Pod]{
-		Syncer: s, name: pods, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.Pods, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.Pod { return &corev1.Pod{} },
 		virtual:   informer,
 		toHost:    s.podToHost,
@@ -137,7 +138,7 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	if name == nil || *name == s.space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
-	if _, ok := imported[*nodev1.RuntimeClass](s, runtimeClasses, *name); !ok {
+	if _, ok := imported[*nodev1.RuntimeClass](s, resources.RuntimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
@@ -155,12 +156,12 @@ func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 	if in.Namespaces, err = s.informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
 		return in, err
 	}
-	if s.host.sync.On(networkPolicies) {
+	if s.host.sync.On(resources.NetworkPolicies) {
 		if in.Policies, err = s.informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
 	}
-	if s.host.sync.On(budgets) {
+	if s.host.sync.On(resources.Budgets) {
 		if in.Budgets, err = s.informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
@@ -175,7 +176,7 @@ func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.D
 	if host.UID == "" { // just created and not yet read back
 		return 0, nil
 	}
-	if _, shown := cached[*corev1.Pod](s.host, pods, host.Namespace, host.Name); !shown && s.queue.newWaits() {
+	if _, shown := cached[*corev1.Pod](s.host, resources.Pods, host.Namespace, host.Name); !shown && s.queue.newWaits() {
 		return 0, nil // other pods get to the host before this one's tokens: its event brings us back
 	}
 	refresh, tokens := s.podTokens(ctx, v, host)

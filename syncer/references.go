@@ -105,8 +105,8 @@ func (s *Syncer) hostedKeys(resource string) (names []string) {
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
 func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 	refs := pod.ReferencesOf(v)
-	s.refer(configMaps, refs.ConfigMaps, enqueue)
-	s.refer(secrets, refs.Secrets, enqueue)
+	s.refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
+	s.refer(resources.Secrets, refs.Secrets, enqueue)
 }
 
 // refer looks again at what has been, or is, referred to.

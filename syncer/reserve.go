@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -37,7 +38,7 @@ import (
 // not synced. The error is AlreadyExists if v is new and the space has one of that
 // name.
 func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
-	if !h.sync.On(services) {
+	if !h.sync.On(resources.Services) {
 		return nil, nil
 	}
 	return h.reserveService(ctx, space, v, current)
@@ -54,7 +55,7 @@ func (h *Host) reserveService(ctx context.Context, space translate.Space, v *cor
 		return err
 	})
 	if errors.Is(err, errThere) {
-		return nil, apierrors.NewAlreadyExists(corev1.Resource(services), v.Name)
+		return nil, apierrors.NewAlreadyExists(corev1.Resource(resources.Services), v.Name)
 	}
 	return reserved, err
 }
@@ -70,7 +71,7 @@ var errThere = errors.New("the space has it already")
 
 func reserveService(ctx context.Context, account *writer, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	want := space.Service(v)
-	account.hold(ctx, object{services, client.ObjectKeyFromObject(want)}, hostcache.Version(v.ResourceVersion))
+	account.hold(ctx, object{resources.Services, client.ObjectKeyFromObject(want)}, hostcache.Version(v.ResourceVersion))
 	have := &corev1.Service{}
 	err := account.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {
@@ -202,7 +203,7 @@ func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
 		have, err = h.reserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
-			return nil, apierrors.NewNotFound(corev1.Resource(services), v.Name) // there is no space yet to ask
+			return nil, apierrors.NewNotFound(corev1.Resource(resources.Services), v.Name) // there is no space yet to ask
 		})
 		if err != nil {
 			return "", fmt.Errorf("reserve the address of the space's API: %w", err)

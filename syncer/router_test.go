@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -200,7 +201,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 // Whoever reads while a sleeping space's objects are packed anew finds them, by
 // name and by index, and what changes meanwhile stays changed.
 func TestPackingAnewIsNotSeen(t *testing.T) {
-	f := newTrimmedRouter(spaceOf, nil, indexes(pods))
+	f := newTrimmedRouter(spaceOf, nil, indexes(resources.Pods))
 	pod := func(name string, version int) *corev1.Pod {
 		p := hostPod("a", name)
 		p.ResourceVersion = fmt.Sprint(version)

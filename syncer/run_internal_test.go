@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
@@ -34,14 +35,14 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{routers: map[string]*hostcache.Router{pods: f}}
+	h := &Host{routers: map[string]*hostcache.Router{resources.Pods: f}}
 	virtual := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)
 	}
 	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
 	k := &syncedResource[*corev1.Pod]{
-		Syncer: s, name: pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
+		Syncer: s, name: resources.Pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
 		newObject:  func() *corev1.Pod { return &corev1.Pod{} },
 		toHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
 		updateHost: func(_, _ *corev1.Pod) bool { return false },

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -16,7 +17,7 @@ import (
 // returned. It must not be changed.
 func (h *Host) Pod(space translate.Space, v *corev1.Pod) (host *corev1.Pod, ok bool) {
 	name := space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)
-	host, ok = cached[*corev1.Pod](h, pods, space.HostNamespace(), name)
+	host, ok = cached[*corev1.Pod](h, resources.Pods, space.HostNamespace(), name)
 	if !ok {
 		return nil, false
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -18,7 +19,7 @@ import (
 // can tell apart. It has no rights, no secrets and no tokens.
 func (s *Syncer) syncServiceAccounts() error {
 	add(&syncedResource[*corev1.ServiceAccount]{
-		Syncer: s, name: serviceAccounts, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.ServiceAccounts, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
 		virtual:   s.informers.Core().V1().ServiceAccounts().Informer(),
 		toHost: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
@@ -32,7 +33,7 @@ func (s *Syncer) syncServiceAccounts() error {
 // withAccount makes a host pod run as the host account of v's, which may have to
 // be made: pods come no earlier than their accounts, but their work may.
 func (s *Syncer) withAccount(ctx context.Context, v, host *corev1.Pod) error {
-	if !s.host.sync.On(serviceAccounts) || v.Spec.ServiceAccountName == "" {
+	if !s.host.sync.On(resources.ServiceAccounts) || v.Spec.ServiceAccountName == "" {
 		return nil
 	}
 	account, err := s.informers.Core().V1().ServiceAccounts().Lister().ServiceAccounts(v.Namespace).Get(v.Spec.ServiceAccountName)
@@ -40,7 +41,7 @@ func (s *Syncer) withAccount(ctx context.Context, v, host *corev1.Pod) error {
 		return fmt.Errorf("find service account %s: %w", v.Spec.ServiceAccountName, err)
 	}
 	want := s.space.ServiceAccount(account)
-	if _, exists := cached[*corev1.ServiceAccount](s.host, serviceAccounts, want.Namespace, want.Name); !exists {
+	if _, exists := cached[*corev1.ServiceAccount](s.host, resources.ServiceAccounts, want.Namespace, want.Name); !exists {
 		if err := createOnHost(ctx, s.writer, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("make host service account of %s: %w", v.Spec.ServiceAccountName, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -38,7 +39,7 @@ func (s *Syncer) syncServices() error {
 			keys, err = written.GetIndexer().IndexKeys(indexService, service.String())
 			for _, key := range keys {
 				if name, err := cache.ParseObjectName(key); err == nil {
-					s.queue.add(Key{Resource: endpointSlices, NamespacedName: types.NamespacedName(name)})
+					s.queue.add(Key{Resource: resources.EndpointSlices, NamespacedName: types.NamespacedName(name)})
 				}
 			}
 		})
@@ -48,7 +49,7 @@ func (s *Syncer) syncServices() error {
 		enqueue(Key{Resource: slicesOf, NamespacedName: service})
 	}
 	add(&syncedResource[*corev1.Service]{
-		Syncer: s, name: services, nameLimit: translate.LimitLabel,
+		Syncer: s, name: resources.Services, nameLimit: translate.LimitLabel,
 		newObject:     func() *corev1.Service { return &corev1.Service{} },
 		virtual:       s.informers.Core().V1().Services().Informer(),
 		makesRequests: true,
@@ -99,7 +100,7 @@ func (s *Syncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service)
 func (s *Syncer) syncEndpointSlices() error {
 	lister := s.informers.Core().V1().Services().Lister()
 	add(&syncedResource[*discoveryv1.EndpointSlice]{
-		Syncer: s, name: endpointSlices, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.EndpointSlices, nameLimit: translate.LimitSubdomain,
 		newObject:     func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		virtual:       s.informers.Discovery().V1().EndpointSlices().Informer(),
 		makesRequests: true,

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // shortOf is a space of which a quota refused these pods, and whom it has called since.
@@ -32,7 +34,7 @@ func shortOf(t *testing.T, names ...string) (s *shortages, called map[string]int
 }
 
 func podKey(name string) Key {
-	return Key{Resource: pods, NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+	return Key{Resource: resources.Pods, NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
 }
 
 func overQuota() error {
@@ -80,7 +82,7 @@ func TestMoreQuotaCallsThoseWhoWait(t *testing.T) {
 func TestHostilePodOverWhichACreatePanicsLeavesTheOthersTheirTurn(t *testing.T) {
 	s, called := shortOf(t, "a", "b")
 	s.ease()
-	k := &syncedResource[*corev1.Pod]{Syncer: &Syncer{shortages: s, host: &Host{}}, name: pods, bound: bound{most: 1}} // no watch: it panics
+	k := &syncedResource[*corev1.Pod]{Syncer: &Syncer{shortages: s, host: &Host{}}, name: resources.Pods, bound: bound{most: 1}} // no watch: it panics
 	func() {
 		defer func() {
 			if recover() == nil {

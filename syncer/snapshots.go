@@ -15,25 +15,26 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
 // syncSnapshots syncs volume snapshots to the host, whose controller takes
 // them, and brings back what became of them.
 func (s *Syncer) syncSnapshots() error {
-	informer, err := s.fromExtension(volumeSnapshots)
+	informer, err := s.fromExtension(resources.VolumeSnapshots)
 	if err != nil {
 		return err
 	}
 	add(&syncedResource[*snapshotv1.VolumeSnapshot]{
-		Syncer: s, name: volumeSnapshots, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.VolumeSnapshots, nameLimit: translate.LimitSubdomain,
 		newObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
 		virtual:   informer,
 		bound:     s.bound(bounds.VolumeSnapshots, "volume snapshots"),
 		toHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
-				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses, *class); !ok {
+				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s, resources.SnapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
 						fmt.Sprintf("there is no class %q for spaces; see 'kubectl get volumesnapshotclasses'", *class)))
 				}
@@ -65,7 +66,7 @@ func (s *Syncer) syncSnapshots() error {
 // its own default, imported or not.
 func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
 	name := ptr.Deref(host.Spec.Source.PersistentVolumeClaimName, "")
-	claim, ok := cached[*corev1.PersistentVolumeClaim](s.host, claims, host.Namespace, name)
+	claim, ok := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, host.Namespace, name)
 	if !ok || claim.Spec.VolumeName == "" {
 		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "source", "persistentVolumeClaimName"),
 			"the claim has no volume yet; it is tried again, or name a class, see 'kubectl get volumesnapshotclasses'")})
@@ -76,7 +77,7 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	}
 	driver := translate.DriverOf(volume)
 	var latest *snapshotv1.VolumeSnapshotClass
-	for class := range importedClasses[*snapshotv1.VolumeSnapshotClass](s, snapshotClasses) {
+	for class := range importedClasses[*snapshotv1.VolumeSnapshotClass](s, resources.SnapshotClasses) {
 		if class.Driver == driver && translate.IsDefaultSnapshots(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
@@ -89,11 +90,11 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 }
 
 func (s *Syncer) syncSnapshotClasses() error {
-	informer, err := s.fromExtension(snapshotClasses)
+	informer, err := s.fromExtension(resources.SnapshotClasses)
 	if err != nil {
 		return err
 	}
 	return importClasses(&importedClass[*snapshotv1.VolumeSnapshotClass]{
-		Syncer: s, name: snapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
+		Syncer: s, name: resources.SnapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
 	})
 }

@@ -48,7 +48,7 @@ func (h *Host) findStale(ctx context.Context) error {
 			o := &all.Items[i]
 			id, ours := translate.IdentityOf(o)
 			// The address of a space's API is its own matter.
-			api := k.Name == services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
+			api := k.Name == resources.Services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
 			if ours && !api && spaceIn(o.Namespace) == id.Space {
 				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
 				h.stale.Store(object{k.Name, client.ObjectKeyFromObject(o)},

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // Stats count the work of one space's syncer since it was made.
@@ -105,7 +106,7 @@ func (h *Host) Objects() map[string]map[string]int {
 
 // VolumesBeingReclaimed counts the host's volumes of claims of a space that the host deletes once their claims are gone.
 func (h *Host) VolumesBeingReclaimed(space string) (count int) {
-	f := h.routers[volumes]
+	f := h.routers[resources.Volumes]
 	if f == nil {
 		return 0
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -24,11 +25,11 @@ import (
 // bound volume to the space.
 func (s *Syncer) syncClaims() error {
 	k := &syncedResource[*corev1.PersistentVolumeClaim]{
-		Syncer: s, name: claims, nameLimit: translate.LimitSubdomain,
+		Syncer: s, name: resources.Claims, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
 		virtual:   s.informers.Core().V1().PersistentVolumeClaims().Informer(),
 		toHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
-			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.sync.On(volumeSnapshots)))
+			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.sync.On(resources.VolumeSnapshots)))
 		},
 		updateHost: translate.PushClaim,
 		syncStatus: s.syncClaimStatus,
@@ -41,7 +42,7 @@ func (s *Syncer) syncClaims() error {
 		return err
 	}
 	add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
-		enqueue(Key{Resource: volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
+		enqueue(Key{Resource: resources.Volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
 	})
 	return nil
 }
@@ -50,7 +51,7 @@ func (s *Syncer) syncClaims() error {
 // several, as anywhere, the latest.
 func (s *Syncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
-	for class := range importedClasses[*storagev1.StorageClass](s, storageClasses) {
+	for class := range importedClasses[*storagev1.StorageClass](s, resources.StorageClasses) {
 		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
@@ -68,7 +69,7 @@ func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.Persistent
 		// The claim came before the space knew a default class: as on any
 		// cluster, it gets it later. The name of one that is not imported (any more)
 		// stays on the host.
-		if _, ok := imported[*storagev1.StorageClass](s, storageClasses, *host.Spec.StorageClassName); ok {
+		if _, ok := imported[*storagev1.StorageClass](s, resources.StorageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
 			return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
@@ -112,7 +113,7 @@ func handleMissingClaim(ctx context.Context, k *syncedResource[*corev1.Persisten
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
 func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
-	if !s.host.sync.On(volumes) {
+	if !s.host.sync.On(resources.Volumes) {
 		return nil
 	}
 	host, err := s.hostVolume(ctx, hostVolume)
@@ -146,7 +147,7 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 
 // hostVolume is a volume of the host's that a claim of the space's is bound to.
 func (s *Syncer) hostVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	if host, ok := cached[*corev1.PersistentVolume](s.host, volumes, "", name); ok && host.Spec.ClaimRef != nil {
+	if host, ok := cached[*corev1.PersistentVolume](s.host, resources.Volumes, "", name); ok && host.Spec.ClaimRef != nil {
 		return host, nil
 	}
 	host := &corev1.PersistentVolume{} // the watch lags, or holds no more than the name, or there is none
@@ -156,7 +157,7 @@ func (s *Syncer) hostVolume(ctx context.Context, name string) (*corev1.Persisten
 // syncVolumes ends the space's volumes with their claims.
 func (s *Syncer) syncVolumes() error {
 	informer := s.informers.Core().V1().PersistentVolumes()
-	s.work[volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	s.work[resources.Volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		v, err := informer.Lister().Get(key.Name)
 		if err != nil || v.Labels[translate.LabelManagedBy] != translate.ManagedBy || v.Spec.ClaimRef == nil {
 			return 0, client.IgnoreNotFound(err)
@@ -176,18 +177,18 @@ func (s *Syncer) syncVolumes() error {
 		return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 	}
 	s.fromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Resource: volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+		enqueue(Key{Resource: resources.Volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 		if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef != nil {
-			enqueue(Key{Resource: claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
+			enqueue(Key{Resource: resources.Claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
 		}
 	})
-	s.fromHost(volumes, func(obj client.Object, enqueue func(Key)) {
+	s.fromHost(resources.Volumes, func(obj client.Object, enqueue func(Key)) {
 		v, ok := obj.(*corev1.PersistentVolume)
 		if !ok || v.Spec.ClaimRef == nil {
 			return
 		}
-		if host, ok := cached[*corev1.PersistentVolumeClaim](s.host, claims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name); ok {
-			if key, ok := keyOf(claims, host); ok {
+		if host, ok := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name); ok {
+			if key, ok := keyOf(resources.Claims, host); ok {
 				enqueue(key)
 			}
 		}

@@ -26,37 +26,6 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Names of the synced resources: their plurals, as in URLs.
-const (
-	pods            = resources.Pods
-	nodes           = resources.Nodes
-	services        = resources.Services
-	configMaps      = resources.ConfigMaps
-	secrets         = resources.Secrets
-	claims          = resources.Claims
-	volumes         = resources.Volumes
-	endpointSlices  = resources.EndpointSlices
-	ingresses       = resources.Ingresses
-	networkPolicies = resources.NetworkPolicies
-	budgets         = resources.Budgets
-	serviceAccounts = resources.ServiceAccounts
-	storageClasses  = resources.StorageClasses
-	ingressClasses  = resources.IngressClasses
-	runtimeClasses  = resources.RuntimeClasses
-	priorityClasses = resources.PriorityClasses
-	events          = resources.Events
-
-	exportedPriorityClasses = resources.ExportedPriorityClasses
-	exportedStorageClasses  = resources.ExportedStorageClasses
-
-	volumeSnapshots = resources.VolumeSnapshots
-	snapshotClasses = resources.SnapshotClasses
-
-	gateways       = resources.Gateways
-	httpRoutes     = resources.HTTPRoutes
-	gatewayClasses = resources.GatewayClasses
-)
-
 // Key is one unit of work: the resource's plural, and the virtual object's
 // namespace and name. For events it is the host event's.
 type Key struct {
@@ -178,22 +147,22 @@ func (s *Syncer) declare() error {
 			continue // what is made of it is another resource's
 		}
 		declare := map[string]func() error{
-			pods: s.syncPods, nodes: s.syncNodes, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
-			configMaps: s.syncConfigMaps, secrets: s.syncSecrets, claims: s.syncClaims, volumes: s.syncVolumes,
-			ingresses: s.syncIngresses, networkPolicies: s.syncNetworkPolicies, budgets: s.syncBudgets,
-			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
-			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
-			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
-			exportedPriorityClasses: s.syncExportedPriorityClasses, exportedStorageClasses: s.syncExportedStorageClasses,
-			volumeSnapshots: s.syncSnapshots, snapshotClasses: s.syncSnapshotClasses,
-			gateways: s.syncGateways, httpRoutes: s.syncHTTPRoutes, gatewayClasses: s.syncGatewayClasses,
+			resources.Pods: s.syncPods, resources.Nodes: s.syncNodes, resources.Services: s.syncServices, resources.EndpointSlices: s.syncEndpointSlices,
+			resources.ConfigMaps: s.syncConfigMaps, resources.Secrets: s.syncSecrets, resources.Claims: s.syncClaims, resources.Volumes: s.syncVolumes,
+			resources.Ingresses: s.syncIngresses, resources.NetworkPolicies: s.syncNetworkPolicies, resources.Budgets: s.syncBudgets,
+			resources.ServiceAccounts: s.syncServiceAccounts, resources.Events: s.syncEvents,
+			resources.StorageClasses: s.syncStorageClasses, resources.IngressClasses: s.syncIngressClasses,
+			resources.RuntimeClasses: s.syncRuntimeClasses, resources.PriorityClasses: s.syncPriorityClasses,
+			resources.ExportedPriorityClasses: s.syncExportedPriorityClasses, resources.ExportedStorageClasses: s.syncExportedStorageClasses,
+			resources.VolumeSnapshots: s.syncSnapshots, resources.SnapshotClasses: s.syncSnapshotClasses,
+			resources.Gateways: s.syncGateways, resources.HTTPRoutes: s.syncHTTPRoutes, resources.GatewayClasses: s.syncGatewayClasses,
 		}[k.Name]
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
 		_, extended := extensions()[k.Name]
 		switch {
-		case s.host.sync.On(k.Name), k.Name == nodes, isClass(k.Name) && !extended: // of which none may be left in the space
+		case s.host.sync.On(k.Name), k.Name == resources.Nodes, isClass(k.Name) && !extended: // of which none may be left in the space
 			if err := declare(); err != nil {
 				return err
 			}

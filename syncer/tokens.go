@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
@@ -81,15 +82,15 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
-	if s.host.sync.On(nodes) && v.Spec.NodeName == "" {
+	if s.host.sync.On(resources.Nodes) && v.Spec.NodeName == "" {
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
-	shown := s.host.routers[secrets].Delivered.Load() // before what is there is looked at
+	shown := s.host.routers[resources.Secrets].Delivered.Load() // before what is there is looked at
 	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
 		return at.Sub(s.clock.Now()), nil
 	}
-	have, exists := cached[*corev1.Secret](s.host, secrets, s.space.HostNamespace(), name)
+	have, exists := cached[*corev1.Secret](s.host, resources.Secrets, s.space.HostNamespace(), name)
 	if exists && metav1.IsControlledBy(have, host) && (s.tokenKey == "" || have.Annotations[annotationTokenKey] == s.tokenKey) {
 		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRefresh]); err == nil {
 			if left := at.Sub(s.clock.Now()); left > 0 {
@@ -141,11 +142,11 @@ func (s *Syncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
 	if owner == nil || owner.Kind != "Pod" {
 		return key, false
 	}
-	host, ok := cached[*corev1.Pod](s.host, pods, secret.Namespace, owner.Name)
+	host, ok := cached[*corev1.Pod](s.host, resources.Pods, secret.Namespace, owner.Name)
 	if !ok || host.UID != owner.UID {
 		return key, false
 	}
-	return keyOf(pods, host)
+	return keyOf(resources.Pods, host)
 }
 
 func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {

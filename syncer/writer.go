@@ -20,6 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -151,35 +152,35 @@ func (w *writer) wrote(resource, resourceVersion string) {
 func resourceOf(obj client.Object) string {
 	switch obj.(type) {
 	case *corev1.Pod:
-		return pods
+		return resources.Pods
 	case *corev1.Service:
-		return services
+		return resources.Services
 	case *corev1.ConfigMap:
-		return configMaps
+		return resources.ConfigMaps
 	case *corev1.Secret:
-		return secrets
+		return resources.Secrets
 	case *corev1.PersistentVolumeClaim:
-		return claims
+		return resources.Claims
 	case *discoveryv1.EndpointSlice:
-		return endpointSlices
+		return resources.EndpointSlices
 	case *networkingv1.Ingress:
-		return ingresses
+		return resources.Ingresses
 	case *networkingv1.NetworkPolicy:
-		return networkPolicies
+		return resources.NetworkPolicies
 	case *policyv1.PodDisruptionBudget:
-		return budgets
+		return resources.Budgets
 	case *corev1.ServiceAccount:
-		return serviceAccounts
+		return resources.ServiceAccounts
 	case *snapshotv1.VolumeSnapshot:
-		return volumeSnapshots
+		return resources.VolumeSnapshots
 	case *gatewayv1.Gateway:
-		return gateways
+		return resources.Gateways
 	case *gatewayv1.HTTPRoute:
-		return httpRoutes
+		return resources.HTTPRoutes
 	case *schedulingv1.PriorityClass:
-		return exportedPriorityClasses
+		return resources.ExportedPriorityClasses
 	case *storagev1.StorageClass:
-		return exportedStorageClasses
+		return resources.ExportedStorageClasses
 	default:
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}

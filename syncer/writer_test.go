@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // T8: a write has been seen when the watch has told of it, not when it has only
@@ -40,26 +41,26 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 			expect(telling, false)
 		}
 	}, nil)
-	w = newWriter(nil, &Host{routers: map[string]*hostcache.Router{pods: f}})
+	w = newWriter(nil, &Host{routers: map[string]*hostcache.Router{resources.Pods: f}})
 	store(f.Replace(nil, "10"))
 	expect("nothing was written", true)
-	w.wrote(pods, "12")
+	w.wrote(resources.Pods, "12")
 	expect("written", false)
 	telling = "the watch has got it"
 	store(f.Add(pod(12)))
 	expect("the watch has told of it", true)
 
-	w.deleted[object{pods, client.ObjectKeyFromObject(pod(12))}] = "u"
+	w.deleted[object{resources.Pods, client.ObjectKeyFromObject(pod(12))}] = "u"
 	expect("deleted", false)
 	telling = "the watch has got the deletion"
 	store(f.Delete(pod(13)))
 	expect("the watch has told of the deletion", true)
 
-	w.wrote(pods, "20")
+	w.wrote(resources.Pods, "20")
 	expect("written again", false)
 	store(f.Replace(nil, "25"))
 	expect("a watch that began anew, after the object had gone", true)
-	w.wrote(pods, "30")
+	w.wrote(resources.Pods, "30")
 	store(f.Bookmark("29"))
 	expect("the watch is not so far", false)
 	store(f.Bookmark("30"))
