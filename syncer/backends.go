@@ -12,7 +12,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,15 +102,16 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resour
 	return nil
 }
 
-// metadataOf is a list of the metadata of one kind.
-func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
-	all := &metav1.PartialObjectMetadataList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	return all
-}
-
 // withdraw deletes the object of a UID, if it is there still.
 func (s *Syncer) withdraw(ctx context.Context, host client.Object) error {
 	uid := host.GetUID()
 	return client.IgnoreNotFound(s.writer.Delete(ctx, host, client.Preconditions{UID: &uid}))
+}
+
+// mayFill reports whether the host service of a slice takes a tenant's endpoints,
+// past the watch. The slice's version must have been read before.
+func (s *Syncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
+	service := &corev1.Service{}
+	err := s.writer.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
+	return err == nil && translate.TakesEndpoints(service), client.IgnoreNotFound(err)
 }

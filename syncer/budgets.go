@@ -29,18 +29,6 @@ func (s *Syncer) syncBudgets() error {
 	return nil
 }
 
-// indexBudget finds a space's pods on the host, those that are not finished, by the
-// budget that they are under, as namespace/name of its host object.
-const indexBudget = "berth.dev/budget"
-
-func podBudget(pod *corev1.Pod) []string {
-	name := pod.Labels[translate.LabelBudget]
-	if name == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return nil
-	}
-	return []string{pod.Namespace + "/" + name}
-}
-
 // podsUnder counts the space's pods on the host that are under a budget, as the
 // tenant can't.
 func (s *Syncer) podsUnder(budget string) int {

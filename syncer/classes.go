@@ -6,7 +6,6 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -14,11 +13,13 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -86,35 +87,6 @@ func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 	return c.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid})
 }
 
-// imported is a class of the host's, if the admin lets spaces import it.
-func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bool) {
-	class, ok = cached[T](s.host, resource, "", name)
-	if !ok || !s.host.sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
-		return class, false
-	}
-	if class.GetLabels()[translate.LabelSpace] != "" {
-		return class, false // some tenant's, whatever else is on it
-	}
-	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
-}
-
-// importedClasses are those of the host's classes that spaces import.
-func importedClasses[T client.Object](s *Syncer, resource string) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		f := s.host.routers[resource]
-		if f == nil {
-			return // it is disabled
-		}
-		for _, item := range f.All() {
-			if o, ok := item.(client.Object); ok {
-				if class, ok := imported[T](s, resource, o.GetName()); ok && !yield(class) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // served reports whether what names a class is for the host: of a class that the
 // tenant made itself, it is for whatever the tenant runs.
 func served[T client.Object](s *Syncer, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
@@ -153,5 +125,26 @@ func (s *Syncer) syncPriorityClasses() error {
 	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
 		Syncer: s, name: resources.PriorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
 		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
+	})
+}
+
+func (s *Syncer) syncGatewayClasses() error {
+	informer, err := s.fromExtension(resources.GatewayClasses)
+	if err != nil {
+		return err
+	}
+	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
+		Syncer: s, name: resources.GatewayClasses, virtual: informer,
+		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
+	})
+}
+
+func (s *Syncer) syncSnapshotClasses() error {
+	informer, err := s.fromExtension(resources.SnapshotClasses)
+	if err != nil {
+		return err
+	}
+	return importClasses(&importedClass[*snapshotv1.VolumeSnapshotClass]{
+		Syncer: s, name: resources.SnapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
 	})
 }

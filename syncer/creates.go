@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
@@ -118,4 +121,28 @@ func (c *pendingCreates) done(o object, host client.Object, err error) {
 	if p.tries == 0 && p.version == 0 {
 		delete(c.of, o)
 	}
+}
+
+// createOnHost tries again soon when the host has a conflict: it is not over the
+// object, but over the quota, which others count up at the same time. The host's
+// API server reads the quota anew within milliseconds.
+func createOnHost(ctx context.Context, host client.Client, object client.Object) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, contention(), func(ctx context.Context) (done bool, err error) {
+		last = host.Create(ctx, object)
+		if apierrors.IsConflict(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}
+
+// contention is how long a write waits for others to count up the quota: a second
+// in all.
+func contention() wait.Backoff {
+	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.7, Jitter: 0.5, Steps: 10}
 }

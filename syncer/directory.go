@@ -208,3 +208,33 @@ func found[T client.Object](h *Host, resource, index, value string) (objects []T
 	}
 	return objects
 }
+
+// indexBudget finds a space's pods on the host, those that are not finished, by the
+// budget that they are under, as namespace/name of its host object.
+const indexBudget = "berth.dev/budget"
+
+func podBudget(pod *corev1.Pod) []string {
+	name := pod.Labels[translate.LabelBudget]
+	if name == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	return []string{pod.Namespace + "/" + name}
+}
+
+// Pod is the host pod of a space's pod v, as last seen; ok is false while there
+// is none. It is v's by its recorded identity, UID included, not by its name
+// alone: another pod of that name, of an earlier life of v's or nobody's, is not
+// returned. It must not be changed.
+func (h *Host) Pod(space translate.Space, v *corev1.Pod) (host *corev1.Pod, ok bool) {
+	name := space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)
+	host, ok = cached[*corev1.Pod](h, resources.Pods, space.HostNamespace(), name)
+	if !ok {
+		return nil, false
+	}
+	id, ours := translate.IdentityOf(host)
+	want := translate.Identity{Space: space.Name, Namespace: v.Namespace, Name: v.Name, UID: v.UID}
+	if !ours || v.UID == "" || id != want {
+		return nil, false
+	}
+	return host, true
+}

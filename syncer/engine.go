@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -375,26 +375,4 @@ func keyOf(name string, host client.Object) (key Key, ok bool) {
 	return Key{Resource: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
 }
 
-// createOnHost tries again soon when the host has a conflict: it is not over the
-// object, but over the quota, which others count up at the same time. The host's
-// API server reads the quota anew within milliseconds.
-func createOnHost(ctx context.Context, host client.Client, object client.Object) error {
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, contention(), func(ctx context.Context) (done bool, err error) {
-		last = host.Create(ctx, object)
-		if apierrors.IsConflict(last) {
-			return false, nil
-		}
-		return true, last
-	})
-	if last != nil {
-		return last
-	}
-	return err
-}
-
-// contention is how long a write waits for others to count up the quota: a second
-// in all.
-func contention() wait.Backoff {
-	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.7, Jitter: 0.5, Steps: 10}
-}
+func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }

@@ -164,3 +164,19 @@ func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 	return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
 		fmt.Sprintf("there is no class %q for spaces; see 'kubectl get storageclasses'", *name))})
 }
+
+// defaultStorage is the default one of the imported classes; of
+// several, as anywhere, the latest.
+func (s *Syncer) defaultStorage() (*string, error) {
+	var latest *storagev1.StorageClass
+	for class := range importedClasses[*storagev1.StorageClass](s, resources.StorageClasses) {
+		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
+			latest = class
+		}
+	}
+	if latest == nil {
+		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+			"there is no default class for spaces; name a class, see 'kubectl get storageclasses'")})
+	}
+	return &latest.Name, nil
+}

@@ -93,11 +93,3 @@ func (w *writer) deleteWritten(ctx context.Context, service *corev1.Service) err
 	}
 	return nil
 }
-
-// mayFill reports whether the host service of a slice takes a tenant's endpoints,
-// past the watch. The slice's version must have been read before.
-func (s *Syncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
-	service := &corev1.Service{}
-	err := s.writer.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
-	return err == nil && translate.TakesEndpoints(service), client.IgnoreNotFound(err)
-}

@@ -18,12 +18,6 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// exposures are the resources by which what all spaces share on the host leads from
-// outside to their services, under host names that each may claim.
-func exposures() []string {
-	return []string{resources.Ingresses, resources.Gateways, resources.HTTPRoutes}
-}
-
 // exposure is one of them.
 type exposure[T client.Object] struct {
 	synced *syncedResource[T]

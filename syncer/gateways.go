@@ -148,14 +148,3 @@ func (s *Syncer) syncHTTPRoutes() error {
 	enqueueByIndex(k, parents, indexGateways)
 	return nil
 }
-
-func (s *Syncer) syncGatewayClasses() error {
-	informer, err := s.fromExtension(resources.GatewayClasses)
-	if err != nil {
-		return err
-	}
-	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
-		Syncer: s, name: resources.GatewayClasses, virtual: informer,
-		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
-	})
-}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -36,10 +37,6 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
-
-// ServiceAccount is the name of the account, in each space's host namespace,
-// that the space's syncer writes as.
-const ServiceAccount = "berth-syncer"
 
 // Host is the shared host cluster as a shard sees it: one set of watches for
 // all its spaces. It is safe for concurrent use once started.
@@ -356,4 +353,11 @@ func newMapper() meta.RESTMapper {
 	m.Add(gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), meta.RESTScopeNamespace)
 	m.Add(gatewayv1.SchemeGroupVersion.WithKind("GatewayClass"), meta.RESTScopeRoot)
 	return m
+}
+
+// metadataOf is a list of the metadata of one kind.
+func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
 }

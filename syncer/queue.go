@@ -257,3 +257,22 @@ func (q *queue) nextTimer() (at time.Time, ok bool) {
 	}
 	return at, ok
 }
+
+// length is how many keys wait.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.first) + len(q.rest)
+}
+
+// unsynced is how many keys did not pass, and are due again later.
+func (q *queue) unsynced() (count int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range q.later {
+		if t.refused || t.failed {
+			count++
+		}
+	}
+	return count
+}

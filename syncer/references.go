@@ -4,12 +4,9 @@
 package syncer
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate/pod"
@@ -44,81 +41,9 @@ func indexReferences(informer cache.SharedIndexInformer) error {
 	})
 }
 
-// usage tells which config maps or secrets of a space are to be on the host.
-type usage struct {
-	index string
-	in    []cache.SharedIndexInformer // that have the index
-	// hosted, if set, names what is on the host: all that there is in the space
-	// is to be there, whether it is referred to or not.
-	hosted func() []string
-	// settled, if set, reports whether all of those informers have what there is.
-	settled func() bool
-}
-
-// usedBy is the usage of what the pods of the space refer to or, if the sync
-// option says so, of everything.
-func (s *Syncer) usedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
-	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
-	if s.host.sync.Value(resource) == resources.All {
-		u.hosted = func() []string { return s.hostedKeys(resource) }
-	}
-	return u
-}
-
-func (u usage) contains(key types.NamespacedName) (bool, error) {
-	if u.hosted != nil {
-		return true, nil
-	}
-	for _, informer := range u.in {
-		keys, err := informer.GetIndexer().IndexKeys(u.index, key.String())
-		if err != nil || len(keys) > 0 {
-			return err == nil, err
-		}
-	}
-	if u.settled != nil && !u.settled() {
-		return false, errUnsettled
-	}
-	return false, nil
-}
-
-// all names everything of the resource that is used, or is on the host.
-func (u usage) all() (names []string) {
-	if u.hosted != nil {
-		return u.hosted()
-	}
-	for _, informer := range u.in {
-		names = append(names, informer.GetIndexer().ListIndexFuncValues(u.index)...)
-	}
-	return names
-}
-
-// hostedKeys names the virtual objects that the host objects of a resource are of.
-func (s *Syncer) hostedKeys(resource string) (names []string) {
-	for host := range hosted[client.Object](s, resource) {
-		if key, ok := keyOf(resource, host); ok {
-			names = append(names, key.String())
-		}
-	}
-	return names
-}
-
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
 func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 	refs := pod.ReferencesOf(v)
 	s.refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
 	s.refer(resources.Secrets, refs.Secrets, enqueue)
 }
-
-// refer looks again at what has been, or is, referred to.
-func (s *Syncer) refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
-	watch := s.names[resource]
-	if len(names) == 0 || watch == nil {
-		return
-	}
-	watch.begin()
-	for _, name := range names {
-		enqueue(Key{Resource: resource, NamespacedName: name})
-	}
-}
-
-func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }

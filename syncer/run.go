@@ -134,3 +134,16 @@ func (s *Syncer) try(ctx context.Context, key Key) (after time.Duration, err err
 	}()
 	return s.work[key.Resource](ctx, key.NamespacedName)
 }
+
+// Idle reports whether there is nothing to do: all that both sides have shown is
+// worked up, and the host's watches have shown the syncer's own writes. What
+// failed and is due later does not count, see [Syncer.NextTimer].
+func (s *Syncer) Idle() bool {
+	return s.sources.hasSynced() && s.queue.empty() && s.writer.seen()
+}
+
+// NextTimer is when the syncer has something to do by itself, ok is false if it
+// has not: tokens of running pods to replace, reservations to give back, and
+// tries to repeat that failed for the host's sake. What the host or the space's
+// rules refused is not among it: it is tried again when the space wakes.
+func (s *Syncer) NextTimer() (at time.Time, ok bool) { return s.queue.nextTimer() }

@@ -299,3 +299,13 @@ func asks(host client.Object) string {
 	}
 	return hostcache.Digest(map[string][]byte{"": encoded})[:16]
 }
+
+// count is how many objects wait for a quota to allow more.
+func (s *shortages) count() (count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, short := range s.of {
+		count += len(short.queued)
+	}
+	return count
+}

@@ -88,13 +88,3 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	}
 	return &latest.Name, nil
 }
-
-func (s *Syncer) syncSnapshotClasses() error {
-	informer, err := s.fromExtension(resources.SnapshotClasses)
-	if err != nil {
-		return err
-	}
-	return importClasses(&importedClass[*snapshotv1.VolumeSnapshotClass]{
-		Syncer: s, name: resources.SnapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
-	})
-}

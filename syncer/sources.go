@@ -104,3 +104,65 @@ func (s *Syncer) fromHost(resource string, handle func(client.Object, func(Key))
 		return remove, nil, err
 	})
 }
+
+// add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
+// object that was added, changed or deleted, but for changes that concern no others.
+func add[T client.Object](k *syncedResource[T], also func(v T, enqueue func(Key))) {
+	k.fromChanges(k.virtual, func(was, obj client.Object, enqueue func(Key)) {
+		enqueue(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
+		v, ok := obj.(T)
+		if !ok || also == nil {
+			return
+		}
+		if before, ok := was.(T); ok && k.concernsNoOthers != nil && before.GetUID() == v.GetUID() && k.concernsNoOthers(before, v) {
+			return
+		}
+		also(v, enqueue)
+	})
+	addToHost(k)
+}
+
+// shownOnHost reports whether the host's watches show an object.
+func (s *Syncer) shownOnHost(o object) bool {
+	_, ok := cached[client.Object](s.host, o.resource, o.Namespace, o.Name)
+	return ok
+}
+
+// count notes what a host object uses that came, changed or went.
+func (s *Syncer) count(resource string, host client.Object) {
+	if s.bytes == nil {
+		return
+	}
+	o := object{resource, client.ObjectKeyFromObject(host)}
+	if !s.shownOnHost(o) {
+		s.bytes.show(o, 0)
+		s.hostNames.show(o, 0)
+		return
+	}
+	s.bytes.show(o, sizeOf(host))
+	s.hostNames.show(o, int64(len(hostsOf(host))))
+}
+
+// addToHost declares a resource that is synced to the host: its work and the host's events.
+func addToHost[T client.Object](k *syncedResource[T]) {
+	k.work[k.name] = k.reconcile
+	k.counts = append(k.counts, func() {
+		for host := range hosted[T](k.Syncer, k.name) {
+			k.count(k.name, host)
+		}
+	})
+	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
+		key, ok := keyOf(k.name, obj)
+		host, is := obj.(T)
+		k.count(k.name, obj)
+		if !ok && is && k.ownerOf != nil {
+			key, ok = k.ownerOf(host)
+		}
+		if is && k.onHostEvent != nil {
+			k.onHostEvent(host, enqueue)
+		}
+		if ok {
+			enqueue(key)
+		}
+	})
+}

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/resources"
@@ -45,22 +44,6 @@ func (s *Syncer) syncClaims() error {
 		enqueue(Key{Resource: resources.Volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
 	})
 	return nil
-}
-
-// defaultStorage is the default one of the imported classes; of
-// several, as anywhere, the latest.
-func (s *Syncer) defaultStorage() (*string, error) {
-	var latest *storagev1.StorageClass
-	for class := range importedClasses[*storagev1.StorageClass](s, resources.StorageClasses) {
-		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
-			latest = class
-		}
-	}
-	if latest == nil {
-		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
-			"there is no default class for spaces; name a class, see 'kubectl get storageclasses'")})
-	}
-	return &latest.Name, nil
 }
 
 func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {

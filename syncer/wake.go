@@ -5,7 +5,6 @@ package syncer
 
 import (
 	"sync"
-	"time"
 )
 
 // sleepers are the spaces that want to know when something happens to their
@@ -70,16 +69,3 @@ func (s *sleepers) changed(space string) {
 		registered.wake()
 	}
 }
-
-// Idle reports whether there is nothing to do: all that both sides have shown is
-// worked up, and the host's watches have shown the syncer's own writes. What
-// failed and is due later does not count, see [Syncer.NextTimer].
-func (s *Syncer) Idle() bool {
-	return s.sources.hasSynced() && s.queue.empty() && s.writer.seen()
-}
-
-// NextTimer is when the syncer has something to do by itself, ok is false if it
-// has not: tokens of running pods to replace, reservations to give back, and
-// tries to repeat that failed for the host's sake. What the host or the space's
-// rules refused is not among it: it is tried again when the space wakes.
-func (s *Syncer) NextTimer() (at time.Time, ok bool) { return s.queue.nextTimer() }

@@ -41,12 +41,6 @@ type writer struct {
 	exposing sync.RWMutex
 }
 
-// object names a host object.
-type object struct {
-	resource string
-	types.NamespacedName
-}
-
 func newWriter(c client.Client, host *Host) *writer {
 	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}, holds: map[object]*hold{}}
 }

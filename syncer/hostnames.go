@@ -1,0 +1,52 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// unclaimed refuses the host names of v that are in use outside of its space, or that are in none of its domains.
+func unclaimed[T client.Object](k *syncedResource[T], v T, path *field.Path) (errs field.ErrorList) {
+	own := ownHosts{}
+	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.nameLimit)); ok {
+		since := host.GetCreationTimestamp()
+		own = ownHosts{hostsOf(host), &since}
+	}
+	covering := k.host.wildcards()
+	for _, name := range hostsOf(v) {
+		if !k.inDomains(name) {
+			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
+				name, strings.Join(k.space.Settings.Domains, ", "))))
+		} else if k.host.claimed(name, covering, k.space, own) {
+			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
+		}
+	}
+	return errs
+}
+
+// claimNames counts v's host names, or says that they are too many with those the space has: that is no rule against what v
+// has on the host already, so that this stays.
+func claimNames[T client.Object](k *syncedResource[T], v T, path *field.Path) error {
+	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.nameLimit)}}
+	if _, err := k.hostNames.take(o, int64(len(hostsOf(v)))); err != nil {
+		k.hostNames.keep(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// inDomains reports whether the space may have a host name.
+func (s *Syncer) inDomains(name string) bool {
+	domains := s.space.Settings.Domains
+	return name == "" || len(domains) == 0 || slices.ContainsFunc(domains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}

@@ -1,0 +1,43 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// imported is a class of the host's, if the admin lets spaces import it.
+func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bool) {
+	class, ok = cached[T](s.host, resource, "", name)
+	if !ok || !s.host.sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
+		return class, false
+	}
+	if class.GetLabels()[translate.LabelSpace] != "" {
+		return class, false // some tenant's, whatever else is on it
+	}
+	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
+}
+
+// importedClasses are those of the host's classes that spaces import.
+func importedClasses[T client.Object](s *Syncer, resource string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		f := s.host.routers[resource]
+		if f == nil {
+			return // it is disabled
+		}
+		for _, item := range f.All() {
+			if o, ok := item.(client.Object); ok {
+				if class, ok := imported[T](s, resource, o.GetName()); ok && !yield(class) {
+					return
+				}
+			}
+		}
+	}
+}
