@@ -109,7 +109,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		}
 	}
 	logger := s.config.Logger.WithValues("space", name)
-	streams, err := streams.New(s.host, space, logger)
+	streams, err := streams.New(s.host.Host, space, logger)
 	if err != nil {
 		return nil, err
 	}

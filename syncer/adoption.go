@@ -21,7 +21,7 @@ import (
 // releaseTimeout is how long the deletion of the Services that were created may take.
 const releaseTimeout = 15 * time.Second
 
-// AdoptServices is [Host.ReserveService] for all Services of a space that does
+// AdoptServices is [addresses.ReserveService] for all Services of a space that does
 // not run, and whose objects are about to be replaced by these. A Service of the
 // space adopts the host Service under its name, with its addresses and its load
 // balancer. The results are in the order of vs; nil for one that needs no host Service.
@@ -30,19 +30,19 @@ const releaseTimeout = 15 * time.Second
 // what they must lose. If the space comes back as it was, its Services take back the
 // host Services that were adopted. If AdoptServices fails, it deletes what it
 // created. What it creates selects no pod until the syncer has updated it.
-func (h *Host) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
-	if !h.sync.On(resources.Services) {
+func (a *addresses) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
+	if !a.host.Sync.On(resources.Services) {
 		return make([]*corev1.Service, len(vs)), nil
 	}
-	account, err := h.as(space)
+	account, err := a.as(space)
 	if err != nil {
 		return nil, err
 	}
-	a := &adoption{account: account, space: space, hosts: make([]*corev1.Service, len(vs))}
-	if err := a.adoptAll(ctx, vs); err != nil {
-		return nil, errors.Join(err, a.release(ctx))
+	adopting := &adoption{account: account, space: space, hosts: make([]*corev1.Service, len(vs))}
+	if err := adopting.adoptAll(ctx, vs); err != nil {
+		return nil, errors.Join(err, adopting.release(ctx))
 	}
-	return a.hosts, nil
+	return adopting.hosts, nil
 }
 
 // adoption gives the host Services of a space to other Services of that space.

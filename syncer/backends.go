@@ -29,12 +29,12 @@ import (
 
 // leadsOut reports whether a service leads, in the space or still on the host,
 // to what need not be the space's own pods.
-func (s *Syncer) leadsOut(key types.NamespacedName) bool {
+func (s *serviceSyncer) leadsOut(key types.NamespacedName) bool {
 	v, exists := inStore[*corev1.Service](s.informers.Core().V1().Services().Informer(), key)
 	return exists && translate.LeadsOut(v) || s.hostLeadsOut(key)
 }
 
-func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
+func (s *serviceSyncer) hostLeadsOut(key types.NamespacedName) bool {
 	host, ok := cached[*corev1.Service](s.host, resources.Services, s.space.HostNamespace(), s.space.HostName(key.Namespace, key.Name, translate.LimitLabel))
 	if !ok {
 		return false
@@ -47,17 +47,17 @@ func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
 }
 
 // withdrawExposures withdraws the exposures that lead to a service, which is about to lead out of the space.
-func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error {
+func (s *serviceSyncer) withdrawExposures(ctx context.Context, v *corev1.Service) error {
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
 	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	if s.host.sync.On(resources.Ingresses) {
+	if s.host.Sync.On(resources.Ingresses) {
 		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, resources.Ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
 			return err
 		}
 	}
-	if s.host.sync.On(resources.HTTPRoutes) {
+	if s.host.Sync.On(resources.HTTPRoutes) {
 		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, resources.HTTPRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 // withdrawExposuresOf withdraws those of one resource. They are listed past the watch, which may
 // not know yet of the latest; only those are read of which it does not: a space may
 // have megabytes of them, and as many endpoint slices that ask.
-func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resource string, gvk schema.GroupVersionKind, service string) error {
+func withdrawExposuresOf[T client.Object](ctx context.Context, s *serviceSyncer, resource string, gvk schema.GroupVersionKind, service string) error {
 	all := metadataOf(gvk)
 	if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
 		return fmt.Errorf("list the space's %s on the host: %w", resource, err)
@@ -86,7 +86,7 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resour
 			if !ok {
 				continue
 			}
-			if err := s.writer.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
+			if err := s.hostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("read one of the space's %s on the host: %w", resource, err)
@@ -103,15 +103,15 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resour
 }
 
 // withdraw deletes the object of a UID, if it is there still.
-func (s *Syncer) withdraw(ctx context.Context, host client.Object) error {
+func (s *serviceSyncer) withdraw(ctx context.Context, host client.Object) error {
 	uid := host.GetUID()
-	return client.IgnoreNotFound(s.writer.Delete(ctx, host, client.Preconditions{UID: &uid}))
+	return client.IgnoreNotFound(s.hostAPI.Delete(ctx, host, client.Preconditions{UID: &uid}))
 }
 
 // mayFill reports whether the host service of a slice takes a tenant's endpoints,
 // past the watch. The slice's version must have been read before.
-func (s *Syncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
+func (s *serviceSyncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
 	service := &corev1.Service{}
-	err := s.writer.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
+	err := s.hostAPI.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
 	return err == nil && translate.TakesEndpoints(service), client.IgnoreNotFound(err)
 }

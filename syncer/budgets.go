@@ -15,9 +15,9 @@ import (
 
 // syncBudgets lets drains of the host heed a space's disruption budgets, within
 // bounds. Evictions in the space heed them at any rate.
-func (s *Syncer) syncBudgets() error {
+func (s *podSyncer) syncBudgets() error {
 	add(&syncedResource[*policyv1.PodDisruptionBudget]{
-		Syncer: s, name: resources.Budgets, nameLimit: translate.LimitLabel,
+		Engine: s.Engine, name: resources.Budgets, nameLimit: translate.LimitLabel,
 		newObject: func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
 		virtual:   s.informers.Policy().V1().PodDisruptionBudgets().Informer(),
 		toHost: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
@@ -31,7 +31,7 @@ func (s *Syncer) syncBudgets() error {
 
 // podsUnder counts the space's pods on the host that are under a budget, as the
 // tenant can't.
-func (s *Syncer) podsUnder(budget string) int {
+func (s *podSyncer) podsUnder(budget string) int {
 	return len(found[*corev1.Pod](s.host, resources.Pods, indexBudget, s.space.HostNamespace()+"/"+budget))
 }
 
@@ -39,7 +39,7 @@ func (s *Syncer) podsUnder(budget string) int {
 // been, under: a pod that comes under another one leaves one behind. It takes
 // time of the watch of all spaces' pods, so it goes by what the host has of them,
 // which is bounded, unlike what a tenant has in its space.
-func (s *Syncer) enqueueBudgets(pod *corev1.Pod, enqueue func(Key)) {
+func (s *podSyncer) enqueueBudgets(pod *corev1.Pod, enqueue func(Key)) {
 	for _, namespace := range virtualNamespace(pod) {
 		for _, budget := range found[*policyv1.PodDisruptionBudget](s.host, resources.Budgets, indexNamespace, namespace) {
 			if key, ok := keyOf(resources.Budgets, budget); ok {

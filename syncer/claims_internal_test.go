@@ -23,9 +23,9 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
 	h := &Host{routers: map[string]*hostcache.Router{}}
 	for _, resource := range exposures() {
-		h.routers[resource] = newTrimmedRouter(spaceOf, nil, indexes(resource))
+		h.routers[resource] = newTrimmedRouter(resource, nil)
 	}
-	k := &syncedResource[*networkingv1.Ingress]{Syncer: &Syncer{host: h, space: translate.Space{Name: "demo"}}, name: resources.Ingresses, nameLimit: translate.LimitSubdomain}
+	k := &syncedResource[*networkingv1.Ingress]{Engine: &Engine{host: h, space: translate.Space{Name: "demo"}}, name: resources.Ingresses, nameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}
 	for i := range 400_000 {
 		deep.Spec.Rules = append(deep.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprint("h", i, ".", strings.Repeat(fmt.Sprintf("%c.", 'a'+i%26), 120), "z")})

@@ -25,9 +25,24 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
+// classSyncer syncs classes: the host's to the space, and the tenant's own to the host.
+type classSyncer struct{ *Engine }
+
+func newClasses(e *Engine) *classSyncer { return &classSyncer{e} }
+
+// declarations are the functions that declare the resources of this package to the engine.
+func (s *classSyncer) declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.StorageClasses: s.syncStorageClasses, resources.IngressClasses: s.syncIngressClasses,
+		resources.RuntimeClasses: s.syncRuntimeClasses, resources.PriorityClasses: s.syncPriorityClasses,
+		resources.SnapshotClasses: s.syncSnapshotClasses, resources.GatewayClasses: s.syncGatewayClasses,
+		resources.ExportedPriorityClasses: s.syncExportedPriorityClasses, resources.ExportedStorageClasses: s.syncExportedStorageClasses,
+	}
+}
+
 // importedClass is a resource of the host's classes that spaces import, under the same names.
 type importedClass[T client.Object] struct {
-	*Syncer
+	*Engine
 	name    string // plural, as in URLs
 	virtual cache.SharedIndexInformer
 	// toVirtual returns the class in the space for one of the host's.
@@ -54,7 +69,7 @@ func importClasses[T client.Object](c *importedClass[T]) error {
 }
 
 func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	host, hosted := imported[T](c.Syncer, c.name, key.Name)
+	host, hosted := imported[T](c.host, c.name, key.Name)
 	v, exists := inStore[T](c.virtual, types.NamespacedName{Name: key.Name})
 	switch {
 	case !hosted && exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy:
@@ -89,8 +104,8 @@ func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 
 // served reports whether what names a class is for the host: of a class that the
 // tenant made itself, it is for whatever the tenant runs.
-func served[T client.Object](s *Syncer, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
-	if _, ok := imported[T](s, resource, name); ok {
+func served[T client.Object](e *Engine, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
+	if _, ok := imported[T](e.host, resource, name); ok {
 		return true, nil
 	}
 	own, exists := inStore[T](virtual, types.NamespacedName{Name: name})
@@ -100,51 +115,51 @@ func served[T client.Object](s *Syncer, resource string, virtual cache.SharedInd
 	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, resource))}
 }
 
-func (s *Syncer) syncStorageClasses() error {
+func (s *classSyncer) syncStorageClasses() error {
 	return importClasses(&importedClass[*storagev1.StorageClass]{
-		Syncer: s, name: resources.StorageClasses, virtual: s.informers.Storage().V1().StorageClasses().Informer(),
+		Engine: s.Engine, name: resources.StorageClasses, virtual: s.informers.Storage().V1().StorageClasses().Informer(),
 		toVirtual: translate.StorageClass, update: translate.PullStorageClass,
 	})
 }
 
-func (s *Syncer) syncIngressClasses() error {
+func (s *classSyncer) syncIngressClasses() error {
 	return importClasses(&importedClass[*networkingv1.IngressClass]{
-		Syncer: s, name: resources.IngressClasses, virtual: s.informers.Networking().V1().IngressClasses().Informer(),
+		Engine: s.Engine, name: resources.IngressClasses, virtual: s.informers.Networking().V1().IngressClasses().Informer(),
 		toVirtual: translate.IngressClass, update: translate.PullIngressClass,
 	})
 }
 
-func (s *Syncer) syncRuntimeClasses() error {
+func (s *classSyncer) syncRuntimeClasses() error {
 	return importClasses(&importedClass[*nodev1.RuntimeClass]{
-		Syncer: s, name: resources.RuntimeClasses, virtual: s.informers.Node().V1().RuntimeClasses().Informer(),
+		Engine: s.Engine, name: resources.RuntimeClasses, virtual: s.informers.Node().V1().RuntimeClasses().Informer(),
 		toVirtual: translate.RuntimeClass, update: translate.PullRuntimeClass,
 	})
 }
 
-func (s *Syncer) syncPriorityClasses() error {
+func (s *classSyncer) syncPriorityClasses() error {
 	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
-		Syncer: s, name: resources.PriorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
+		Engine: s.Engine, name: resources.PriorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
 		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
 	})
 }
 
-func (s *Syncer) syncGatewayClasses() error {
+func (s *classSyncer) syncGatewayClasses() error {
 	informer, err := s.fromExtension(resources.GatewayClasses)
 	if err != nil {
 		return err
 	}
 	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
-		Syncer: s, name: resources.GatewayClasses, virtual: informer,
+		Engine: s.Engine, name: resources.GatewayClasses, virtual: informer,
 		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
 	})
 }
 
-func (s *Syncer) syncSnapshotClasses() error {
+func (s *classSyncer) syncSnapshotClasses() error {
 	informer, err := s.fromExtension(resources.SnapshotClasses)
 	if err != nil {
 		return err
 	}
 	return importClasses(&importedClass[*snapshotv1.VolumeSnapshotClass]{
-		Syncer: s, name: resources.SnapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
+		Engine: s.Engine, name: resources.SnapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
 	})
 }

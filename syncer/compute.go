@@ -35,7 +35,7 @@ func newComputing(c clock.PassiveClock) *computing {
 }
 
 // compute is [computing.compute] for the space.
-func (s *Syncer) compute(ctx context.Context, work func()) { s.processor.compute(ctx, work) }
+func (s *Engine) compute(ctx context.Context, work func()) { s.processor.compute(ctx, work) }
 
 // compute does work that waits for nothing, and then waits until the syncer may go on, or ctx ends.
 func (c *computing) compute(ctx context.Context, work func()) {

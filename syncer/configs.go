@@ -17,10 +17,10 @@ import (
 // Config maps and secrets of a space are read when something refers to them, and
 // are not held: a tenant can make any number of them.
 
-func (s *Syncer) syncConfigMaps() error {
+func (s *podSyncer) syncConfigMaps() error {
 	used := s.usedBy(resources.ConfigMaps, indexConfigMaps)
 	addToHost(&syncedResource[*corev1.ConfigMap]{
-		Syncer: s, name: resources.ConfigMaps, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.ConfigMaps, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		isUsed:    used.contains,
 		toHost: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
@@ -35,12 +35,12 @@ func (s *Syncer) syncConfigMaps() error {
 	return nil
 }
 
-func (s *Syncer) syncSecrets() error {
+func (s *podSyncer) syncSecrets() error {
 	var also []cache.SharedIndexInformer
-	if s.host.sync.On(resources.Ingresses) {
+	if s.host.Sync.On(resources.Ingresses) {
 		also = append(also, s.informers.Networking().V1().Ingresses().Informer())
 	}
-	if s.host.sync.On(resources.Gateways) {
+	if s.host.Sync.On(resources.Gateways) {
 		informer, err := s.fromExtension(resources.Gateways)
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func (s *Syncer) syncSecrets() error {
 	used := s.usedBy(resources.Secrets, indexSecrets, also...)
 	used.settled = func() bool { return s.settled(resources.Gateways) }
 	addToHost(&syncedResource[*corev1.Secret]{
-		Syncer: s, name: resources.Secrets, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.Secrets, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.Secret { return &corev1.Secret{} },
 		isUsed:    used.contains,
 		toHost: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {

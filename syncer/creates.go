@@ -29,7 +29,7 @@ type bound struct {
 }
 
 // bound is the space's limit for host objects of a resource.
-func (s *Syncer) bound(limit bounds.Quantity, of string) bound {
+func (s *Engine) bound(limit bounds.Quantity, of string) bound {
 	if s.account == nil { // of tests
 		return bound{limit.Max(), of}
 	}
@@ -67,7 +67,7 @@ func (k *syncedResource[T]) createHost(ctx context.Context, v, host T) error {
 
 func (k *syncedResource[T]) createBounded(ctx context.Context, host T) error {
 	if k.bound.most == 0 {
-		return createOnHost(ctx, k.writer, host)
+		return createOnHost(ctx, k.hostAPI, host)
 	}
 	o := object{k.name, client.ObjectKeyFromObject(host)}
 	if err := k.reserveCreate(o); err != nil {
@@ -75,7 +75,7 @@ func (k *syncedResource[T]) createBounded(ctx context.Context, host T) error {
 	}
 	err := errPanicked
 	defer func() { k.creates.done(o, host, err) }()
-	err = createOnHost(ctx, k.writer, host)
+	err = createOnHost(ctx, k.hostAPI, host)
 	return err
 }
 
@@ -86,7 +86,7 @@ func (k *syncedResource[T]) reserveCreate(o object) error {
 	defer k.creates.mu.Unlock()
 	delivered := k.host.routers[k.name].Delivered.Load() // before the cache is read
 	others := map[types.NamespacedName]struct{}{}
-	for host := range hosted[T](k.Syncer, k.name) {
+	for host := range hosted[T](k.host, k.space.Name, k.name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}
 	}
 	for made, p := range k.creates.of {

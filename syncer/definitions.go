@@ -29,8 +29,8 @@ import (
 )
 
 // fromExtension is an informer of the space's objects of a resource, which it holds
-// as [extension.typed] has them. It runs once [Syncer.install] has seen to the resource.
-func (s *Syncer) fromExtension(resource string) (cache.SharedIndexInformer, error) {
+// as [extension.typed] has them. It runs once [Engine.install] has seen to the resource.
+func (s *Engine) fromExtension(resource string) (cache.SharedIndexInformer, error) {
 	if a := s.added[resource]; a != nil {
 		return a.informer, nil
 	}
@@ -78,7 +78,7 @@ func (a *added) hasSynced(synced func() bool) bool {
 }
 
 // runExtension runs an informer of the space until ctx ends, and counts what it holds.
-func (s *Syncer) runExtension(ctx context.Context, informer cache.SharedIndexInformer) {
+func (s *Engine) runExtension(ctx context.Context, informer cache.SharedIndexInformer) {
 	counter, err := heapsize.Count(informer, func(bytes int64) { s.account.Add(bounds.CachedBytes, bytes) })
 	if err != nil {
 		return // it has stopped
@@ -89,7 +89,7 @@ func (s *Syncer) runExtension(ctx context.Context, informer cache.SharedIndexInf
 
 // defined reports whether there is anything to do for a resource in the space, and
 // if not, whether there may be later.
-func (s *Syncer) defined(resource string) (now, later bool) {
+func (s *Engine) defined(resource string) (now, later bool) {
 	a := s.added[resource]
 	if a == nil {
 		return true, true // Kubernetes has it
@@ -103,7 +103,7 @@ var errUnsettled = errors.New("the space's objects are not known yet")
 
 // settled reports whether it is known what the space has of a resource: before, none
 // of it must be taken for gone.
-func (s *Syncer) settled(resource string) bool {
+func (s *Engine) settled(resource string) bool {
 	a := s.added[resource]
 	if a == nil {
 		return true
@@ -120,7 +120,7 @@ const (
 // install gives the space the definitions of the extensions that are synced, and
 // runs their informers until ctx ends. What a tenant makes of a definition
 // stops nothing but that resource.
-func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
+func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
 	for informer, a := range maps.All(s.extended) {
 		safego.Go(running, "sync an extension", func() {
 			for ctx.Err() == nil {
@@ -147,7 +147,7 @@ func (s *Syncer) install(ctx context.Context, running *sync.WaitGroup) {
 
 // define makes or mends a definition, and waits until it is served. It is not
 // ours if the tenant made it.
-func (s *Syncer) define(ctx context.Context, want *apiextensionsv1.CustomResourceDefinition) (ours bool, err error) {
+func (s *Engine) define(ctx context.Context, want *apiextensionsv1.CustomResourceDefinition) (ours bool, err error) {
 	mended := false // once is enough: another API may see differences where there are none
 	err = wait.PollUntilContextTimeout(ctx, installPoll, installRetry, true, func(ctx context.Context) (bool, error) {
 		have := &apiextensionsv1.CustomResourceDefinition{}

@@ -38,9 +38,9 @@
 //
 // A syncer with nothing to do runs no goroutine but those of its watches. Config
 // maps and secrets are not held but read when a pod refers to them. A space
-// without requests, whose syncer is [Syncer.Idle], can be put to sleep: the
+// without requests, whose syncer is [Engine.Idle], can be put to sleep: the
 // syncer is stopped, and [Host.OnChange] says when it is wanted again, beside
-// [Syncer.NextTimer]. A syncer that is begun anew catches up with all that
+// [Engine.NextTimer]. A syncer that is begun anew catches up with all that
 // happened on both sides.
 //
 // Host objects are written as the space's own service account, which can reach

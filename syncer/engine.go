@@ -30,7 +30,7 @@ const reservation = time.Minute
 // syncedResource declares what is special about one resource that is synced to the
 // host. T is a pointer to its Go type, the same on both sides. A nil hook does nothing.
 type syncedResource[T client.Object] struct {
-	*Syncer
+	*Engine
 	name            string // the resource's, plural, as in URLs
 	nameLimit       int    // of names on the host, in bytes
 	clusterScoped   bool   // it is in no namespace, on either side
@@ -283,7 +283,7 @@ func (k *syncedResource[T]) update(ctx context.Context, v, want, host T) (T, err
 			return host, err
 		}
 	}
-	return have, k.writer.Update(ctx, have)
+	return have, k.hostAPI.Update(ctx, have)
 }
 
 // settle ends a reconcile that the host, or a rule of the space, did not let
@@ -337,14 +337,14 @@ func (k *syncedResource[T]) deleteHost(ctx context.Context, host T) error {
 	if host.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := k.writer.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID()), ResourceVersion: ptr.To(host.GetResourceVersion())})
+	err := k.hostAPI.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID()), ResourceVersion: ptr.To(host.GetResourceVersion())})
 	return err
 }
 
 // live reads a host object past the watch.
 func (k *syncedResource[T]) live(ctx context.Context, like T) (T, error) {
 	host := k.newObject()
-	err := k.writer.Get(ctx, client.ObjectKeyFromObject(like), host)
+	err := k.hostAPI.Get(ctx, client.ObjectKeyFromObject(like), host)
 	return host, err
 }
 

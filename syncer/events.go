@@ -28,7 +28,7 @@ const (
 // syncEvents brings up what the host's kubelets and scheduler say of the
 // space's pods and claims, in the space's own terms. Each side forgets its
 // events by itself.
-func (s *Syncer) syncEvents() error {
+func (s *podSyncer) syncEvents() error {
 	s.work[resources.Events] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		e, exists := cached[*corev1.Event](s.host, resources.Events, key.Namespace, key.Name)
 		if !exists {
@@ -63,7 +63,7 @@ func (s *Syncer) syncEvents() error {
 
 // eventUp is the space's version of a host event, nil for one that is none of
 // the space's business, and whether what it is about is known.
-func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
+func (s *podSyncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	about := e.InvolvedObject
 	core := s.informers.Core().V1()
 	switch about.Kind {
@@ -85,7 +85,7 @@ func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 }
 
 // ofHost finds the virtual object of a host object, if that is known.
-func ofHost[T client.Object](s *Syncer, host T, known bool, virtual cache.SharedIndexInformer) (v T, ok bool) {
+func ofHost[T client.Object](s *podSyncer, host T, known bool, virtual cache.SharedIndexInformer) (v T, ok bool) {
 	if !known {
 		return v, false
 	}

@@ -77,15 +77,15 @@ func (c *exportedClass[T]) ensure(ctx context.Context, v T) (name string, made b
 	return host.GetName(), err == nil, err
 }
 
-func (s *Syncer) exportedClassesBound() bound {
+func (s *classSyncer) exportedClassesBound() bound {
 	return s.bound(bounds.ExportedClasses, "classes of its own on the host")
 }
 
-func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
-	highest, preempt, _ := s.host.sync.PriorityBound()
+func (s *classSyncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
+	highest, preempt, _ := s.host.Sync.PriorityBound()
 	return &exportedClass[*schedulingv1.PriorityClass]{
 		syncedResource: &syncedResource[*schedulingv1.PriorityClass]{
-			Syncer: s, name: resources.ExportedPriorityClasses, bound: s.exportedClassesBound(),
+			Engine: s.Engine, name: resources.ExportedPriorityClasses, bound: s.exportedClassesBound(),
 			newObject:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 			virtual:       s.informers.Scheduling().V1().PriorityClasses().Informer(),
 			updateHost:    translate.PushPriorityClass,
@@ -98,37 +98,37 @@ func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass
 	}
 }
 
-func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
+func (s *classSyncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
 	return &exportedClass[*storagev1.StorageClass]{
 		syncedResource: &syncedResource[*storagev1.StorageClass]{
-			Syncer: s, name: resources.ExportedStorageClasses, bound: s.exportedClassesBound(),
+			Engine: s.Engine, name: resources.ExportedStorageClasses, bound: s.exportedClassesBound(),
 			newObject:     func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 			virtual:       s.informers.Storage().V1().StorageClasses().Informer(),
 			updateHost:    translate.PushStorageClass,
 			needsRecreate: translate.OtherStorage,
 		},
 		check: func(v *storagev1.StorageClass) field.ErrorList {
-			return translate.CheckStorageClass(v, s.host.sync.Provisioners())
+			return translate.CheckStorageClass(v, s.host.Sync.Provisioners())
 		},
 		export: s.space.ExportedStorageClass,
 	}
 }
 
-func (s *Syncer) syncExportedPriorityClasses() error { return s.exportedPriorities().add() }
+func (s *classSyncer) syncExportedPriorityClasses() error { return s.exportedPriorities().add() }
 
-func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
+func (s *classSyncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
 
 // hostPriority is the class of the host's that a pod of v's has there: an imported
 // one, or the tenant's own. Without any it counts in the space only, as on
 // the host it could put other spaces' pods out.
-func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
+func (s *classSyncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
 	name := v.Spec.PriorityClassName
-	if _, ok := imported[*schedulingv1.PriorityClass](s, resources.PriorityClasses, name); ok {
+	if _, ok := imported[*schedulingv1.PriorityClass](s.host, resources.PriorityClasses, name); ok {
 		return name, nil
 	}
 	own := s.exportedPriorities()
 	class, exists := inStore[*schedulingv1.PriorityClass](own.virtual, types.NamespacedName{Name: name})
-	if name == "" || !s.host.sync.On(resources.ExportedPriorityClasses) {
+	if name == "" || !s.host.Sync.On(resources.ExportedPriorityClasses) {
 		return "", nil
 	}
 	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
@@ -147,16 +147,16 @@ func (s *Syncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error
 // hostStorage is the class of the host's that a claim of v's has there: an imported
 // one, or the tenant's own. A claim that names none gets the default one of the
 // imported ones: the host would give it its own, imported or not.
-func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
+func (s *classSyncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
 	name := v.Spec.StorageClassName
 	if name == nil {
 		return s.defaultStorage()
 	}
-	if _, ok := imported[*storagev1.StorageClass](s, resources.StorageClasses, *name); ok {
+	if _, ok := imported[*storagev1.StorageClass](s.host, resources.StorageClasses, *name); ok {
 		return name, nil
 	}
 	own := s.exportedStorages()
-	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.sync.On(resources.ExportedStorageClasses) {
+	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.Sync.On(resources.ExportedStorageClasses) {
 		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
 			return &host, err
 		}
@@ -167,9 +167,9 @@ func (s *Syncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 
 // defaultStorage is the default one of the imported classes; of
 // several, as anywhere, the latest.
-func (s *Syncer) defaultStorage() (*string, error) {
+func (s *classSyncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
-	for class := range importedClasses[*storagev1.StorageClass](s, resources.StorageClasses) {
+	for class := range importedClasses[*storagev1.StorageClass](s.host, resources.StorageClasses) {
 		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}

@@ -25,10 +25,10 @@ import (
 //
 //   - A slice is created without addresses. It gets them by an update of just that
 //     version, after the service was read on the host and had no selector
-//     ([Syncer.mayFill]).
+//     ([Engine.mayFill]).
 //   - A service without a selector first gets one. Only then are its slices listed
 //     and deleted, and only after that is it exposed, by an update of just that
-//     version ([writer.updateExposed]).
+//     version ([account.updateExposed]).
 //   - A slice keeps its service; for another it is made anew.
 //
 // So a slice that is to get addresses while its service is about to be exposed
@@ -38,47 +38,47 @@ import (
 // createExposed creates a service that is exposed from the start. Nothing of this
 // space may make or delete services meanwhile: a service of the same name that
 // came and went would leave its slices.
-func (w *writer) createExposed(ctx context.Context, service *corev1.Service, opts ...client.CreateOption) error {
-	w.exposing.Lock()
-	defer w.exposing.Unlock()
-	if err := w.deleteWritten(ctx, service); err != nil {
+func (a *account) createExposed(ctx context.Context, service *corev1.Service, opts ...client.CreateOption) error {
+	a.exposing.Lock()
+	defer a.exposing.Unlock()
+	if err := a.deleteWritten(ctx, service); err != nil {
 		return err
 	}
-	return w.create(ctx, service, opts...)
+	return a.writer.Create(ctx, service, opts...)
 }
 
 // updateExposed updates a service that is to be exposed afterwards.
-func (w *writer) updateExposed(ctx context.Context, service *corev1.Service, opts ...client.UpdateOption) error {
+func (a *account) updateExposed(ctx context.Context, service *corev1.Service, opts ...client.UpdateOption) error {
 	live := &corev1.Service{}
-	if err := w.Get(ctx, client.ObjectKeyFromObject(service), live); err != nil {
+	if err := a.Get(ctx, client.ObjectKeyFromObject(service), live); err != nil {
 		return err
 	}
 	if live.UID != service.UID || live.ResourceVersion != service.ResourceVersion {
 		return apierrors.NewConflict(corev1.Resource(resources.Services), service.Name, errors.New("it has changed meanwhile"))
 	}
 	if translate.Exposed(&live.Spec) {
-		return w.update(ctx, service, opts...)
+		return a.writer.Update(ctx, service, opts...)
 	}
 	if len(live.Spec.Selector) == 0 {
 		closed := translate.Unexposed(service)
-		if err := w.update(ctx, closed, opts...); err != nil {
+		if err := a.writer.Update(ctx, closed, opts...); err != nil {
 			return fmt.Errorf("give the service a selector before it is exposed: %w", err)
 		}
 		want := service.DeepCopy()
 		closed.DeepCopyInto(service)
 		translate.PushService(want, service)
 	}
-	if err := w.deleteWritten(ctx, service); err != nil {
+	if err := a.deleteWritten(ctx, service); err != nil {
 		return err
 	}
-	return w.update(ctx, service, opts...)
+	return a.writer.Update(ctx, service, opts...)
 }
 
 // deleteWritten deletes the slices of a host service that a tenant wrote. They are
 // listed past the watch, which may lag.
-func (w *writer) deleteWritten(ctx context.Context, service *corev1.Service) error {
+func (a *account) deleteWritten(ctx context.Context, service *corev1.Service) error {
 	all := metadataOf(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
-	err := w.host.reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	err := a.host.reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	if err != nil {
 		return fmt.Errorf("list the service's endpoint slices on the host: %w", err)
 	}
@@ -87,7 +87,7 @@ func (w *writer) deleteWritten(ctx context.Context, service *corev1.Service) err
 		if _, written := translate.IdentityOf(slice); !written {
 			continue
 		}
-		if err := w.Delete(ctx, &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
+		if err := a.writer.Delete(ctx, &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the service's endpoint slices before it is exposed: %w", err)
 		}
 	}

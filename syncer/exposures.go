@@ -20,6 +20,7 @@ import (
 
 // exposure is one of them.
 type exposure[T client.Object] struct {
+	*serviceSyncer
 	synced *syncedResource[T]
 	// allowed reports whether the host is to serve v at all, and what stands
 	// against it.
@@ -107,7 +108,7 @@ func addExposure[T client.Object](e *exposure[T]) error {
 		out := false
 		k.compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
 		if out { // since it was allowed
-			return 0, k.withdraw(ctx, host) // its event brings us back, and says why
+			return 0, e.withdraw(ctx, host) // its event brings us back, and says why
 		}
 		return syncStatus(ctx, v, host)
 	}
@@ -137,7 +138,7 @@ func enqueueByIndex[T client.Object](k *syncedResource[T], informer cache.Shared
 // space.
 func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range servicesOf(v) {
-		if e.synced.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
 			errs = append(errs, field.Forbidden(e.backends.Key(name),
 				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
 		}

@@ -68,7 +68,7 @@ func (e extension) api(config *rest.Config) (rest.Interface, error) {
 // extend finds the definitions on the host of those that are enabled.
 func (h *Host) extend(ctx context.Context) error {
 	for resource, e := range extensions() {
-		if !h.sync.On(resource) {
+		if !h.Sync.On(resource) {
 			continue
 		}
 		definition := &apiextensionsv1.CustomResourceDefinition{}

@@ -10,8 +10,10 @@ import (
 	"sync"
 
 	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/translate"
 )
 
 // hostRequests is how many requests the syncers of all spaces have under way at the host at once. One space alone has at
@@ -139,4 +141,11 @@ func (t pacedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	defer t.slots.give(t.space)
 	return t.to.RoundTrip(req)
+}
+
+// newAccountClient is a client that acts as the space's own account, as fast as its limits and the other spaces let it.
+func newAccountClient(h *Host, slots *fairSlots, space translate.Space, limits *bounds.Account) (client.Client, error) {
+	config := h.Account(space)
+	config.Wrap(newPaced(slots, space.Name, limits).through)
+	return newClient(config, h.mapper)
 }

@@ -26,7 +26,7 @@ func removedWhenOff(r resources.Resource) bool { return r.Direction == resources
 // None is made any more, so that once is enough.
 func (h *Host) findStale(ctx context.Context) error {
 	for _, k := range resources.Table() {
-		if h.sync.On(k.Name) || !removedWhenOff(k) {
+		if h.Sync.On(k.Name) || !removedWhenOff(k) {
 			continue
 		}
 		gvk, err := h.mapper.KindFor(schema.GroupVersionResource{Resource: k.Name})

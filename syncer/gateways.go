@@ -21,13 +21,13 @@ import (
 
 // syncGateways syncs gateways to the host that are of a class of the host's. Those of
 // another class, and their routes, are for a controller that the tenant runs.
-func (s *Syncer) syncGateways() error {
+func (s *serviceSyncer) syncGateways() error {
 	informer, err := s.fromExtension(resources.Gateways)
 	if err != nil {
 		return err
 	}
 	k := &syncedResource[*gatewayv1.Gateway]{
-		Syncer: s, name: resources.Gateways, nameLimit: translate.LimitLabel, // controllers make a label of it
+		Engine: s.Engine, name: resources.Gateways, nameLimit: translate.LimitLabel, // controllers make a label of it
 		newObject:  func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
 		virtual:    informer,
 		updateHost: translate.PushGateway,
@@ -43,7 +43,7 @@ func (s *Syncer) syncGateways() error {
 		},
 	}
 	return addExposure(&exposure[*gatewayv1.Gateway]{
-		synced: k, toHost: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
+		serviceSyncer: s, synced: k, toHost: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
 		allowed: func(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 			if wanted, errs := s.gatewayClass(v); !wanted {
 				return false, errs
@@ -57,10 +57,10 @@ func (s *Syncer) syncGateways() error {
 }
 
 // gatewayClass reports whether a gateway's class is one that the host serves.
-func (s *Syncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
+func (s *serviceSyncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 	path, name := field.NewPath("spec", "gatewayClassName"), string(v.Spec.GatewayClassName)
 	if a := s.added[resources.GatewayClasses]; a != nil {
-		return served[*gatewayv1.GatewayClass](s, resources.GatewayClasses, a.informer, name, path)
+		return served[*gatewayv1.GatewayClass](s.Engine, resources.GatewayClasses, a.informer, name, path)
 	}
 	return false, nil // no class is the host's
 }
@@ -69,7 +69,7 @@ func (s *Syncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 const indexGateways = "berth.dev/gateways"
 
 // syncHTTPRoutes syncs routes to the host that attach to gateways which the host serves.
-func (s *Syncer) syncHTTPRoutes() error {
+func (s *serviceSyncer) syncHTTPRoutes() error {
 	parents, err := s.fromExtension(resources.Gateways)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 		return served
 	}
 	k := &syncedResource[*gatewayv1.HTTPRoute]{
-		Syncer: s, name: resources.HTTPRoutes, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.HTTPRoutes, nameLimit: translate.LimitSubdomain,
 		newObject:  func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
 		virtual:    informer,
 		updateHost: translate.PushHTTPRoute,
@@ -116,7 +116,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 		},
 	}
 	err = addExposure(&exposure[*gatewayv1.HTTPRoute]{
-		synced:   k,
+		serviceSyncer: s, synced: k,
 		hosts:    field.NewPath("spec", "hostnames"),
 		ready:    func() bool { return s.settled(resources.Gateways) },
 		toHost:   func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"strings"
 	"sync"
 
@@ -31,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -41,23 +39,19 @@ import (
 // Host is the shared host cluster as a shard sees it: one set of watches for
 // all its spaces. It is safe for concurrent use once started.
 type Host struct {
-	config *rest.Config
-	sync   resources.SyncOptions
-	// annotations of ingresses that go along to the host.
-	annotations []string
-	mapper      meta.RESTMapper
-	reader      client.Client
-	cancel      context.CancelFunc // ends the watches
-	running     sync.WaitGroup
-	watches     map[string]hostWatch // of each resource that is watched
+	Options
+	config  *rest.Config
+	mapper  meta.RESTMapper
+	reader  client.Client
+	cancel  context.CancelFunc // ends the watches
+	running sync.WaitGroup
+	watches map[string]hostWatch // of each resource that is watched
 	// definitions of the extensions that are synced, by resource; set by Start.
 	definitions map[string]*apiextensionsv1.CustomResourceDefinition
 	routers     map[string]*hostcache.Router
 	sleepers    sleepers
 	followers   followers
-	requests    *fairSlots
 	short       sync.Map // of the spaces, by name, of which a quota refused something
-	writers     sync.Map // of the spaces that are synced, by name: each a *writer
 	// stale are the host objects that spaces have of disabled resources, by object:
 	// each a *metav1.PartialObjectMetadata; set by Start.
 	stale sync.Map
@@ -100,10 +94,9 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	h := &Host{
-		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
+		Options: o, config: config, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, routers: map[string]*hostcache.Router{},
-		requests: newFairSlots(hostRequests, workers),
 	}
 	watches, err := hostWatches(clientset, config)
 	if err != nil {
@@ -121,13 +114,13 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
-		h.routers[name] = newTrimmedRouter(spaceOf, changed, indexes(name))
+		h.routers[name] = newTrimmedRouter(name, changed)
 		if name == resources.Nodes {
 			h.watchNodes(h.routers[name])
 		}
 	}
 	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
-	h.routers[quotas] = newTrimmedRouter(spaceOf, nil, nil)
+	h.routers[quotas] = newTrimmedRouter(quotas, nil)
 	h.watchQuotas(h.routers[quotas], o.QuotaChanged)
 	return h, nil
 }
@@ -203,27 +196,6 @@ func (h *Host) Pack(spaces []string) error {
 	return nil
 }
 
-// as is a client that acts as the space's own account: its syncer's, if it has
-// one, so that the syncer knows of the write.
-func (h *Host) as(space translate.Space) (*writer, error) {
-	if w, ok := h.writers.Load(space.Name); ok {
-		return w.(*writer), nil
-	}
-	account, err := h.newAccount(space, nil)
-	if err != nil {
-		return nil, err
-	}
-	return newWriter(account, h), nil
-}
-
-// newAccount is a client that acts as the space's own account, as fast as its limits and the other spaces let it.
-func (h *Host) newAccount(space translate.Space, limits *bounds.Account) (client.Client, error) {
-	config := h.Account(space)
-	paced := newPaced(h.requests, space.Name, limits)
-	config.Wrap(func(to http.RoundTripper) http.RoundTripper { return paced.through(to) })
-	return newClient(config, h.mapper)
-}
-
 // cached reads a host object from the shared watches; ok is false if it is not there.
 func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
 	key := name
@@ -238,14 +210,14 @@ func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, 
 	return obj, ok
 }
 
-// hosted are the space's host objects of a resource, of the shared watches.
-func hosted[T client.Object](s *Syncer, resource string) iter.Seq[T] {
+// hosted are a space's host objects of a resource, of the shared watches.
+func hosted[T client.Object](h *Host, space, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.routers[resource]
+		f := h.routers[resource]
 		if f == nil {
 			return
 		}
-		for item := range f.Of(s.space.Name) {
+		for item := range f.Of(space) {
 			if obj, ok := item.(T); ok && !yield(obj) {
 				return
 			}
@@ -290,9 +262,9 @@ func spaceIn(namespace string) string {
 	return space
 }
 
-// newTrimmedRouter makes a router that keeps what readers need of its objects.
-func newTrimmedRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *hostcache.Router {
-	r := hostcache.New(spaceOf, changed, more)
+// newTrimmedRouter makes a router of a resource's host objects, that keeps what readers need of them.
+func newTrimmedRouter(resource string, changed func(space string)) *hostcache.Router {
+	r := hostcache.New(spaceOf, changed, indexes(resource))
 	r.Trim = trim
 	return r
 }

@@ -22,7 +22,7 @@ func unclaimed[T client.Object](k *syncedResource[T], v T, path *field.Path) (er
 	}
 	covering := k.host.wildcards()
 	for _, name := range hostsOf(v) {
-		if !k.inDomains(name) {
+		if !inDomains(name, k.space.Settings.Domains) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
 				name, strings.Join(k.space.Settings.Domains, ", "))))
 		} else if k.host.claimed(name, covering, k.space, own) {
@@ -43,9 +43,8 @@ func claimNames[T client.Object](k *syncedResource[T], v T, path *field.Path) er
 	return nil
 }
 
-// inDomains reports whether the space may have a host name.
-func (s *Syncer) inDomains(name string) bool {
-	domains := s.space.Settings.Domains
+// inDomains reports whether a space of these domains may have a host name.
+func inDomains(name string, domains []string) bool {
 	return name == "" || len(domains) == 0 || slices.ContainsFunc(domains, func(domain string) bool {
 		return name == domain || strings.HasSuffix(name, "."+domain)
 	})

@@ -22,7 +22,7 @@ type ownNodes struct {
 }
 
 // hostNode finds the host's node of an alias of the space's.
-func (s *Syncer) hostNode(alias string) (node *corev1.Node, ok bool) {
+func (s *podSyncer) hostNode(alias string) (node *corev1.Node, ok bool) {
 	s.ownNodes.mu.RLock()
 	name, ok := s.ownNodes.names[alias]
 	s.ownNodes.mu.RUnlock()
@@ -32,7 +32,7 @@ func (s *Syncer) hostNode(alias string) (node *corev1.Node, ok bool) {
 	return cached[*corev1.Node](s.host, resources.Nodes, "", name)
 }
 
-func (s *Syncer) hostNodeName(alias string) (name string, ok bool) {
+func (s *podSyncer) hostNodeName(alias string) (name string, ok bool) {
 	node, ok := s.hostNode(alias)
 	if !ok {
 		return "", false
@@ -40,9 +40,9 @@ func (s *Syncer) hostNodeName(alias string) (name string, ok bool) {
 	return node.Name, true
 }
 
-// namedNodes are the host's names of the nodes that v asks for, if it is a pod,
+// nodesNamedBy are the host's names of the nodes that v asks for, if it is a pod,
 // each with its alias: the host's admission may speak of what it was shown.
-func (s *Syncer) namedNodes(v client.Object) (names [][2]string) {
+func (s *podSyncer) nodesNamedBy(v client.Object) (names [][2]string) {
 	pod, ok := v.(*corev1.Pod)
 	if !ok {
 		return nil
@@ -59,7 +59,7 @@ func (s *Syncer) namedNodes(v client.Object) (names [][2]string) {
 // concerns is false if it neither is nor was among the space's own: then nothing
 // that a virtual node tells has changed. It looks and notes at once, as the watch and
 // who subscribes to it call at the same time.
-func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
+func (s *podSyncer) noteNode(name string) (alias string, concerns bool) {
 	own := &s.ownNodes
 	own.mu.Lock()
 	defer own.mu.Unlock()
@@ -82,8 +82,8 @@ func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 
 // followHost leads what happens to the host's nodes to virtual nodes. What is there is
 // known before the first pod asks for it.
-func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
-	if s.host.sync.Value(resources.Nodes) != resources.All {
+func (s *podSyncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
+	if s.host.Sync.Value(resources.Nodes) != resources.All {
 		return
 	}
 	for _, name := range s.host.routers[resources.Nodes].Keys() {
@@ -98,8 +98,8 @@ func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
 
 // viewOf is what the virtual node of an alias says of its node, and whether there is
 // to be one. used tells that the space's pods run on it.
-func (s *Syncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
-	if s.host.sync.Value(resources.Nodes) != resources.All {
+func (s *podSyncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
+	if s.host.Sync.Value(resources.Nodes) != resources.All {
 		return translate.NodeView{}, used
 	}
 	node, ok := s.hostNode(alias)

@@ -14,9 +14,9 @@ import (
 )
 
 // imported is a class of the host's, if the admin lets spaces import it.
-func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bool) {
-	class, ok = cached[T](s.host, resource, "", name)
-	if !ok || !s.host.sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
+func imported[T client.Object](h *Host, resource, name string) (class T, ok bool) {
+	class, ok = cached[T](h, resource, "", name)
+	if !ok || !h.Sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
 	if class.GetLabels()[translate.LabelSpace] != "" {
@@ -26,15 +26,15 @@ func imported[T client.Object](s *Syncer, resource, name string) (class T, ok bo
 }
 
 // importedClasses are those of the host's classes that spaces import.
-func importedClasses[T client.Object](s *Syncer, resource string) iter.Seq[T] {
+func importedClasses[T client.Object](h *Host, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := s.host.routers[resource]
+		f := h.routers[resource]
 		if f == nil {
 			return // it is disabled
 		}
 		for _, item := range f.All() {
 			if o, ok := item.(client.Object); ok {
-				if class, ok := imported[T](s, resource, o.GetName()); ok && !yield(class) {
+				if class, ok := imported[T](h, resource, o.GetName()); ok && !yield(class) {
 					return
 				}
 			}

@@ -17,13 +17,13 @@ import (
 
 // syncIngresses syncs ingresses to the host that name a class of the host's. Those of
 // another class are for a controller that the tenant runs itself.
-func (s *Syncer) syncIngresses() error {
+func (s *serviceSyncer) syncIngresses() error {
 	k := &syncedResource[*networkingv1.Ingress]{
-		Syncer: s, name: resources.Ingresses, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.Ingresses, nameLimit: translate.LimitSubdomain,
 		newObject: func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
 		virtual:   s.informers.Networking().V1().Ingresses().Informer(),
 		updateHost: func(want, have *networkingv1.Ingress) bool {
-			return translate.PushIngress(want, have, s.host.annotations)
+			return translate.PushIngress(want, have, s.host.IngressAnnotations)
 		},
 		syncStatus: func(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
 			status := s.space.PullIngressStatus(host, s.host.isNode)
@@ -36,9 +36,11 @@ func (s *Syncer) syncIngresses() error {
 		},
 	}
 	return addExposure(&exposure[*networkingv1.Ingress]{
-		synced:   k,
-		hosts:    field.NewPath("spec", "rules"),
-		toHost:   func(v *networkingv1.Ingress) *networkingv1.Ingress { return s.space.Ingress(v, s.host.annotations) },
+		serviceSyncer: s, synced: k,
+		hosts: field.NewPath("spec", "rules"),
+		toHost: func(v *networkingv1.Ingress) *networkingv1.Ingress {
+			return s.space.Ingress(v, s.host.IngressAnnotations)
+		},
 		backends: field.NewPath("spec", "rules").Child("http", "paths", "backend", "service"),
 		allowed: func(v *networkingv1.Ingress) (wanted bool, errs field.ErrorList) {
 			if wanted, errs = s.ingressClass(v.Spec.IngressClassName); !wanted {
@@ -53,10 +55,10 @@ func (s *Syncer) syncIngresses() error {
 }
 
 // ingressClass reports whether a class is one that the host serves.
-func (s *Syncer) ingressClass(class *string) (wanted bool, errs field.ErrorList) {
+func (s *serviceSyncer) ingressClass(class *string) (wanted bool, errs field.ErrorList) {
 	path := field.NewPath("spec", "ingressClassName")
 	if class == nil {
 		return false, field.ErrorList{field.Forbidden(path, "the host's default is not for spaces; name a class, see 'kubectl get ingressclasses'")}
 	}
-	return served[*networkingv1.IngressClass](s, resources.IngressClasses, s.informers.Networking().V1().IngressClasses().Informer(), *class, path)
+	return served[*networkingv1.IngressClass](s.Engine, resources.IngressClasses, s.informers.Networking().V1().IngressClasses().Informer(), *class, path)
 }

@@ -17,10 +17,10 @@ import (
 
 // ReservePods makes sure that the host's services for the space's DNS and API
 // lead to where the space's pods reach Berth, and returns the nameserver of
-// these pods. It is called before the space starts, after [Host.ReserveAPI], so
+// these pods. It is called before the space starts, after [addresses.ReserveAPI], so
 // that none of its own writes wakes the space.
-func (h *Host) ReservePods(ctx context.Context, space translate.Space) (nameserver string, err error) {
-	writer, err := h.as(space)
+func (a *addresses) ReservePods(ctx context.Context, space translate.Space) (nameserver string, err error) {
+	writer, err := a.as(space)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,7 @@ type nameWatch struct {
 }
 
 // fromNames fills the queue with changes in the space of what used tells.
-func (s *Syncer) fromNames(resource string, used usage) {
+func (s *Engine) fromNames(resource string, used usage) {
 	w := &nameWatch{resource: resource, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(resource)), used: used, wanted: used.hosted != nil}
 	s.names[resource] = w
 	s.sources.add(func(q *queue) (func(), func() bool, error) {

@@ -18,11 +18,11 @@ import (
 
 // syncNetworkPolicies syncs policies to the host. That they take anything away is the
 // doing of labels on the host pods, see translate.LabelPolicedIngress.
-func (s *Syncer) syncNetworkPolicies() error {
+func (s *podSyncer) syncNetworkPolicies() error {
 	policies := s.informers.Networking().V1().NetworkPolicies()
 	namespaces := s.informers.Core().V1().Namespaces()
 	add(&syncedResource[*networkingv1.NetworkPolicy]{
-		Syncer: s, name: resources.NetworkPolicies, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.NetworkPolicies, nameLimit: translate.LimitSubdomain,
 		newObject: func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
 		virtual:   policies.Informer(),
 		toHost: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {

@@ -26,8 +26,8 @@ const indexNodes = "berth.dev/nodes"
 // (N1): all that they tell, the pods tell as well, and the host is not asked. If the
 // admin shows all, those that are for the space are added. Where they are
 // disabled, none is left.
-func (s *Syncer) syncNodes() error {
-	if !s.host.sync.On(resources.Nodes) {
+func (s *podSyncer) syncNodes() error {
+	if !s.host.Sync.On(resources.Nodes) {
 		s.clearNodes()
 		return nil
 	}
@@ -68,7 +68,7 @@ func runsOnNode(v *corev1.Pod) bool {
 	return v.Spec.NodeName != "" && v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed
 }
 
-func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, view translate.NodeView, wanted bool) error {
+func (s *podSyncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, view translate.NodeView, wanted bool) error {
 	have, exists := inStore[*corev1.Node](shown, types.NamespacedName{Name: name})
 	if exists && wanted {
 		if translate.IsVirtualNode(have, s.release, view) {
@@ -97,7 +97,7 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 
 // clearNodes deletes, as the space wakes, the virtual nodes that it has from before
 // the admin disabled them.
-func (s *Syncer) clearNodes() {
+func (s *podSyncer) clearNodes() {
 	s.work[resources.Nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 		if err := s.virtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
 			return 0, fmt.Errorf("delete virtual nodes: %w", err)

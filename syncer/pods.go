@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,16 +27,45 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
+// podSyncer syncs pods, and what they refer to, run on, and say.
+type podSyncer struct {
+	*Engine
+	classes *classSyncer
+	where   translate.Placement
+	release string // of Kubernetes, that virtual nodes say
+	// tokens of pods that were written.
+	tokens    tokenWrites
+	tokenKey  string
+	tokenPace *rate.Limiter
+	ownNodes  ownNodes
+}
+
+func newPods(e *Engine, classes *classSyncer, where translate.Placement, release, tokenKey string) *podSyncer {
+	s := &podSyncer{Engine: e, classes: classes, where: where, release: release, tokenKey: tokenKey, tokenPace: newTokenPace()}
+	e.namedNodes = s.nodesNamedBy
+	e.work[podsIn] = s.enqueuePodsIn
+	return s
+}
+
+// declarations are the functions that declare the resources of this package to the engine.
+func (s *podSyncer) declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.Pods: s.syncPods, resources.Nodes: s.syncNodes, resources.ConfigMaps: s.syncConfigMaps, resources.Secrets: s.syncSecrets,
+		resources.NetworkPolicies: s.syncNetworkPolicies, resources.Budgets: s.syncBudgets,
+		resources.ServiceAccounts: s.syncServiceAccounts, resources.Events: s.syncEvents,
+	}
+}
+
 // syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
 // them to a node alias, reports their status, and removes them once
 // their containers have stopped.
-func (s *Syncer) syncPods() error {
+func (s *podSyncer) syncPods() error {
 	informer := s.informers.Core().V1().Pods().Informer()
 	if err := indexReferences(informer); err != nil {
 		return err
 	}
 	k := &syncedResource[*corev1.Pod]{
-		Syncer: s, name: resources.Pods, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.Pods, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.Pod { return &corev1.Pod{} },
 		virtual:   informer,
 		toHost:    s.podToHost,
@@ -64,7 +94,7 @@ func (s *Syncer) syncPods() error {
 	return nil
 }
 
-func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+func (s *podSyncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
 	if pod.Gated(v) {
 		return nil, false, nil
 	}
@@ -85,7 +115,7 @@ func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 }
 
 // relabelPod is for a host pod that would not be made today.
-func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
+func (s *podSyncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	in, err := s.surroundings(v.Namespace)
 	if err != nil {
 		return err
@@ -94,13 +124,13 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	if !pod.PushLabels(s.space, v, in, have) {
 		return nil
 	}
-	return s.writer.Update(ctx, have)
+	return s.hostAPI.Update(ctx, have)
 }
 
 // reportLeftOut records for the tenant what the host, or Berth, left out of a pod, which may mean much to
 // it: on a host that is too old, containers restart by other rules, or without the
 // pod's own limits.
-func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
+func (s *podSyncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	if fields := pod.Dropped(sent, host); len(fields) > 0 {
 		s.recorder.record(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
 	}
@@ -116,7 +146,7 @@ func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
 // completePod names on a host pod that is about to be created those of v's classes that
 // are imported, or v's tenant's own on the host, v's account, and the
 // nodes to run on. A pod that is there keeps them, whatever becomes of them.
-func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err error) {
+func (s *podSyncer) completePod(ctx context.Context, v, host *corev1.Pod) (err error) {
 	if err := forbids(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
 		return err
 	}
@@ -126,26 +156,26 @@ func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err erro
 	if host.Spec.RuntimeClassName = v.Spec.RuntimeClassName; s.space.Settings.PodSecurity.RuntimeClass != "" {
 		host.Spec.RuntimeClassName = ptr.To(s.space.Settings.PodSecurity.RuntimeClass)
 	}
-	if host.Spec.PriorityClassName, err = s.hostPriority(ctx, v); err != nil {
+	if host.Spec.PriorityClassName, err = s.classes.hostPriority(ctx, v); err != nil {
 		return err
 	}
 	return s.withAccount(ctx, v, host)
 }
 
 // foreignClasses refuses runtimes that the host does not offer to spaces.
-func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
+func (s *podSyncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	name := v.Spec.RuntimeClassName
 	if name == nil || *name == s.space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
-	if _, ok := imported[*nodev1.RuntimeClass](s, resources.RuntimeClasses, *name); !ok {
+	if _, ok := imported[*nodev1.RuntimeClass](s.host, resources.RuntimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
 	return errs
 }
 
-func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
+func (s *podSyncer) surroundings(namespace string) (pod.Surroundings, error) {
 	lister := s.informers.Core().V1().Services().Lister()
 	in := pod.Surroundings{}
 	var err error
@@ -156,12 +186,12 @@ func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 	if in.Namespaces, err = s.informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
 		return in, err
 	}
-	if s.host.sync.On(resources.NetworkPolicies) {
+	if s.host.Sync.On(resources.NetworkPolicies) {
 		if in.Policies, err = s.informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
 	}
-	if s.host.sync.On(resources.Budgets) {
+	if s.host.Sync.On(resources.Budgets) {
 		if in.Budgets, err = s.informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
@@ -172,7 +202,7 @@ func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 
 // syncPodStatus reports what the host pod does: first where it runs, which is a
 // binding, then its status.
-func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+func (s *podSyncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
 	if host.UID == "" { // just created and not yet read back
 		return 0, nil
 	}
@@ -183,7 +213,7 @@ func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.D
 	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
 }
 
-func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
+func (s *podSyncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
 		return s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
@@ -252,7 +282,7 @@ func handlePodDeletion(ctx context.Context, k *syncedResource[*corev1.Pod], v, h
 	}
 	grace := pod.Grace(v)
 	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
-		return k.writer.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
+		return k.hostAPI.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
 	}
 	var status corev1.PodStatus
 	k.compute(ctx, func() { status = pod.PullStatus(k.space, v, host) })
@@ -265,7 +295,7 @@ func handlePodDeletion(ctx context.Context, k *syncedResource[*corev1.Pod], v, h
 }
 
 // reportPodRefusal shows in the pod's conditions why it is not scheduled.
-func (s *Syncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refusal) error {
+func (s *podSyncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refusal) error {
 	if v.Spec.NodeName != "" {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // updatePodSubresources changes in a host pod that is there what Kubernetes takes only
 // through subresources: its ephemeral containers, its size, and the answers to
 // its readiness gates.
-func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev1.Pod) (*corev1.Pod, error) {
+func (s *podSyncer) updatePodSubresources(ctx context.Context, v, want, host *corev1.Pod) (*corev1.Pod, error) {
 	if host.DeletionTimestamp != nil || host.Status.Phase == corev1.PodSucceeded || host.Status.Phase == corev1.PodFailed {
 		return host, nil
 	}

@@ -20,14 +20,14 @@ import (
 const podsIn = "pods of a namespace"
 
 // enqueuePods looks again at all pods of a namespace.
-func (s *Syncer) enqueuePods(namespace string, enqueue func(Key)) {
-	if s.host.sync.On(resources.Pods) {
+func (s *podSyncer) enqueuePods(namespace string, enqueue func(Key)) {
+	if s.host.Sync.On(resources.Pods) {
 		enqueue(Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
 }
 
 // enqueuePodsIn is the work of podsIn.
-func (s *Syncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
+func (s *podSyncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
 	var err error
 	s.compute(ctx, func() {
 		var all []*corev1.Pod

@@ -98,3 +98,12 @@ func (h *Host) watchQuotas(f *hostcache.Router, changed func(space string)) {
 		}
 	}
 }
+
+// SetShort notes whether a quota refused something of a space, which wakes if a quota comes to allow more.
+func (h *Host) SetShort(space string, short bool) {
+	if short {
+		h.short.Store(space, struct{}{})
+	} else {
+		h.short.Delete(space)
+	}
+}

@@ -42,7 +42,7 @@ func indexReferences(informer cache.SharedIndexInformer) error {
 }
 
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
-func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
+func (s *Engine) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 	refs := pod.ReferencesOf(v)
 	s.refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
 	s.refer(resources.Secrets, refs.Secrets, enqueue)

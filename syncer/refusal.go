@@ -55,7 +55,7 @@ func QuotaExceeded(err error) bool {
 
 // explain turns an error of the host's API into a refusal; told is false for
 // errors that are not about the object (the host is down, the watch lags).
-func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
+func (s *Engine) explain(v client.Object, err error) (r refusal, told bool) {
 	message := err.Error()
 	switch {
 	case errors.As(err, &forbidden{}), errors.Is(err, bounds.ErrExceeded):
@@ -75,6 +75,10 @@ func (s *Syncer) explain(v client.Object, err error) (r refusal, told bool) {
 	if _, after, found := strings.Cut(message, " is forbidden: "); found {
 		message = after
 	}
-	r.message = pod.ScrubNames(s.space, message, v, s.namedNodes(v)...)
+	var nodes [][2]string
+	if s.namedNodes != nil {
+		nodes = s.namedNodes(v)
+	}
+	r.message = pod.ScrubNames(s.space, message, v, nodes...)
 	return r, true
 }

@@ -36,15 +36,15 @@ import (
 // The result is nil if the host object is another service's, or if services are
 // not synced. The error is AlreadyExists if v is new and the space has one of that
 // name.
-func (h *Host) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
-	if !h.sync.On(resources.Services) {
+func (a *addresses) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+	if !a.host.Sync.On(resources.Services) {
 		return nil, nil
 	}
-	return h.reserveService(ctx, space, v, current)
+	return a.reserveService(ctx, space, v, current)
 }
 
-func (h *Host) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
-	writer, err := h.as(space)
+func (a *addresses) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+	writer, err := a.as(space)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func raced(err error) bool {
 // errThere says that a service is not new: the space has one of its name.
 var errThere = errors.New("the space has it already")
 
-func reserveService(ctx context.Context, account *writer, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+func reserveService(ctx context.Context, account *account, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	want := space.Service(v)
 	account.hold(ctx, object{resources.Services, client.ObjectKeyFromObject(want)}, hostcache.Version(v.ResourceVersion))
 	have := &corev1.Service{}
@@ -128,16 +128,16 @@ const rightsTimeout = 15 * time.Second
 // address under which the space's pods will look for their API. It is the first
 // call with the space's account, and waits until rights that have just been
 // granted let the account in.
-func (h *Host) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
+func (a *addresses) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	end := time.Now().Add(rightsTimeout)
 	_ = wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (done bool, _ error) {
-		clusterIP, err = h.reserveAPI(ctx, space)
+		clusterIP, err = a.reserveAPI(ctx, space)
 		return !apierrors.IsForbidden(err) || time.Now().After(end), nil
 	})
 	return clusterIP, err
 }
 
-func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
+func (a *addresses) reserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	v := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
 		Spec: corev1.ServiceSpec{
@@ -146,12 +146,12 @@ func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP
 		},
 	}
 	have := &corev1.Service{}
-	err = h.reader.Get(ctx, client.ObjectKeyFromObject(space.Service(v)), have)
+	err = a.host.reader.Get(ctx, client.ObjectKeyFromObject(space.Service(v)), have)
 	if err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
-		have, err = h.reserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
+		have, err = a.reserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
 			return nil, apierrors.NewNotFound(corev1.Resource(resources.Services), v.Name) // there is no space yet to ask
 		})
 		if err != nil {
@@ -166,9 +166,9 @@ func (h *Host) reserveAPI(ctx context.Context, space translate.Space) (clusterIP
 
 // ServiceRange is the host's range of cluster IPs, in CIDR form. Spaces use the
 // same, as their services' addresses are the host's.
-func (h *Host) ServiceRange(ctx context.Context) (string, error) {
+func (a *addresses) ServiceRange(ctx context.Context) (string, error) {
 	cidr := &networkingv1.ServiceCIDR{}
-	err := h.reader.Get(ctx, client.ObjectKey{Name: "kubernetes"}, cidr)
+	err := a.host.reader.Get(ctx, client.ObjectKey{Name: "kubernetes"}, cidr)
 	if err != nil {
 		return "", fmt.Errorf("read the host's ServiceCIDR (Kubernetes 1.33 or later is needed): %w", err)
 	}

@@ -29,7 +29,7 @@ func hostPod(space, name string) *corev1.Pod {
 }
 
 // newTestRouter gets its events from its test.
-func newTestRouter() *hostcache.Router { return newTrimmedRouter(spaceOf, nil, nil) }
+func newTestRouter() *hostcache.Router { return newTrimmedRouter("", nil) }
 
 func put(t *testing.T, f *hostcache.Router, objs ...client.Object) {
 	t.Helper()
@@ -201,7 +201,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 // Whoever reads while a sleeping space's objects are packed anew finds them, by
 // name and by index, and what changes meanwhile stays changed.
 func TestPackingAnewIsNotSeen(t *testing.T) {
-	f := newTrimmedRouter(spaceOf, nil, indexes(resources.Pods))
+	f := newTrimmedRouter(resources.Pods, nil)
 	pod := func(name string, version int) *corev1.Pod {
 		p := hostPod("a", name)
 		p.ResourceVersion = fmt.Sprint(version)

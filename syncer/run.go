@@ -27,11 +27,9 @@ const (
 	hastened = 30 * time.Second
 )
 
-// Run syncs until ctx ends, and returns when all its work has stopped. It may
+// Run works until ctx ends, and returns when all its work has stopped. It may
 // be called once.
-func (s *Syncer) Run(ctx context.Context) error {
-	s.host.writers.Store(s.space.Name, s.writer)
-	defer s.host.writers.Delete(s.space.Name)
+func (s *Engine) Run(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	var extended sync.WaitGroup
 	defer extended.Wait()
@@ -57,7 +55,7 @@ func (s *Syncer) Run(ctx context.Context) error {
 
 // reconcile works on a key, whatever comes of it. Classes that can't be imported are
 // imported when the space wakes.
-func (s *Syncer) reconcile(ctx context.Context, key Key) next {
+func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
 		return next{} // what is still queued when the syncer stops
 	}
@@ -111,7 +109,7 @@ func refused(later, again time.Duration) next {
 }
 
 // wrote is told of each write that the host took: it may be well again.
-func (s *Syncer) wrote() {
+func (s *Engine) wrote() {
 	s.bytes.more()
 	if !s.failing.Load() {
 		return
@@ -126,7 +124,7 @@ func (s *Syncer) wrote() {
 
 // try turns a panic over one object into an error: the process holds other
 // tenants' spaces.
-func (s *Syncer) try(ctx context.Context, key Key) (after time.Duration, err error) {
+func (s *Engine) try(ctx context.Context, key Key) (after time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			after, err = 0, fmt.Errorf("sync %s %s: panic: %v\n%s", key.Resource, key.NamespacedName, p, debug.Stack())
@@ -137,8 +135,8 @@ func (s *Syncer) try(ctx context.Context, key Key) (after time.Duration, err err
 
 // Idle reports whether there is nothing to do: all that both sides have shown is
 // worked up, and the host's watches have shown the syncer's own writes. What
-// failed and is due later does not count, see [Syncer.NextTimer].
-func (s *Syncer) Idle() bool {
+// failed and is due later does not count, see [Engine.NextTimer].
+func (s *Engine) Idle() bool {
 	return s.sources.hasSynced() && s.queue.empty() && s.writer.seen()
 }
 
@@ -146,4 +144,4 @@ func (s *Syncer) Idle() bool {
 // has not: tokens of running pods to replace, reservations to give back, and
 // tries to repeat that failed for the host's sake. What the host or the space's
 // rules refused is not among it: it is tried again when the space wakes.
-func (s *Syncer) NextTimer() (at time.Time, ok bool) { return s.queue.nextTimer() }
+func (s *Engine) NextTimer() (at time.Time, ok bool) { return s.queue.nextTimer() }

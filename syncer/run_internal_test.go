@@ -30,7 +30,7 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	recorder := record.NewFakeRecorder(10)
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
-	f := newTrimmedRouter(spaceOf, nil, nil)
+	f := newTrimmedRouter("", nil)
 	host := pod.ToHost(space, v, pod.Surroundings{})
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
@@ -40,9 +40,9 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)
 	}
-	s := &Syncer{space: space, host: h, writer: newWriter(nil, h), recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
+	s := &Engine{space: space, host: h, writer: newWriter(nil, h), recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
 	k := &syncedResource[*corev1.Pod]{
-		Syncer: s, name: resources.Pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
+		Engine: s, name: resources.Pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
 		newObject:  func() *corev1.Pod { return &corev1.Pod{} },
 		toHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
 		updateHost: func(_, _ *corev1.Pod) bool { return false },

@@ -19,8 +19,8 @@ import (
 )
 
 // working is a syncer of which only the work on keys of resource "things" is there.
-func working(work func() (time.Duration, error)) *Syncer {
-	return &Syncer{
+func working(work func() (time.Duration, error)) *Engine {
+	return &Engine{
 		logger: logr.Discard(), shortages: &shortages{},
 		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
@@ -93,7 +93,7 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := (&Syncer{}).reconcile(ctx, thing("t")); got != (next{}) {
+	if got := (&Engine{}).reconcile(ctx, thing("t")); got != (next{}) {
 		t.Errorf("it comes again: %v", got)
 	}
 }

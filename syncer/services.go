@@ -18,11 +18,24 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
+// serviceSyncer syncs services, and what exposes them.
+type serviceSyncer struct{ *Engine }
+
+func newServices(e *Engine) *serviceSyncer { return &serviceSyncer{e} }
+
+// declarations are the functions that declare the resources of this package to the engine.
+func (s *serviceSyncer) declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.Services: s.syncServices, resources.EndpointSlices: s.syncEndpointSlices,
+		resources.Ingresses: s.syncIngresses, resources.Gateways: s.syncGateways, resources.HTTPRoutes: s.syncHTTPRoutes,
+	}
+}
+
 // slicesOf is the resource of keys that stand for the endpoint slices of a service in the space. What tells of services must not
 // look for them: the host's watch serves all spaces.
 const slicesOf = "endpoint slices of a service"
 
-func (s *Syncer) syncServices() error {
+func (s *serviceSyncer) syncServices() error {
 	written := s.informers.Discovery().V1().EndpointSlices().Informer()
 	err := written.AddIndexers(cache.Indexers{indexService: func(obj any) ([]string, error) {
 		if v, ok := obj.(*discoveryv1.EndpointSlice); ok {
@@ -49,7 +62,7 @@ func (s *Syncer) syncServices() error {
 		enqueue(Key{Resource: slicesOf, NamespacedName: service})
 	}
 	add(&syncedResource[*corev1.Service]{
-		Syncer: s, name: resources.Services, nameLimit: translate.LimitLabel,
+		Engine: s.Engine, name: resources.Services, nameLimit: translate.LimitLabel,
 		newObject:     func() *corev1.Service { return &corev1.Service{} },
 		virtual:       s.informers.Core().V1().Services().Informer(),
 		makesRequests: true,
@@ -71,7 +84,7 @@ func (s *Syncer) syncServices() error {
 			if !s.space.PushServiceSelector(v, have) {
 				return nil
 			}
-			return s.writer.Update(ctx, have)
+			return s.hostAPI.Update(ctx, have)
 		},
 		onHostEvent: func(host *corev1.Service, enqueue func(Key)) {
 			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
@@ -85,7 +98,7 @@ func (s *Syncer) syncServices() error {
 	return nil
 }
 
-func (s *Syncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
+func (s *serviceSyncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
 	status := s.space.PullServiceStatus(v, host, s.host.isNode)
 	if equality.Semantic.DeepEqual(status.LoadBalancer, v.Status.LoadBalancer) {
 		return 0, nil
@@ -97,10 +110,10 @@ func (s *Syncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service)
 
 // syncEndpointSlices syncs to the host the endpoints of services without a selector;
 // all others are made on the host, by its own controller.
-func (s *Syncer) syncEndpointSlices() error {
+func (s *serviceSyncer) syncEndpointSlices() error {
 	lister := s.informers.Core().V1().Services().Lister()
 	add(&syncedResource[*discoveryv1.EndpointSlice]{
-		Syncer: s, name: resources.EndpointSlices, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.EndpointSlices, nameLimit: translate.LimitSubdomain,
 		newObject:     func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		virtual:       s.informers.Discovery().V1().EndpointSlices().Informer(),
 		makesRequests: true,

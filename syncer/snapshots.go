@@ -21,20 +21,20 @@ import (
 
 // syncSnapshots syncs volume snapshots to the host, whose controller takes
 // them, and brings back what became of them.
-func (s *Syncer) syncSnapshots() error {
+func (s *storageSyncer) syncSnapshots() error {
 	informer, err := s.fromExtension(resources.VolumeSnapshots)
 	if err != nil {
 		return err
 	}
 	add(&syncedResource[*snapshotv1.VolumeSnapshot]{
-		Syncer: s, name: resources.VolumeSnapshots, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.VolumeSnapshots, nameLimit: translate.LimitSubdomain,
 		newObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
 		virtual:   informer,
 		bound:     s.bound(bounds.VolumeSnapshots, "volume snapshots"),
 		toHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(beyond(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
-				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s, resources.SnapshotClasses, *class); !ok {
+				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s.host, resources.SnapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
 						fmt.Sprintf("there is no class %q for spaces; see 'kubectl get volumesnapshotclasses'", *class)))
 				}
@@ -64,7 +64,7 @@ func (s *Syncer) syncSnapshots() error {
 // defaultSnapshots is the imported class of a host snapshot which names none:
 // of those that are the default, that of its volume's driver. The host would take
 // its own default, imported or not.
-func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
+func (s *storageSyncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
 	name := ptr.Deref(host.Spec.Source.PersistentVolumeClaimName, "")
 	claim, ok := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, host.Namespace, name)
 	if !ok || claim.Spec.VolumeName == "" {
@@ -77,7 +77,7 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	}
 	driver := translate.DriverOf(volume)
 	var latest *snapshotv1.VolumeSnapshotClass
-	for class := range importedClasses[*snapshotv1.VolumeSnapshotClass](s, resources.SnapshotClasses) {
+	for class := range importedClasses[*snapshotv1.VolumeSnapshotClass](s.host, resources.SnapshotClasses) {
 		if class.Driver == driver && translate.IsDefaultSnapshots(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}

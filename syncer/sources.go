@@ -56,13 +56,13 @@ func (s *sources) hasSynced() bool {
 }
 
 // fromSpace fills the queue from an informer of the space.
-func (s *Syncer) fromSpace(informer cache.SharedIndexInformer, handle func(client.Object, func(Key))) {
+func (s *Engine) fromSpace(informer cache.SharedIndexInformer, handle func(client.Object, func(Key))) {
 	s.fromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
 }
 
 // fromChanges is fromSpace with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
 // informer keeps for it all that changes meanwhile.
-func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
+func (s *Engine) fromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
 	added := s.extended[informer]
 	if added == nil { // the rest does not wait for extensions
 		s.synced = append(s.synced, informer.HasSyncedChecker())
@@ -94,7 +94,7 @@ func (s *Syncer) fromChanges(informer cache.SharedIndexInformer, handle func(was
 }
 
 // fromHost fills the queue from the shared watch of a resource on the host.
-func (s *Syncer) fromHost(resource string, handle func(client.Object, func(Key))) {
+func (s *Engine) fromHost(resource string, handle func(client.Object, func(Key))) {
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
 		f := s.host.routers[resource]
 		if f == nil {
@@ -123,13 +123,13 @@ func add[T client.Object](k *syncedResource[T], also func(v T, enqueue func(Key)
 }
 
 // shownOnHost reports whether the host's watches show an object.
-func (s *Syncer) shownOnHost(o object) bool {
+func (s *Engine) shownOnHost(o object) bool {
 	_, ok := cached[client.Object](s.host, o.resource, o.Namespace, o.Name)
 	return ok
 }
 
 // count notes what a host object uses that came, changed or went.
-func (s *Syncer) count(resource string, host client.Object) {
+func (s *Engine) count(resource string, host client.Object) {
 	if s.bytes == nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (s *Syncer) count(resource string, host client.Object) {
 func addToHost[T client.Object](k *syncedResource[T]) {
 	k.work[k.name] = k.reconcile
 	k.counts = append(k.counts, func() {
-		for host := range hosted[T](k.Syncer, k.name) {
+		for host := range hosted[T](k.host, k.space.Name, k.name) {
 			k.count(k.name, host)
 		}
 	})

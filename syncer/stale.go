@@ -16,7 +16,7 @@ import (
 )
 
 // removeStale removes the space's stale host objects of a disabled resource.
-func (s *Syncer) removeStale(resource string) {
+func (s *Engine) removeStale(resource string) {
 	s.work[resource] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 		key := object{resource, name}
 		found, ok := s.host.stale.Load(key)

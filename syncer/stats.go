@@ -37,7 +37,7 @@ func (c *counters) count(err error) {
 }
 
 // Stats tells what the syncer has done.
-func (s *Syncer) Stats() Stats {
+func (s *Engine) Stats() Stats {
 	return Stats{
 		Done: s.counters.done.Load(), Conflicts: s.counters.conflicts.Load(), Refused: s.counters.refused.Load(), Failed: s.counters.failed.Load(),
 		Queued: s.queue.length(), Unsynced: s.queue.unsynced() + s.shortages.count(),

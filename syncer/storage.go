@@ -20,15 +20,30 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
+// storageSyncer syncs claims, their volumes, and snapshots of these.
+type storageSyncer struct {
+	*Engine
+	classes *classSyncer
+}
+
+func newStorage(e *Engine, classes *classSyncer) *storageSyncer { return &storageSyncer{e, classes} }
+
+// declarations are the functions that declare the resources of this package to the engine.
+func (s *storageSyncer) declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.Claims: s.syncClaims, resources.Volumes: s.syncVolumes, resources.VolumeSnapshots: s.syncSnapshots,
+	}
+}
+
 // syncClaims syncs volume claims to the host, which provisions and binds, and the
 // bound volume to the space.
-func (s *Syncer) syncClaims() error {
+func (s *storageSyncer) syncClaims() error {
 	k := &syncedResource[*corev1.PersistentVolumeClaim]{
-		Syncer: s, name: resources.Claims, nameLimit: translate.LimitSubdomain,
+		Engine: s.Engine, name: resources.Claims, nameLimit: translate.LimitSubdomain,
 		newObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
 		virtual:   s.informers.Core().V1().PersistentVolumeClaims().Informer(),
 		toHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
-			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.sync.On(resources.VolumeSnapshots)))
+			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.Sync.On(resources.VolumeSnapshots)))
 		},
 		updateHost: translate.PushClaim,
 		syncStatus: s.syncClaimStatus,
@@ -37,7 +52,7 @@ func (s *Syncer) syncClaims() error {
 		return handleMissingClaim(ctx, k, v)
 	}
 	k.beforeCreate = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
-		want.Spec.StorageClassName, err = s.hostStorage(ctx, v)
+		want.Spec.StorageClassName, err = s.classes.hostStorage(ctx, v)
 		return err
 	}
 	add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
@@ -46,13 +61,13 @@ func (s *Syncer) syncClaims() error {
 	return nil
 }
 
-func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
+func (s *storageSyncer) syncClaimStatus(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	want := translate.PullClaim(v, host)
 	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
 		// The claim came before the space knew a default class: as on any
 		// cluster, it gets it later. The name of one that is not imported (any more)
 		// stays on the host.
-		if _, ok := imported[*storagev1.StorageClass](s, resources.StorageClasses, *host.Spec.StorageClassName); ok {
+		if _, ok := imported[*storagev1.StorageClass](s.host, resources.StorageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
 			return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
@@ -95,8 +110,8 @@ func handleMissingClaim(ctx context.Context, k *syncedResource[*corev1.Persisten
 }
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
-func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
-	if !s.host.sync.On(resources.Volumes) {
+func (s *storageSyncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
+	if !s.host.Sync.On(resources.Volumes) {
 		return nil
 	}
 	host, err := s.hostVolume(ctx, hostVolume)
@@ -129,7 +144,7 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 }
 
 // hostVolume is a volume of the host's that a claim of the space's is bound to.
-func (s *Syncer) hostVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+func (s *storageSyncer) hostVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if host, ok := cached[*corev1.PersistentVolume](s.host, resources.Volumes, "", name); ok && host.Spec.ClaimRef != nil {
 		return host, nil
 	}
@@ -138,7 +153,7 @@ func (s *Syncer) hostVolume(ctx context.Context, name string) (*corev1.Persisten
 }
 
 // syncVolumes ends the space's volumes with their claims.
-func (s *Syncer) syncVolumes() error {
+func (s *storageSyncer) syncVolumes() error {
 	informer := s.informers.Core().V1().PersistentVolumes()
 	s.work[resources.Volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		v, err := informer.Lister().Get(key.Name)

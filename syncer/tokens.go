@@ -77,12 +77,12 @@ func (w *tokenWrites) unseen(name string, of types.UID, shown uint64) (refresh t
 // podTokens keeps the secret with the service account tokens that v's volumes
 // project. The tokens are of the space's API, bound to v, and short-lived. It
 // returns when they must be replaced. The host deletes the secret with the pod.
-func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+func (s *podSyncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
 	requests := pod.TokenRequests(v)
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
-	if s.host.sync.On(resources.Nodes) && v.Spec.NodeName == "" {
+	if s.host.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
 	name := s.space.TokenSecretName(v.Namespace, v.Name)
@@ -118,15 +118,15 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	// The name is never a tenant's, so that what is there is an older one of ours:
 	// that of a pod of the same name, which goes with it.
 	if exists {
-		err = s.writer.Update(ctx, want)
+		err = s.hostAPI.Update(ctx, want)
 	} else {
-		err = createOnHost(ctx, s.writer, want)
+		err = createOnHost(ctx, s.hostAPI, want)
 	}
 	switch { // the watch lags
 	case exists && apierrors.IsNotFound(err):
-		err = createOnHost(ctx, s.writer, want)
+		err = createOnHost(ctx, s.hostAPI, want)
 	case !exists && apierrors.IsAlreadyExists(err):
-		err = s.writer.Update(ctx, want)
+		err = s.hostAPI.Update(ctx, want)
 	}
 	if err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 
 // tokensOf is the key of the pod whose token secret this is: deleted by hand, it
 // is made again.
-func (s *Syncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
+func (s *podSyncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
 	owner := metav1.GetControllerOf(secret)
 	if owner == nil || owner.Kind != "Pod" {
 		return key, false
@@ -149,7 +149,7 @@ func (s *Syncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
 	return keyOf(resources.Pods, host)
 }
 
-func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
+func (s *podSyncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
 	// A secret that has to wait, for the space's bytes, has them requested anew when it is its turn.
 	if err := s.tokenPace.WaitN(ctx, min(len(requests), s.tokenPace.Burst())); err != nil {
 		return nil, 0, fmt.Errorf("wait to request tokens: %w", err)

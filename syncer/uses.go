@@ -12,7 +12,7 @@ import (
 )
 
 // refer looks again at what has been, or is, referred to.
-func (s *Syncer) refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
+func (s *Engine) refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
 	watch := s.names[resource]
 	if len(names) == 0 || watch == nil {
 		return
@@ -36,9 +36,9 @@ type usage struct {
 
 // usedBy is the usage of what the pods of the space refer to or, if the sync
 // option says so, of everything.
-func (s *Syncer) usedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
+func (s *Engine) usedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
 	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
-	if s.host.sync.Value(resource) == resources.All {
+	if s.host.Sync.Value(resource) == resources.All {
 		u.hosted = func() []string { return s.hostedKeys(resource) }
 	}
 	return u
@@ -72,8 +72,8 @@ func (u usage) all() (names []string) {
 }
 
 // hostedKeys names the virtual objects that the host objects of a resource are of.
-func (s *Syncer) hostedKeys(resource string) (names []string) {
-	for host := range hosted[client.Object](s, resource) {
+func (s *Engine) hostedKeys(resource string) (names []string) {
+	for host := range hosted[client.Object](s.host, s.space.Name, resource) {
 		if key, ok := keyOf(resource, host); ok {
 			names = append(names, key.String())
 		}

@@ -27,7 +27,7 @@ type sleeper struct{ wake func() }
 //
 // It is for spaces that sleep, in which no [Syncer] runs. So that no change is
 // missed in between, register first, then ask the syncer whether it is still
-// [Syncer.Idle], and stop it only then. An idle syncer's own writes wake nobody.
+// [Engine.Idle], and stop it only then. An idle syncer's own writes wake nobody.
 //
 // wake is called from any goroutine and must not block. stop ends the
 // registration: a call of wake that is under way may end after it. A later

@@ -21,7 +21,6 @@ import (
 
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
-	"github.com/berth-dev/berth/translate"
 )
 
 // writer writes to the host as a space's account, and remembers of its writes
@@ -35,39 +34,19 @@ type writer struct {
 	deleted map[object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
 	holds   map[object]*hold
-
-	// exposing is locked while an exposed service is made, and read-locked while
-	// services come or go otherwise, see [writer.createExposed].
-	exposing sync.RWMutex
 }
 
 func newWriter(c client.Client, host *Host) *writer {
 	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}, holds: map[object]*hold{}}
 }
 
+// Create creates an object on the host, and makes obj what it is then.
 func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	if service, ok := obj.(*corev1.Service); ok {
-		if translate.Exposed(&service.Spec) {
-			return w.createExposed(ctx, service, opts...)
-		}
-		w.exposing.RLock()
-		defer w.exposing.RUnlock()
-	}
-	return w.create(ctx, obj, opts...)
-}
-
-func (w *writer) create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	return w.wroteUnless(w.Client.Create(ctx, obj, opts...), obj)
 }
 
+// Update updates an object on the host, and makes obj what it is then.
 func (w *writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	if service, ok := obj.(*corev1.Service); ok && translate.Exposed(&service.Spec) {
-		return w.updateExposed(ctx, service, opts...)
-	}
-	return w.update(ctx, obj, opts...)
-}
-
-func (w *writer) update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	return w.wroteUnless(w.Client.Update(ctx, obj, opts...), obj)
 }
 
@@ -82,11 +61,8 @@ func (w *writer) PatchStatus(ctx context.Context, obj client.Object, patch clien
 	return w.wroteUnless(w.Client.Status().Patch(ctx, obj, patch), obj)
 }
 
+// Delete deletes an object on the host.
 func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	if _, ok := obj.(*corev1.Service); ok {
-		w.exposing.RLock()
-		defer w.exposing.RUnlock()
-	}
 	err := w.Client.Delete(ctx, obj, opts...)
 	if err == nil {
 		w.mu.Lock()

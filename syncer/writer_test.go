@@ -36,11 +36,11 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 		}
 	}
 	telling := "" // what the watch is about to tell
-	f := newTrimmedRouter(spaceOf, func(string) {
+	f := newTrimmedRouter("", func(string) {
 		if telling != "" {
 			expect(telling, false)
 		}
-	}, nil)
+	})
 	w = newWriter(nil, &Host{routers: map[string]*hostcache.Router{resources.Pods: f}})
 	store(f.Replace(nil, "10"))
 	expect("nothing was written", true)
