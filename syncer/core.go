@@ -20,6 +20,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"k8s.io/client-go/util/flowcontrol"
+
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
@@ -132,4 +134,18 @@ func (s *Engine) reach(space *rest.Config) (err error) {
 	core, err := typedcorev1.NewForConfig(config)
 	s.recorder = &eventRecorder{events: core}
 	return err
+}
+
+const (
+	// requestRate is how many requests a syncer makes to its space in a second, once it has made requestsAtOnce. Without a limit,
+	// a tenant's policy that changes the statuses that the syncer writes keeps it writing, as fast as it can and without an end.
+	// Controllers of a space have the same rate.
+	requestRate = 200
+	// requestsAtOnce is as many as for some thousand pods that are created in one burst, and run.
+	requestsAtOnce = 20_000
+)
+
+// newRequestLimiter is for all clients of one space.
+func newRequestLimiter() flowcontrol.RateLimiter {
+	return flowcontrol.NewTokenBucketRateLimiter(requestRate, requestsAtOnce)
 }

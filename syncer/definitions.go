@@ -29,7 +29,7 @@ import (
 )
 
 // fromExtension is an informer of the space's objects of a resource, which it holds
-// as [extension.typed] has them. It runs once [Engine.install] has seen to the resource.
+// as [typed] has them. It runs once [Engine.install] has seen to the resource.
 func (s *Engine) fromExtension(resource string) (cache.SharedIndexInformer, error) {
 	if a := s.added[resource]; a != nil {
 		return a.informer, nil
@@ -40,12 +40,20 @@ func (s *Engine) fromExtension(resource string) (cache.SharedIndexInformer, erro
 		return nil, fmt.Errorf("make client of %s: %w", resource, err)
 	}
 	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.gv.WithResource(resource), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	if err := informer.SetTransform(e.typed); err != nil {
+	if err := informer.SetTransform(func(obj any) (any, error) { return typed(e, obj) }); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", resource, err)
 	}
 	a := &added{resource: resource, informer: informer}
 	s.extended[informer], s.added[resource] = a, a
 	return informer, nil
+}
+
+// extensionInformer is an informer that [Engine.fromExtension] made of a resource, nil if it made none.
+func (s *Engine) extensionInformer(resource string) cache.SharedIndexInformer {
+	if a := s.added[resource]; a != nil {
+		return a.informer
+	}
+	return nil
 }
 
 // added is an extension in one space.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -374,5 +373,3 @@ func keyOf(name string, host client.Object) (key Key, ok bool) {
 	id, ok := translate.IdentityOf(host)
 	return Key{Resource: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
 }
-
-func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }

@@ -59,7 +59,7 @@ type testEnv struct {
 	virtual kubernetes.Interface // as the tenant's admin, but past the isolation plug-in
 
 	mu       sync.Mutex
-	run      *syncerRun   // nil between two runs
+	run      *syncerRun     // nil between two runs
 	reserver *syncer.Shared // of the present or, before the first, a coming run
 }
 

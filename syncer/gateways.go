@@ -59,8 +59,8 @@ func (s *serviceSyncer) syncGateways() error {
 // gatewayClass reports whether a gateway's class is one that the host serves.
 func (s *serviceSyncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 	path, name := field.NewPath("spec", "gatewayClassName"), string(v.Spec.GatewayClassName)
-	if a := s.added[resources.GatewayClasses]; a != nil {
-		return served[*gatewayv1.GatewayClass](s.Engine, resources.GatewayClasses, a.informer, name, path)
+	if informer := s.extensionInformer(resources.GatewayClasses); informer != nil {
+		return served[*gatewayv1.GatewayClass](s.Engine, resources.GatewayClasses, informer, name, path)
 	}
 	return false, nil // no class is the host's
 }

@@ -314,3 +314,5 @@ func (s *podSyncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refus
 	*have = want
 	return s.virtualAPI.Status().Update(ctx, out)
 }
+
+func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }

@@ -24,7 +24,7 @@ const maxUnknown = 10
 
 // typed is an object of a space's as the type of its kind, with a note of what
 // that does not hold. What can't be read as that type keeps its metadata only.
-func (e extension) typed(obj any) (any, error) {
+func typed(e extension, obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil // a tombstone's, or one that is typed already
