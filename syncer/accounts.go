@@ -23,7 +23,7 @@ type addresses struct {
 }
 
 func newAddresses(host *Host) *addresses {
-	return &addresses{host: host, requests: newFairSlots(hostRequests, workers)}
+	return &addresses{host: host, requests: newHostSlots()}
 }
 
 // client acts as the space's own account, as fast as its limits and the other spaces let it.

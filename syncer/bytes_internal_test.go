@@ -106,7 +106,7 @@ func (h patchedHost) Status() client.SubResourceWriter            { return h.via
 // S5: the host stores the whole pod when a readiness gate flaps, or when it is resized: that is what counts.
 func TestHostileFlappingGateOfALargePodIsWithinTheBytesOfAMinute(t *testing.T) {
 	const most, changes = 10, 200
-	pod := hostPod("demo", "web")
+	pod := podOnHost("web")
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 100_000)}}}}
 	for name, send := range map[string]func(*writer) error{
 		"status": func(w *writer) error {
@@ -197,15 +197,15 @@ func TestHostileRefusalsDoNotCostWhatIsCounted(t *testing.T) {
 
 // A host object counts as much in the shared watches, which have no data, as when it is sent.
 func TestTheSharedWatchesKnowTheSizeOfData(t *testing.T) {
-	data := strings.Repeat("x", 100_000)
+	data, held := strings.Repeat("x", 100_000), newTrimmedRouter("", nil).Trim
 	for _, host := range []func() (sent, held int64){
 		func() (int64, int64) {
 			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"a": data}}
-			return sizeOf(o), sizeOf(trim(o.DeepCopy()))
+			return sizeOf(o), sizeOf(held(o.DeepCopy()))
 		},
 		func() (int64, int64) {
 			o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"a": []byte(data)}}
-			return sizeOf(o), sizeOf(trim(o.DeepCopy()))
+			return sizeOf(o), sizeOf(held(o.DeepCopy()))
 		},
 	} {
 		if sent, held := host(); held < sent || held > sent+300 {

@@ -125,7 +125,7 @@ func (s *Engine) reach(space *rest.Config) (err error) {
 	config.UserAgent = "berth-syncer"
 	config.RateLimiter = newRequestLimiter()
 	s.toSpace = config
-	if s.virtualAPI, err = newClient(config, s.host.mapper); err != nil {
+	if s.virtualAPI, err = s.host.newClient(config); err != nil {
 		return err
 	}
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {

@@ -36,6 +36,9 @@ func newFairSlots(n, most int) *fairSlots {
 	return &fairSlots{most: most, free: n, held: map[string]int{}, waits: map[string][]chan struct{}{}}
 }
 
+// newHostSlots are those of requests to the host.
+func newHostSlots() *fairSlots { return newFairSlots(hostRequests, workers) }
+
 // take waits for a slot, until ctx ends. give must follow a success.
 func (f *fairSlots) take(ctx context.Context, space string) error {
 	f.mu.Lock()
@@ -147,5 +150,5 @@ func (t pacedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 func newAccountClient(h *Host, slots *fairSlots, space translate.Space, limits *bounds.Account) (client.Client, error) {
 	config := h.Account(space)
 	config.Wrap(newPaced(slots, space.Name, limits).through)
-	return newClient(config, h.mapper)
+	return h.newClient(config)
 }

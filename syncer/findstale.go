@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/resources"
@@ -54,4 +55,26 @@ func (h *Host) findStale(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// staleIn names the stale host objects of a resource in a host namespace.
+func (h *Host) staleIn(namespace, resource string) (names []types.NamespacedName) {
+	for key := range h.stale.Range {
+		if o, ok := key.(object); ok && o.resource == resource && o.Namespace == namespace {
+			names = append(names, o.NamespacedName)
+		}
+	}
+	return names
+}
+
+// staleObject is a stale host object, nil if there is none of that name.
+func (h *Host) staleObject(resource string, name types.NamespacedName) *metav1.PartialObjectMetadata {
+	found, _ := h.stale.Load(object{resource, name})
+	o, _ := found.(*metav1.PartialObjectMetadata)
+	return o
+}
+
+// forgetStale forgets a stale host object that was removed.
+func (h *Host) forgetStale(resource string, name types.NamespacedName) {
+	h.stale.Delete(object{resource, name})
 }

@@ -300,6 +300,11 @@ func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, erro
 	return client.New(config, client.Options{Scheme: known(), Mapper: mapper})
 }
 
+// newClient makes a client of the kinds that are synced, of the host or of a space.
+func (h *Host) newClient(config *rest.Config) (client.Client, error) {
+	return newClient(config, h.mapper)
+}
+
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Event", "ServiceAccount"} {

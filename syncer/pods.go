@@ -316,3 +316,10 @@ func (s *podSyncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refus
 }
 
 func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }
+
+// enqueueReferences looks again at what a pod that came, changed or went refers to.
+func (s *podSyncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
+	refs := pod.ReferencesOf(v)
+	s.refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
+	s.refer(resources.Secrets, refs.Secrets, enqueue)
+}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,10 +17,8 @@ import (
 // removeStale removes the space's stale host objects of a disabled resource.
 func (s *Engine) removeStale(resource string) {
 	s.work[resource] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
-		key := object{resource, name}
-		found, ok := s.host.stale.Load(key)
-		o, is := found.(*metav1.PartialObjectMetadata)
-		if !ok || !is {
+		o := s.host.staleObject(resource, name)
+		if o == nil {
 			return 0, nil // looked for by a resource that is enabled
 		}
 		// Past the writer, which waits for watches that are not there.
@@ -29,19 +26,16 @@ func (s *Engine) removeStale(resource string) {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has the name by now
 			return 0, fmt.Errorf("remove it from the host, as %s are disabled: %w", resource, err)
 		}
-		s.host.stale.Delete(key)
+		s.host.forgetStale(resource, name)
 		return 0, nil
 	}
 	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		n := 0
-		for key := range s.host.stale.Range {
-			if o, ok := key.(object); ok && o.resource == resource && o.Namespace == s.space.HostNamespace() {
-				q.add(Key{Resource: resource, NamespacedName: o.NamespacedName})
-				n++
-			}
+		stale := s.host.staleIn(s.space.HostNamespace(), resource)
+		for _, name := range stale {
+			q.add(Key{Resource: resource, NamespacedName: name})
 		}
-		if n > 0 {
-			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", resource, "objects", n)
+		if len(stale) > 0 {
+			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", resource, "objects", len(stale))
 		}
 		return func() {}, nil, nil
 	})

@@ -111,10 +111,3 @@ func indexReferences(informer cache.SharedIndexInformer) error {
 		indexSecrets:    index(func(r pod.References) []types.NamespacedName { return r.Secrets }),
 	})
 }
-
-// enqueueReferences looks again at what a pod that came, changed or went refers to.
-func (s *Engine) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
-	refs := pod.ReferencesOf(v)
-	s.refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
-	s.refer(resources.Secrets, refs.Secrets, enqueue)
-}

@@ -8,17 +8,19 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
 )
 
 // T8: a write has been seen when the watch has told of it, not when it has only
 // got it; and one that a cut watch never tells keeps no space awake for good.
 func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 	pod := func(version int) *corev1.Pod {
-		p := hostPod("demo", "p")
+		p := podOnHost("p")
 		p.UID, p.ResourceVersion = "u", fmt.Sprint(version)
 		return p
 	}
@@ -65,4 +67,10 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 	expect("the watch is not so far", false)
 	store(f.Bookmark("30"))
 	expect("the watch says that it has told of all up to then", true)
+}
+
+// podOnHost is a host pod of the space demo.
+func podOnHost(name string) *corev1.Pod {
+	space := translate.Space{Name: "demo"}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: name, UID: "u", Labels: map[string]string{translate.LabelSpace: space.Name}}}
 }
