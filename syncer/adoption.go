@@ -21,7 +21,7 @@ import (
 // releaseTimeout is how long the deletion of the Services that were created may take.
 const releaseTimeout = 15 * time.Second
 
-// AdoptServices is [addresses.ReserveService] for all Services of a space that does
+// AdoptServices is [Addresses.ReserveService] for all Services of a space that does
 // not run, and whose objects are about to be replaced by these. A Service of the
 // space adopts the host Service under its name, with its addresses and its load
 // balancer. The results are in the order of vs; nil for one that needs no host Service.
@@ -30,7 +30,7 @@ const releaseTimeout = 15 * time.Second
 // what they must lose. If the space comes back as it was, its Services take back the
 // host Services that were adopted. If AdoptServices fails, it deletes what it
 // created. What it creates selects no pod until the syncer has updated it.
-func (a *addresses) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
+func (a *Addresses) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
 	if !a.host.Sync.On(resources.Services) {
 		return make([]*corev1.Service, len(vs)), nil
 	}
@@ -132,7 +132,7 @@ func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep
 	}
 	const remedy = "delete that in the space first, or on the host if the space does not run or has none of that name"
 	if id, ours := translate.IdentityOf(have); !ours || id.Space != a.space.Name {
-		return refuse(errForeign, "remove it from the host first")
+		return refuse(ErrForeign, "remove it from the host first")
 	}
 	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 	families := len(want.Spec.IPFamilies) == 0 || len(have.Spec.IPFamilies) == 0 || slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies)

@@ -30,17 +30,17 @@ import (
 // leadsOut reports whether a service leads, in the space or still on the host,
 // to what need not be the space's own pods.
 func (s *serviceSyncer) leadsOut(key types.NamespacedName) bool {
-	v, exists := inStore[*corev1.Service](s.informers.Core().V1().Services().Informer(), key)
+	v, exists := Stored[*corev1.Service](s.Informers.Core().V1().Services().Informer(), key)
 	return exists && translate.LeadsOut(v) || s.hostLeadsOut(key)
 }
 
 func (s *serviceSyncer) hostLeadsOut(key types.NamespacedName) bool {
-	host, ok := cached[*corev1.Service](s.host, resources.Services, s.space.HostNamespace(), s.space.HostName(key.Namespace, key.Name, translate.LimitLabel))
+	host, ok := Get[*corev1.Service](s.Host, resources.Services, s.Space.HostNamespace(), s.Space.HostName(key.Namespace, key.Name, translate.LimitLabel))
 	if !ok {
 		return false
 	}
 	return host.Spec.Type == corev1.ServiceTypeExternalName ||
-		slices.ContainsFunc(s.host.Slices(host), func(slice *discoveryv1.EndpointSlice) bool {
+		slices.ContainsFunc(s.Host.Slices(host), func(slice *discoveryv1.EndpointSlice) bool {
 			_, written := translate.IdentityOf(slice)
 			return written
 		})
@@ -51,13 +51,13 @@ func (s *serviceSyncer) withdrawExposures(ctx context.Context, v *corev1.Service
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
-	name := s.space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	if s.host.Sync.On(resources.Ingresses) {
+	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
+	if s.Host.Sync.On(resources.Ingresses) {
 		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, resources.Ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
 			return err
 		}
 	}
-	if s.host.Sync.On(resources.HTTPRoutes) {
+	if s.Host.Sync.On(resources.HTTPRoutes) {
 		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, resources.HTTPRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
 	}
 	return nil
@@ -67,18 +67,18 @@ func (s *serviceSyncer) withdrawExposures(ctx context.Context, v *corev1.Service
 // not know yet of the latest; only those are read of which it does not: a space may
 // have megabytes of them, and as many endpoint slices that ask.
 func withdrawExposuresOf[T client.Object](ctx context.Context, s *serviceSyncer, resource string, gvk schema.GroupVersionKind, service string) error {
-	all := metadataOf(gvk)
-	if err := s.host.reader.List(ctx, all, client.InNamespace(s.space.HostNamespace())); err != nil {
+	all := MetadataList(gvk)
+	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
 		return fmt.Errorf("list the space's %s on the host: %w", resource, err)
 	}
 	for i := range all.Items {
 		listed := &all.Items[i]
-		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.space.Name {
+		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.Space.Name {
 			continue
 		}
-		exposed, ok := cached[T](s.host, resource, listed.Namespace, listed.Name)
+		exposed, ok := Get[T](s.Host, resource, listed.Namespace, listed.Name)
 		if !ok || !hostcache.Same(exposed, listed) {
-			o, err := known().New(gvk)
+			o, err := Scheme().New(gvk)
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *serviceSyncer,
 			if !ok {
 				continue
 			}
-			if err := s.hostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
+			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("read one of the space's %s on the host: %w", resource, err)
@@ -105,13 +105,13 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *serviceSyncer,
 // withdraw deletes the object of a UID, if it is there still.
 func (s *serviceSyncer) withdraw(ctx context.Context, host client.Object) error {
 	uid := host.GetUID()
-	return client.IgnoreNotFound(s.hostAPI.Delete(ctx, host, client.Preconditions{UID: &uid}))
+	return client.IgnoreNotFound(s.HostAPI.Delete(ctx, host, client.Preconditions{UID: &uid}))
 }
 
 // mayFill reports whether the host service of a slice takes a tenant's endpoints,
 // past the watch. The slice's version must have been read before.
 func (s *serviceSyncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
 	service := &corev1.Service{}
-	err := s.hostAPI.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
+	err := s.HostAPI.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
 	return err == nil && translate.TakesEndpoints(service), client.IgnoreNotFound(err)
 }

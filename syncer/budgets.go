@@ -16,15 +16,15 @@ import (
 // syncBudgets lets drains of the host heed a space's disruption budgets, within
 // bounds. Evictions in the space heed them at any rate.
 func (s *podSyncer) syncBudgets() error {
-	add(&syncedResource[*policyv1.PodDisruptionBudget]{
-		Engine: s.Engine, name: resources.Budgets, nameLimit: translate.LimitLabel,
-		newObject: func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
-		virtual:   s.informers.Policy().V1().PodDisruptionBudgets().Informer(),
-		toHost: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
-			return s.space.Budget(v, s.podsUnder(s.space.HostName(v.Namespace, v.Name, translate.LimitLabel))), true, nil
+	Add(&Resource[*policyv1.PodDisruptionBudget]{
+		Engine: s.Engine, Name: resources.Budgets, NameLimit: translate.LimitLabel,
+		NewObject: func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
+		Virtual:   s.Informers.Policy().V1().PodDisruptionBudgets().Informer(),
+		ToHost: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
+			return s.Space.Budget(v, s.podsUnder(s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel))), true, nil
 		},
-		updateHost:       translate.PushBudget,
-		concernsNoOthers: func(was, is *policyv1.PodDisruptionBudget) bool { return was.Generation == is.Generation },
+		UpdateHost:       translate.PushBudget,
+		ConcernsNoOthers: func(was, is *policyv1.PodDisruptionBudget) bool { return was.Generation == is.Generation },
 	}, func(v *policyv1.PodDisruptionBudget, enqueue func(Key)) { s.enqueuePods(v.Namespace, enqueue) })
 	return nil
 }
@@ -32,7 +32,7 @@ func (s *podSyncer) syncBudgets() error {
 // podsUnder counts the space's pods on the host that are under a budget, as the
 // tenant can't.
 func (s *podSyncer) podsUnder(budget string) int {
-	return len(found[*corev1.Pod](s.host, resources.Pods, indexBudget, s.space.HostNamespace()+"/"+budget))
+	return len(Find[*corev1.Pod](s.Host, resources.Pods, IndexBudget, s.Space.HostNamespace()+"/"+budget))
 }
 
 // enqueueBudgets looks again at the budgets that a host pod may be, or may have
@@ -40,9 +40,9 @@ func (s *podSyncer) podsUnder(budget string) int {
 // time of the watch of all spaces' pods, so it goes by what the host has of them,
 // which is bounded, unlike what a tenant has in its space.
 func (s *podSyncer) enqueueBudgets(pod *corev1.Pod, enqueue func(Key)) {
-	for _, namespace := range virtualNamespace(pod) {
-		for _, budget := range found[*policyv1.PodDisruptionBudget](s.host, resources.Budgets, indexNamespace, namespace) {
-			if key, ok := keyOf(resources.Budgets, budget); ok {
+	for _, namespace := range VirtualNamespace(pod) {
+		for _, budget := range Find[*policyv1.PodDisruptionBudget](s.Host, resources.Budgets, IndexNamespace, namespace) {
+			if key, ok := KeyOf(resources.Budgets, budget); ok {
 				enqueue(key)
 			}
 		}

@@ -53,8 +53,8 @@ func (b *bounded) Update(ctx context.Context, obj client.Object, opts ...client.
 }
 
 func (b *bounded) write(obj client.Object, update bool, send func() error) error {
-	o, size := object{resourceOf(obj), client.ObjectKeyFromObject(obj)}, sizeOf(obj)
-	undo, err := b.bytes.take(o, size)
+	o, size := Object{resourceOf(obj), client.ObjectKeyFromObject(obj)}, sizeOf(obj)
+	undo, err := b.bytes.Take(o, size)
 	if err != nil {
 		return err
 	}
@@ -99,25 +99,25 @@ type pace struct {
 	mu    sync.Mutex
 	left  float64 // bytes that may be written now
 	at    time.Time
-	large map[object]time.Time // when large objects were written last
+	large map[Object]time.Time // when large objects were written last
 }
 
 func newPace(a *bounds.Account, c clock.PassiveClock) *pace {
 	if a == nil {
 		return nil
 	}
-	return &pace{account: a, clock: c, left: float64(a.Limit(bounds.SyncedBytesPerMinute)), at: c.Now(), large: map[object]time.Time{}}
+	return &pace{account: a, clock: c, left: float64(a.Limit(bounds.SyncedBytesPerMinute)), at: c.Now(), large: map[Object]time.Time{}}
 }
 
 // wait returns a pacedError if a write comes too soon, or else counts it.
-func (p *pace) wait(o object, size int64, update bool) error {
+func (p *pace) wait(o Object, size int64, update bool) error {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	if update && size > large && o.resource != resources.Pods { // a pod's labels may be what Services find it by
+	if update && size > large && o.Resource != resources.Pods { // a pod's labels may be what Services find it by
 		if after := largePause - now.Sub(p.large[o]); after > 0 {
 			return &pacedError{after}
 		}
@@ -128,7 +128,7 @@ func (p *pace) wait(o object, size int64, update bool) error {
 	need := min(float64(size), limit) // what is larger than that must pass, too
 	if p.left < need {
 		p.account.Refuse(bounds.SyncedBytesPerMinute)
-		return &pacedError{max(time.Duration((need-p.left)/perSecond*float64(time.Second)), firstRetry)}
+		return &pacedError{max(time.Duration((need-p.left)/perSecond*float64(time.Second)), FirstRetry)}
 	}
 	p.left -= need
 	if size > large {
@@ -138,7 +138,7 @@ func (p *pace) wait(o object, size int64, update bool) error {
 }
 
 // note notes when a large object was written, and forgets those that may be written again.
-func (p *pace) note(o object, now time.Time) {
+func (p *pace) note(o Object, now time.Time) {
 	p.large[o] = now
 	for other, at := range p.large {
 		if now.Sub(at) >= largePause {

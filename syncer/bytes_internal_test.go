@@ -21,8 +21,8 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-func named(name string) object {
-	return object{resources.ConfigMaps, types.NamespacedName{Namespace: "berth-demo", Name: name}}
+func named(name string) Object {
+	return Object{resources.ConfigMaps, types.NamespacedName{Namespace: "berth-demo", Name: name}}
 }
 
 // S5: what is written in a minute is bounded; what comes too soon passes when it says so.
@@ -66,7 +66,7 @@ func TestHostileBytesOfAMinuteAreBounded(t *testing.T) {
 // S5: the status of a large pod waits for no pause, but counts in the bytes of a minute.
 func TestHostileUpdatesOfALargePodAreBoundedByTheMinuteAlone(t *testing.T) {
 	p := newPace(bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: 10 * large}), testingclock.NewFakePassiveClock(time.Now()))
-	pod := object{resources.Pods, types.NamespacedName{Namespace: "berth-demo", Name: "web"}}
+	pod := Object{resources.Pods, types.NamespacedName{Namespace: "berth-demo", Name: "web"}}
 	for i := range 5 {
 		if err := p.wait(pod, 2*large, i > 0); err != nil {
 			t.Fatalf("write %d: %v", i, err)
@@ -108,18 +108,18 @@ func TestHostileFlappingGateOfALargePodIsWithinTheBytesOfAMinute(t *testing.T) {
 	const most, changes = 10, 200
 	pod := podOnHost("web")
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 100_000)}}}}
-	for name, send := range map[string]func(*writer) error{
-		"status": func(w *writer) error {
+	for name, send := range map[string]func(*Writer) error{
+		"status": func(w *Writer) error {
 			return w.PatchStatus(t.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte("{}")))
 		},
-		"resize": func(w *writer) error { return w.UpdateVia(t.Context(), "resize", pod.DeepCopy()) },
+		"resize": func(w *Writer) error { return w.UpdateVia(t.Context(), "resize", pod.DeepCopy()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, wrote := testingclock.NewFakePassiveClock(time.Now()), 0
 			account := bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: most * int64(pod.Size()), bounds.SyncedBytes: 1 << 20})
 			host := &patched{}
-			held := newLedger(bounds.SyncedBytes, account, now, func(object) bool { return true }, func(Key) {})
-			w := newWriter(&bounded{patchedHost{via: host}, held, newPace(account, now), func() { wrote++ }}, &Host{})
+			held := newLedger(bounds.SyncedBytes, account, now, func(Object) bool { return true }, func(Key) {})
+			w := NewWriter(&bounded{patchedHost{via: host}, held, newPace(account, now), func() { wrote++ }}, &Host{})
 			var soon *pacedError
 			for range changes {
 				if err := send(w); err != nil && !errors.As(err, &soon) {
@@ -145,21 +145,21 @@ func TestALedgerForgetsWhatNeverCame(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Now())
 	var retried []Key
 	l := newLedger(bounds.IngressHostnames, bounds.NewAccount(bounds.Limits{bounds.IngressHostnames: 10}), now,
-		func(o object) bool { return o == named("there") }, func(key Key) { retried = append(retried, key) })
+		func(o Object) bool { return o == named("there") }, func(key Key) { retried = append(retried, key) })
 	for _, name := range []string{"there", "not"} {
-		if _, err := l.take(named(name), 5); err != nil {
+		if _, err := l.Take(named(name), 5); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.take(named("more"), 5); !errors.Is(err, bounds.ErrExceeded) {
+	if _, err := l.Take(named("more"), 5); !errors.Is(err, bounds.ErrExceeded) {
 		t.Fatalf("got %v", err)
 	}
-	l.keep(thing("more"))
-	if _, err := l.take(named("there"), 5); err != nil {
+	l.Keep(thing("more"))
+	if _, err := l.Take(named("there"), 5); err != nil {
 		t.Errorf("what is there already may not be what it is: %v", err)
 	}
 	now.SetTime(now.Now().Add(unshown + time.Second))
-	undo, err := l.take(named("more"), 5)
+	undo, err := l.Take(named("more"), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestALedgerForgetsWhatNeverCame(t *testing.T) {
 		t.Errorf("%v are tried again, %d in use", retried, l.total)
 	}
 	var none *ledger
-	if _, err := none.take(named("any"), 1<<50); err != nil {
+	if _, err := none.Take(named("any"), 1<<50); err != nil {
 		t.Error(err)
 	}
 }
@@ -178,15 +178,15 @@ func TestHostileRefusalsDoNotCostWhatIsCounted(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Now())
 	looked := 0
 	l := newLedger(bounds.SyncedBytes, bounds.NewAccount(bounds.Limits{bounds.SyncedBytes: 100}), now,
-		func(object) bool { looked++; return true }, func(Key) {})
+		func(Object) bool { looked++; return true }, func(Key) {})
 	for i := range 100 {
-		if _, err := l.take(named(strconv.Itoa(i)), 1); err != nil {
+		if _, err := l.Take(named(strconv.Itoa(i)), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now.SetTime(now.Now().Add(2 * unshown))
 	for range 10 {
-		if _, err := l.take(named("more"), 1); !errors.Is(err, bounds.ErrExceeded) {
+		if _, err := l.Take(named("more"), 1); !errors.Is(err, bounds.ErrExceeded) {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestHostileRefusalsDoNotCostWhatIsCounted(t *testing.T) {
 
 // A host object counts as much in the shared watches, which have no data, as when it is sent.
 func TestTheSharedWatchesKnowTheSizeOfData(t *testing.T) {
-	data, held := strings.Repeat("x", 100_000), newTrimmedRouter("", nil).Trim
+	data, held := strings.Repeat("x", 100_000), NewRouter("", nil).Trim
 	for _, host := range []func() (sent, held int64){
 		func() (int64, int64) {
 			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"a": data}}

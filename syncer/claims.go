@@ -22,8 +22,8 @@ import (
 // claim.
 const indexHosts = "berth.dev/hosts"
 
-// hostsOf are the host names that an exposure claims, sorted.
-func hostsOf(object any) []string {
+// HostNames are the host names that an exposure claims, sorted.
+func HostNames(object any) []string {
 	switch d := object.(type) {
 	case *networkingv1.Ingress:
 		return translate.IngressHosts(d)
@@ -37,7 +37,7 @@ func hostsOf(object any) []string {
 }
 
 func indexClaims(obj any) ([]string, error) {
-	hosts := hostsOf(obj)
+	hosts := HostNames(obj)
 	if o, ok := obj.(client.Object); ok && spaceIn(o.GetNamespace()) != "" {
 		// Whoever wrote it: this runs under the index's lock, which all spaces wait
 		// for. The host's admins' own claims all count.
@@ -56,13 +56,13 @@ const wildcard = "*."
 
 func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
 
-// wildcards are all that are claimed on the host, without their asterisks. A host name has up to 126 that cover it, and a space may
+// Wildcards are all that are claimed on the host, without their asterisks. A host name has up to 126 that cover it, and a space may
 // ask for thousands of names: few are claimed, if any.
-func (h *Host) wildcards() map[string]bool {
+func (h *Host) Wildcards() map[string]bool {
 	all := map[string]bool{}
-	for _, resource := range exposures() {
-		for _, other := range found[client.Object](h, resource, indexHosts, wildcards) {
-			for _, name := range hostsOf(other) {
+	for _, resource := range Exposures() {
+		for _, other := range Find[client.Object](h, resource, indexHosts, wildcards) {
+			for _, name := range HostNames(other) {
 				if rest, is := strings.CutPrefix(name, wildcard); is {
 					all[rest] = true
 				}
@@ -72,24 +72,24 @@ func (h *Host) wildcards() map[string]bool {
 	return all
 }
 
-// ownHosts are the host names that an exposure has on the host.
-type ownHosts struct {
+// OwnNames are the host names that an exposure has on the host.
+type OwnNames struct {
 	hosts []string // sorted
 	since *metav1.Time
 }
 
 // of is since when a host name is claimed, nil if it is not.
-func (c ownHosts) of(name string) *metav1.Time {
+func (c OwnNames) of(name string) *metav1.Time {
 	if _, has := slices.BinarySearch(c.hosts, name); !has {
 		return nil
 	}
 	return c.since
 }
 
-// claimed reports whether an exposure that is not the space's has a host name: who was
+// Claimed reports whether an exposure that is not the space's has a host name: who was
 // first keeps it. Of two that came in one moment, neither looks like the first;
 // both give way, and try again at their own time.
-func (h *Host) claimed(name string, wildcards map[string]bool, space translate.Space, own ownHosts) bool {
+func (h *Host) Claimed(name string, wildcards map[string]bool, space translate.Space, own OwnNames) bool {
 	since := own.of(name)
 	claims := []string{name}
 	for _, rest, found := strings.Cut(name, "."); found && len(wildcards) > 0; _, rest, found = strings.Cut(rest, ".") {
@@ -98,8 +98,8 @@ func (h *Host) claimed(name string, wildcards map[string]bool, space translate.S
 		}
 	}
 	for _, claim := range claims {
-		for _, resource := range exposures() {
-			for _, other := range found[client.Object](h, resource, indexHosts, claim) {
+		for _, resource := range Exposures() {
+			for _, other := range Find[client.Object](h, resource, indexHosts, claim) {
 				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {
 					continue
 				}
@@ -114,7 +114,7 @@ func (h *Host) claimed(name string, wildcards map[string]bool, space translate.S
 
 // claimsOnly is what syncers must know of an exposure that is no space's.
 func claimsOnly(object client.Object) client.Object {
-	hosts := slices.DeleteFunc(hostsOf(object), func(host string) bool { return host == "" })
+	hosts := slices.DeleteFunc(HostNames(object), func(host string) bool { return host == "" })
 	switch object.(type) {
 	case *networkingv1.Ingress:
 		out := &networkingv1.Ingress{ObjectMeta: claimant(object)}
@@ -144,8 +144,8 @@ func claimant(o metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// exposures are the resources by which what all spaces share on the host leads from
+// Exposures are the resources by which what all spaces share on the host leads from
 // outside to their services, under host names that each may claim.
-func exposures() []string {
+func Exposures() []string {
 	return []string{resources.Ingresses, resources.Gateways, resources.HTTPRoutes}
 }

@@ -21,11 +21,11 @@ import (
 // L3: host names with many labels are looked for as fast as others; a wildcard that covers one is found.
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
-	h := &Host{routers: map[string]*hostcache.Router{}}
-	for _, resource := range exposures() {
-		h.routers[resource] = newTrimmedRouter(resource, nil)
+	h := &Host{Routers: map[string]*hostcache.Router{}}
+	for _, resource := range Exposures() {
+		h.Routers[resource] = NewRouter(resource, nil)
 	}
-	k := &syncedResource[*networkingv1.Ingress]{Engine: &Engine{host: h, space: translate.Space{Name: "demo"}}, name: resources.Ingresses, nameLimit: translate.LimitSubdomain}
+	k := &Resource[*networkingv1.Ingress]{Engine: &Engine{Host: h, Space: translate.Space{Name: "demo"}}, Name: resources.Ingresses, NameLimit: translate.LimitSubdomain}
 	deep := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deep"}}
 	for i := range 400_000 {
 		deep.Spec.Rules = append(deep.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprint("h", i, ".", strings.Repeat(fmt.Sprintf("%c.", 'a'+i%26), 120), "z")})
@@ -43,7 +43,7 @@ func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 
 	theirs := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "all"}}
 	theirs.Spec.Rules = []networkingv1.IngressRule{{Host: "*.a.covered.example"}, {Host: "plain.example"}}
-	if err := h.routers[resources.Ingresses].Add(theirs); err != nil {
+	if err := h.Routers[resources.Ingresses].Add(theirs); err != nil {
 		t.Fatal(err)
 	}
 	v := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "v"}}

@@ -30,8 +30,8 @@ type classSyncer struct{ *Engine }
 
 func newClasses(e *Engine) *classSyncer { return &classSyncer{e} }
 
-// declarations are the functions that declare the resources of this package to the engine.
-func (s *classSyncer) declarations() map[string]func() error {
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *classSyncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.StorageClasses: s.syncStorageClasses, resources.IngressClasses: s.syncIngressClasses,
 		resources.RuntimeClasses: s.syncRuntimeClasses, resources.PriorityClasses: s.syncPriorityClasses,
@@ -59,25 +59,25 @@ type importedClass[T client.Object] struct {
 // It replaces a class of that name that the tenant made: an object that names it
 // means the host's.
 func importClasses[T client.Object](c *importedClass[T]) error {
-	c.work[c.name] = c.reconcile
+	c.Work[c.name] = c.reconcile
 	byName := func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Resource: c.name, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 	}
-	c.fromSpace(c.virtual, byName)
-	c.fromHost(c.name, byName)
+	c.FromSpace(c.virtual, byName)
+	c.FromHost(c.name, byName)
 	return nil
 }
 
 func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	host, hosted := imported[T](c.host, c.name, key.Name)
-	v, exists := inStore[T](c.virtual, types.NamespacedName{Name: key.Name})
+	host, hosted := Imported[T](c.Host, c.name, key.Name)
+	v, exists := Stored[T](c.virtual, types.NamespacedName{Name: key.Name})
 	switch {
 	case !hosted && exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy:
 		return 0, c.remove(ctx, v)
 	case !hosted:
 		return 0, nil
 	case !exists:
-		err := c.virtualAPI.Create(ctx, c.toVirtual(host))
+		err := c.VirtualAPI.Create(ctx, c.toVirtual(host))
 		if apierrors.IsAlreadyExists(err) {
 			err = nil // the watch brings it
 		}
@@ -89,9 +89,9 @@ func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedNa
 	case recreate:
 		return 0, c.remove(ctx, v)
 	case changed:
-		return 0, c.virtualAPI.Update(ctx, have)
+		return 0, c.VirtualAPI.Update(ctx, have)
 	case c.updateStatus != nil && c.updateStatus(host, have):
-		return 0, c.virtualAPI.Status().Update(ctx, have)
+		return 0, c.VirtualAPI.Status().Update(ctx, have)
 	default:
 		return 0, nil
 	}
@@ -99,16 +99,16 @@ func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedNa
 
 func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 	uid := v.GetUID()
-	return c.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid})
+	return c.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid})
 }
 
-// served reports whether what names a class is for the host: of a class that the
+// Served reports whether what names a class is for the host: of a class that the
 // tenant made itself, it is for whatever the tenant runs.
-func served[T client.Object](e *Engine, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
-	if _, ok := imported[T](e.host, resource, name); ok {
+func Served[T client.Object](e *Engine, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
+	if _, ok := Imported[T](e.Host, resource, name); ok {
 		return true, nil
 	}
-	own, exists := inStore[T](virtual, types.NamespacedName{Name: name})
+	own, exists := Stored[T](virtual, types.NamespacedName{Name: name})
 	if exists && own.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy {
 		return false, nil
 	}
@@ -117,34 +117,34 @@ func served[T client.Object](e *Engine, resource string, virtual cache.SharedInd
 
 func (s *classSyncer) syncStorageClasses() error {
 	return importClasses(&importedClass[*storagev1.StorageClass]{
-		Engine: s.Engine, name: resources.StorageClasses, virtual: s.informers.Storage().V1().StorageClasses().Informer(),
+		Engine: s.Engine, name: resources.StorageClasses, virtual: s.Informers.Storage().V1().StorageClasses().Informer(),
 		toVirtual: translate.StorageClass, update: translate.PullStorageClass,
 	})
 }
 
 func (s *classSyncer) syncIngressClasses() error {
 	return importClasses(&importedClass[*networkingv1.IngressClass]{
-		Engine: s.Engine, name: resources.IngressClasses, virtual: s.informers.Networking().V1().IngressClasses().Informer(),
+		Engine: s.Engine, name: resources.IngressClasses, virtual: s.Informers.Networking().V1().IngressClasses().Informer(),
 		toVirtual: translate.IngressClass, update: translate.PullIngressClass,
 	})
 }
 
 func (s *classSyncer) syncRuntimeClasses() error {
 	return importClasses(&importedClass[*nodev1.RuntimeClass]{
-		Engine: s.Engine, name: resources.RuntimeClasses, virtual: s.informers.Node().V1().RuntimeClasses().Informer(),
+		Engine: s.Engine, name: resources.RuntimeClasses, virtual: s.Informers.Node().V1().RuntimeClasses().Informer(),
 		toVirtual: translate.RuntimeClass, update: translate.PullRuntimeClass,
 	})
 }
 
 func (s *classSyncer) syncPriorityClasses() error {
 	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
-		Engine: s.Engine, name: resources.PriorityClasses, virtual: s.informers.Scheduling().V1().PriorityClasses().Informer(),
+		Engine: s.Engine, name: resources.PriorityClasses, virtual: s.Informers.Scheduling().V1().PriorityClasses().Informer(),
 		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
 	})
 }
 
 func (s *classSyncer) syncGatewayClasses() error {
-	informer, err := s.fromExtension(resources.GatewayClasses)
+	informer, err := s.FromExtension(resources.GatewayClasses)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *classSyncer) syncGatewayClasses() error {
 }
 
 func (s *classSyncer) syncSnapshotClasses() error {
-	informer, err := s.fromExtension(resources.SnapshotClasses)
+	informer, err := s.FromExtension(resources.SnapshotClasses)
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func newComputing(c clock.PassiveClock) *computing {
 	return &computing{clock: c, share: timeshare.New(computeShare, computeAtOnce)}
 }
 
-// compute is [computing.compute] for the space.
-func (s *Engine) compute(ctx context.Context, work func()) { s.processor.compute(ctx, work) }
+// Compute is [computing.compute] for the space.
+func (s *Engine) Compute(ctx context.Context, work func()) { s.processor.compute(ctx, work) }
 
 // compute does work that waits for nothing, and then waits until the syncer may go on, or ctx ends.
 func (c *computing) compute(ctx context.Context, work func()) {

@@ -18,50 +18,50 @@ import (
 // are not held: a tenant can make any number of them.
 
 func (s *podSyncer) syncConfigMaps() error {
-	used := s.usedBy(resources.ConfigMaps, indexConfigMaps)
-	addToHost(&syncedResource[*corev1.ConfigMap]{
-		Engine: s.Engine, name: resources.ConfigMaps, nameLimit: translate.LimitSubdomain,
-		newObject: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-		isUsed:    used.contains,
-		toHost: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
-			return s.space.ConfigMap(v), true, nil
+	used := s.UsedBy(resources.ConfigMaps, IndexConfigMaps)
+	AddToHost(&Resource[*corev1.ConfigMap]{
+		Engine: s.Engine, Name: resources.ConfigMaps, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		IsUsed:    used.Contains,
+		ToHost: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
+			return s.Space.ConfigMap(v), true, nil
 		},
-		updateHost: func(want, have *corev1.ConfigMap) bool {
+		UpdateHost: func(want, have *corev1.ConfigMap) bool {
 			hostcache.RecallConfigMap(want, have)
 			return translate.PushConfigMap(want, have)
 		},
 	})
-	s.fromNames(resources.ConfigMaps, used)
+	s.FromNames(resources.ConfigMaps, used)
 	return nil
 }
 
 func (s *podSyncer) syncSecrets() error {
 	var also []cache.SharedIndexInformer
-	if s.host.Sync.On(resources.Ingresses) {
-		also = append(also, s.informers.Networking().V1().Ingresses().Informer())
+	if s.Host.Sync.On(resources.Ingresses) {
+		also = append(also, s.Informers.Networking().V1().Ingresses().Informer())
 	}
-	if s.host.Sync.On(resources.Gateways) {
-		informer, err := s.fromExtension(resources.Gateways)
+	if s.Host.Sync.On(resources.Gateways) {
+		informer, err := s.FromExtension(resources.Gateways)
 		if err != nil {
 			return err
 		}
 		also = append(also, informer)
 	}
-	used := s.usedBy(resources.Secrets, indexSecrets, also...)
-	used.settled = func() bool { return s.settled(resources.Gateways) }
-	addToHost(&syncedResource[*corev1.Secret]{
-		Engine: s.Engine, name: resources.Secrets, nameLimit: translate.LimitSubdomain,
-		newObject: func() *corev1.Secret { return &corev1.Secret{} },
-		isUsed:    used.contains,
-		toHost: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
-			return s.space.Secret(v), true, nil
+	used := s.UsedBy(resources.Secrets, IndexSecrets, also...)
+	used.Settled = func() bool { return s.Settled(resources.Gateways) }
+	AddToHost(&Resource[*corev1.Secret]{
+		Engine: s.Engine, Name: resources.Secrets, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *corev1.Secret { return &corev1.Secret{} },
+		IsUsed:    used.Contains,
+		ToHost: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
+			return s.Space.Secret(v), true, nil
 		},
-		updateHost: func(want, have *corev1.Secret) bool {
+		UpdateHost: func(want, have *corev1.Secret) bool {
 			hostcache.RecallSecret(want, have)
 			return translate.PushSecret(want, have)
 		},
-		ownerOf: s.tokensOf,
+		OwnerOf: s.tokensOf,
 	})
-	s.fromNames(resources.Secrets, used)
+	s.FromNames(resources.Secrets, used)
 	return nil
 }

@@ -33,7 +33,7 @@ func (c *contended) Create(context.Context, client.Object, ...client.CreateOptio
 func TestACreateOutlastsManyConflictsOverTheQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := &contended{conflicts: 6}
-		if err := createOnHost(t.Context(), host, &corev1.Pod{}); err != nil {
+		if err := CreateOnHost(t.Context(), host, &corev1.Pod{}); err != nil {
 			t.Errorf("after %d tries: %v", host.tries, err)
 		}
 	})
@@ -43,7 +43,7 @@ func TestACreateOutlastsManyConflictsOverTheQuota(t *testing.T) {
 func TestACreateEndsWhenConflictsDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := &contended{conflicts: 1 << 20}
-		if err := createOnHost(t.Context(), host, &corev1.Pod{}); !apierrors.IsConflict(err) || host.tries > 20 {
+		if err := CreateOnHost(t.Context(), host, &corev1.Pod{}); !apierrors.IsConflict(err) || host.tries > 20 {
 			t.Errorf("after %d tries: %v", host.tries, err)
 		}
 	})
@@ -55,7 +55,7 @@ func TestACreateEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		host := &contended{conflicts: 1 << 20}
-		if err := createOnHost(ctx, host, &corev1.Pod{}); err == nil || host.tries > 1 {
+		if err := CreateOnHost(ctx, host, &corev1.Pod{}); err == nil || host.tries > 1 {
 			t.Errorf("after %d tries: %v", host.tries, err)
 		}
 	})

@@ -51,26 +51,26 @@ type EngineConfig struct {
 
 // Engine does the work of one space's syncer, whatever the resource.
 type Engine struct {
-	space  translate.Space
-	host   *Host
-	writer *writer // the host, as the space's account
-	// hostAPI is the writer, or what exposes services by it.
-	hostAPI    client.Client
+	Space  translate.Space
+	Host   *Host
+	Writer *Writer // the host, as the space's account
+	// HostAPI is the writer, or what exposes services by it.
+	HostAPI    client.Client
 	toSpace    *rest.Config
-	virtualAPI client.Client
+	VirtualAPI client.Client
 	metadata   metadata.Interface
-	informers  informers.SharedInformerFactory
-	recorder   *eventRecorder
-	clock      clock.PassiveClock
+	Informers  informers.SharedInformerFactory
+	Recorder   *eventRecorder
+	Clock      clock.PassiveClock
 	logger     logr.Logger
-	// namedNodes, if set, returns the host's names of the nodes that an object asks for, each with its alias: what the
+	// NamedNodes, if set, returns the host's names of the nodes that an object asks for, each with its alias: what the
 	// host says may name them.
-	namedNodes func(client.Object) [][2]string
+	NamedNodes func(client.Object) [][2]string
 
-	queue        *queue
+	Queue        *Queue
 	shortages    *shortages
 	bytes        *ledger     // of host objects
-	hostNames    *ledger     // that ingresses, gateways and routes claim
+	HostNames    *ledger     // that ingresses, gateways and routes claim
 	failing      atomic.Bool // something that failed is to be tried again
 	lastHastened atomic.Int64
 	counters     counters
@@ -80,9 +80,9 @@ type Engine struct {
 	// soon and later say when to try again what failed: soon if the syncer could
 	// not do it, later if it is not for the syncer to do.
 	soon, later workqueue.TypedRateLimiter[Key]
-	// work is what is done about a key, by its resource.
-	work     map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
-	sources  sources
+	// Work is what is done about a key, by its resource.
+	Work     map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
+	Sources  sources
 	names    map[string]*nameWatch
 	synced   []cache.DoneChecker
 	counts   []func()                             // each counts what there is of a resource on the host
@@ -93,26 +93,26 @@ type Engine struct {
 // newEngine prepares an engine, which has no resources yet.
 func newEngine(c EngineConfig) (*Engine, error) {
 	s := &Engine{
-		space: c.Space, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
-		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		Space: c.Space, Host: c.Host, Informers: c.Informers, Clock: c.Clock, logger: c.Logger,
+		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](FirstRetry, lastRetry),
 		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-		work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		creates: pendingCreates{of: map[object]*pendingCreate{}}, account: c.Account,
+		Work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
+		creates: pendingCreates{of: map[Object]*pendingCreate{}}, account: c.Account,
 		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
-	s.queue = newQueue(workers, s.reconcile)
-	s.shortages = newShortages(s.queue, func(short bool) { c.Host.SetShort(c.Space.Name, short) })
+	s.Queue = newQueue(workers, s.reconcile)
+	s.shortages = newShortages(s.Queue, func(short bool) { c.Host.SetShort(c.Space.Name, short) })
 	c.Host.SetShort(c.Space.Name, false) // it may fit by now; if not, its tries will say so
-	s.work[probes] = s.shortages.probe
-	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
-	if s.clock == nil {
-		s.clock = clock.RealClock{}
+	s.Work[probes] = s.shortages.probe
+	s.FromHost(Quotas, func(client.Object, func(Key)) { s.shortages.ease() })
+	if s.Clock == nil {
+		s.Clock = clock.RealClock{}
 	}
-	s.processor = newComputing(s.clock)
-	s.bytes = newLedger(bounds.SyncedBytes, c.Account, s.clock, s.shownOnHost, s.queue.add)
-	s.hostNames = newLedger(bounds.IngressHostnames, c.Account, s.clock, s.shownOnHost, s.queue.add)
-	s.writer = newWriter(&bounded{c.OnHost, s.bytes, newPace(c.Account, s.clock), s.wrote}, c.Host)
-	s.hostAPI = s.writer
+	s.processor = newComputing(s.Clock)
+	s.bytes = newLedger(bounds.SyncedBytes, c.Account, s.Clock, s.shownOnHost, s.Queue.Add)
+	s.HostNames = newLedger(bounds.IngressHostnames, c.Account, s.Clock, s.shownOnHost, s.Queue.Add)
+	s.Writer = NewWriter(&bounded{c.OnHost, s.bytes, newPace(c.Account, s.Clock), s.wrote}, c.Host)
+	s.HostAPI = s.Writer
 	if err := s.reach(c.Virtual); err != nil {
 		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
 	}
@@ -125,14 +125,14 @@ func (s *Engine) reach(space *rest.Config) (err error) {
 	config.UserAgent = "berth-syncer"
 	config.RateLimiter = newRequestLimiter()
 	s.toSpace = config
-	if s.virtualAPI, err = s.host.newClient(config); err != nil {
+	if s.VirtualAPI, err = s.Host.NewClient(config); err != nil {
 		return err
 	}
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {
 		return err
 	}
 	core, err := typedcorev1.NewForConfig(config)
-	s.recorder = &eventRecorder{events: core}
+	s.Recorder = &eventRecorder{events: core}
 	return err
 }
 

@@ -20,27 +20,27 @@ import (
 	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
-// bound is how many host objects of a resource a space may have, where a quota of
+// Bound is how many host objects of a resource a space may have, where a quota of
 // the host can't limit it: on objects in no namespace, and on a resource that the host
 // may have got after its controllers began, of which a quota would refuse all.
-type bound struct {
+type Bound struct {
 	most int
 	of   string // what they are to the tenant
 }
 
-// bound is the space's limit for host objects of a resource.
-func (s *Engine) bound(limit bounds.Quantity, of string) bound {
+// Bound is the space's limit for host objects of a resource.
+func (s *Engine) Bound(limit bounds.Quantity, of string) Bound {
 	if s.account == nil { // of tests
-		return bound{limit.Max(), of}
+		return Bound{limit.Max(), of}
 	}
-	return bound{int(s.account.Limit(limit)), of}
+	return Bound{int(s.account.Limit(limit)), of}
 }
 
 // pendingCreates are the host objects of bounded resources that the host's watches
 // do not show yet. Many are created at once, and each create must count the others.
 type pendingCreates struct {
 	mu sync.Mutex
-	of map[object]*pendingCreate
+	of map[Object]*pendingCreate
 }
 
 // pendingCreate is a host object that is being created, or was created in some version.
@@ -53,54 +53,54 @@ type pendingCreate struct {
 var errPanicked = errors.New("panicked")
 
 // createHost creates v's host object, unless a quota or a bound is reached.
-func (k *syncedResource[T]) createHost(ctx context.Context, v, host T) error {
-	key := Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(v)}
+func (k *Resource[T]) createHost(ctx context.Context, v, host T) error {
+	key := Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(v)}
 	try, err := k.shortages.enter(key, host)
 	if err != nil {
 		return err
 	}
 	err = errPanicked
 	defer func() { k.shortages.done(try, key, host, err) }() // or else those that wait for this try would wait forever
-	err = k.createBounded(ctx, host)
+	err = k.CreateBounded(ctx, host)
 	return err
 }
 
-func (k *syncedResource[T]) createBounded(ctx context.Context, host T) error {
-	if k.bound.most == 0 {
-		return createOnHost(ctx, k.hostAPI, host)
+func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
+	if k.Bound.most == 0 {
+		return CreateOnHost(ctx, k.HostAPI, host)
 	}
-	o := object{k.name, client.ObjectKeyFromObject(host)}
+	o := Object{k.Name, client.ObjectKeyFromObject(host)}
 	if err := k.reserveCreate(o); err != nil {
 		return err
 	}
 	err := errPanicked
 	defer func() { k.creates.done(o, host, err) }()
-	err = createOnHost(ctx, k.hostAPI, host)
+	err = CreateOnHost(ctx, k.HostAPI, host)
 	return err
 }
 
 // reserveCreate counts an object that is about to be created, or returns an error if
 // the bound is reached.
-func (k *syncedResource[T]) reserveCreate(o object) error {
+func (k *Resource[T]) reserveCreate(o Object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
-	delivered := k.host.routers[k.name].Delivered.Load() // before the cache is read
+	delivered := k.Host.Routers[k.Name].Delivered.Load() // before the cache is read
 	others := map[types.NamespacedName]struct{}{}
-	for host := range hosted[T](k.host, k.space.Name, k.name) {
+	for host := range Of[T](k.Host, k.Space.Name, k.Name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}
 	}
 	for made, p := range k.creates.of {
 		switch {
-		case made.resource != k.name || made == o:
+		case made.Resource != k.Name || made == o:
 		case p.tries == 0 && p.version <= delivered:
 			delete(k.creates.of, made)
 		default:
 			others[made.NamespacedName] = struct{}{}
 		}
 	}
-	if len(others) >= k.bound.most {
-		return forbids(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
-			fmt.Sprintf("a space may have %d %s; delete some", k.bound.most, k.bound.of))})
+	if len(others) >= k.Bound.most {
+		return Forbid(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
+			fmt.Sprintf("a space may have %d %s; delete some", k.Bound.most, k.Bound.of))})
 	}
 	if k.creates.of[o] == nil {
 		k.creates.of[o] = &pendingCreate{}
@@ -110,7 +110,7 @@ func (k *syncedResource[T]) reserveCreate(o object) error {
 }
 
 // done notes the result of a create.
-func (c *pendingCreates) done(o object, host client.Object, err error) {
+func (c *pendingCreates) done(o Object, host client.Object, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.of[o]
@@ -123,10 +123,10 @@ func (c *pendingCreates) done(o object, host client.Object, err error) {
 	}
 }
 
-// createOnHost tries again soon when the host has a conflict: it is not over the
+// CreateOnHost tries again soon when the host has a conflict: it is not over the
 // object, but over the quota, which others count up at the same time. The host's
 // API server reads the quota anew within milliseconds.
-func createOnHost(ctx context.Context, host client.Client, object client.Object) error {
+func CreateOnHost(ctx context.Context, host client.Client, object client.Object) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, contention(), func(ctx context.Context) (done bool, err error) {
 		last = host.Create(ctx, object)

@@ -28,18 +28,18 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// fromExtension is an informer of the space's objects of a resource, which it holds
+// FromExtension is an informer of the space's objects of a resource, which it holds
 // as [typed] has them. It runs once [Engine.install] has seen to the resource.
-func (s *Engine) fromExtension(resource string) (cache.SharedIndexInformer, error) {
+func (s *Engine) FromExtension(resource string) (cache.SharedIndexInformer, error) {
 	if a := s.added[resource]; a != nil {
 		return a.informer, nil
 	}
-	e := extensions()[resource]
+	e := Extensions()[resource]
 	api, err := dynamic.NewForConfig(s.toSpace)
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", resource, err)
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.gv.WithResource(resource), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.GroupVersion.WithResource(resource), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	if err := informer.SetTransform(func(obj any) (any, error) { return typed(e, obj) }); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", resource, err)
 	}
@@ -48,8 +48,8 @@ func (s *Engine) fromExtension(resource string) (cache.SharedIndexInformer, erro
 	return informer, nil
 }
 
-// extensionInformer is an informer that [Engine.fromExtension] made of a resource, nil if it made none.
-func (s *Engine) extensionInformer(resource string) cache.SharedIndexInformer {
+// ExtensionInformer is an informer that [Engine.FromExtension] made of a resource, nil if it made none.
+func (s *Engine) ExtensionInformer(resource string) cache.SharedIndexInformer {
 	if a := s.added[resource]; a != nil {
 		return a.informer
 	}
@@ -106,12 +106,12 @@ func (s *Engine) defined(resource string) (now, later bool) {
 	return state == ours, state != foreign
 }
 
-// errUnsettled says that it is not known yet what the space has of a resource.
-var errUnsettled = errors.New("the space's objects are not known yet")
+// ErrUnsettled says that it is not known yet what the space has of a resource.
+var ErrUnsettled = errors.New("the space's objects are not known yet")
 
-// settled reports whether it is known what the space has of a resource: before, none
+// Settled reports whether it is known what the space has of a resource: before, none
 // of it must be taken for gone.
-func (s *Engine) settled(resource string) bool {
+func (s *Engine) Settled(resource string) bool {
 	a := s.added[resource]
 	if a == nil {
 		return true
@@ -132,7 +132,7 @@ func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
 	for informer, a := range maps.All(s.extended) {
 		safego.Go(running, "sync an extension", func() {
 			for ctx.Err() == nil {
-				is, err := s.define(ctx, s.host.definitions[a.resource])
+				is, err := s.define(ctx, s.Host.Definitions[a.resource])
 				switch {
 				case err == nil && is:
 					a.state.Store(ours)
@@ -159,10 +159,10 @@ func (s *Engine) define(ctx context.Context, want *apiextensionsv1.CustomResourc
 	mended := false // once is enough: another API may see differences where there are none
 	err = wait.PollUntilContextTimeout(ctx, installPoll, installRetry, true, func(ctx context.Context) (bool, error) {
 		have := &apiextensionsv1.CustomResourceDefinition{}
-		err := s.virtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
+		err := s.VirtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
 		switch {
 		case apierrors.IsNotFound(err):
-			return false, ignoreRace(s.virtualAPI.Create(ctx, want.DeepCopy()))
+			return false, ignoreRace(s.VirtualAPI.Create(ctx, want.DeepCopy()))
 		case err != nil:
 			return false, err
 		}
@@ -171,7 +171,7 @@ func (s *Engine) define(ctx context.Context, want *apiextensionsv1.CustomResourc
 		}
 		if !mended && !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
 			have.Spec = want.Spec
-			err := s.virtualAPI.Update(ctx, have)
+			err := s.VirtualAPI.Update(ctx, have)
 			mended = err == nil
 			return false, ignoreRace(err)
 		}

@@ -23,8 +23,8 @@ import (
 // may ask about.
 const (
 	indexAddress   = "berth.dev/address"   // of pods, services and endpoints
-	indexNamespace = "berth.dev/namespace" // of the space: SPACE/NAMESPACE
-	indexService   = "berth.dev/service"   // endpoint slices by their host service
+	IndexNamespace = "berth.dev/namespace" // of the space: SPACE/NAMESPACE
+	IndexService   = "berth.dev/service"   // endpoint slices by their host service
 )
 
 // indexBy indexes the objects that are a space's.
@@ -93,14 +93,14 @@ func (s addressSet) add(ip string) {
 
 func (s addressSet) all() []string { return slices.Collect(maps.Keys(s)) }
 
-func sliceService(slice *discoveryv1.EndpointSlice) []string {
+func SliceService(slice *discoveryv1.EndpointSlice) []string {
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
 		return []string{slice.Namespace + "/" + service}
 	}
 	return nil
 }
 
-func virtualNamespace[T client.Object](o T) []string {
+func VirtualNamespace[T client.Object](o T) []string {
 	id, ok := translate.IdentityOf(o)
 	if service, is := any(o).(*corev1.Service); !ok || is && !taken(service) {
 		return nil
@@ -123,7 +123,7 @@ func isAPI(id translate.Identity) bool {
 // pods of several spaces seem to have it, for one of them is gone without the
 // host's knowing, nobody has.
 func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
-	for _, pod := range found[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
+	for _, pod := range Find[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
 		is := spaceOf(pod)
 		if ok && is != space {
 			return "", false
@@ -135,7 +135,7 @@ func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
 
 // PodAt is the host pod of the space that has an address, nil if none has.
 func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
-	for _, pod := range found[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
+	for _, pod := range Find[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
 		if spaceOf(pod) == space && (at == nil || at.DeletionTimestamp != nil) {
 			at = pod
 		}
@@ -146,7 +146,7 @@ func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
 // Service is the host object of a space's service, nil if it has none.
 func (h *Host) Service(space, namespace, name string) *corev1.Service {
 	of := translate.Space{Name: space}
-	service, ok := cached[*corev1.Service](h, resources.Services, of.HostNamespace(), of.HostName(namespace, name, translate.LimitLabel))
+	service, ok := Get[*corev1.Service](h, resources.Services, of.HostNamespace(), of.HostName(namespace, name, translate.LimitLabel))
 	if !ok || spaceOf(service) != space || !taken(service) {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (h *Host) Service(space, namespace, name string) *corev1.Service {
 // ServiceAt is the host object of the space's service that has a cluster IP, nil
 // if none has.
 func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
-	for _, service := range found[*corev1.Service](h, resources.Services, indexAddress, addr.Unmap().String()) {
+	for _, service := range Find[*corev1.Service](h, resources.Services, indexAddress, addr.Unmap().String()) {
 		if spaceOf(service) == space {
 			return service
 		}
@@ -169,19 +169,19 @@ func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
 
 // Slices are the endpoints of a host service.
 func (h *Host) Slices(service *corev1.Service) []*discoveryv1.EndpointSlice {
-	return found[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, indexService, service.Namespace+"/"+service.Name)
+	return Find[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, IndexService, service.Namespace+"/"+service.Name)
 }
 
 // SlicesAt are the endpoint slices of the space that list an address.
 func (h *Host) SlicesAt(space string, addr netip.Addr) []*discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(found[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, indexAddress, addr.Unmap().String()),
+	return slices.DeleteFunc(Find[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, indexAddress, addr.Unmap().String()),
 		func(slice *discoveryv1.EndpointSlice) bool { return spaceOf(slice) != space })
 }
 
 // ServiceOf is the host service that an endpoint slice belongs to, nil if there
 // is none.
 func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
-	service, ok := cached[*corev1.Service](h, resources.Services, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
+	service, ok := Get[*corev1.Service](h, resources.Services, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
 	if !ok || spaceOf(service) != spaceOf(slice) || !taken(service) {
 		return nil
 	}
@@ -192,12 +192,12 @@ func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
 // a namespace of its.
 func (h *Host) HasNamespace(space, namespace string) bool {
 	key := space + "/" + namespace
-	return len(found[*corev1.Service](h, resources.Services, indexNamespace, key))+len(found[*corev1.Pod](h, resources.Pods, indexNamespace, key)) > 0
+	return len(Find[*corev1.Service](h, resources.Services, IndexNamespace, key))+len(Find[*corev1.Pod](h, resources.Pods, IndexNamespace, key)) > 0
 }
 
-// found reads from the shared watches by an index.
-func found[T client.Object](h *Host, resource, index, value string) (objects []T) {
-	f := h.routers[resource]
+// Find reads from the shared watches by an index.
+func Find[T client.Object](h *Host, resource, index, value string) (objects []T) {
+	f := h.Routers[resource]
 	if f == nil {
 		return nil // it is disabled
 	}
@@ -209,9 +209,9 @@ func found[T client.Object](h *Host, resource, index, value string) (objects []T
 	return objects
 }
 
-// indexBudget finds a space's pods on the host, those that are not finished, by the
+// IndexBudget finds a space's pods on the host, those that are not finished, by the
 // budget that they are under, as namespace/name of its host object.
-const indexBudget = "berth.dev/budget"
+const IndexBudget = "berth.dev/budget"
 
 func podBudget(pod *corev1.Pod) []string {
 	name := pod.Labels[translate.LabelBudget]
@@ -227,7 +227,7 @@ func podBudget(pod *corev1.Pod) []string {
 // returned. It must not be changed.
 func (h *Host) Pod(space translate.Space, v *corev1.Pod) (host *corev1.Pod, ok bool) {
 	name := space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)
-	host, ok = cached[*corev1.Pod](h, resources.Pods, space.HostNamespace(), name)
+	host, ok = Get[*corev1.Pod](h, resources.Pods, space.HostNamespace(), name)
 	if !ok {
 		return nil, false
 	}

@@ -8,7 +8,7 @@
 // # The engine's contract
 //
 // A resource is declared in a file of its own (pods.go, services.go, ...) as a
-// [syncedResource]: how a virtual object looks on the host (toHost), which fields of
+// [Resource]: how a virtual object looks on the host (toHost), which fields of
 // an existing host object the tenant owns (updateHost), and which of the virtual
 // object the host owns (syncStatus). The engine does the rest, the same for all:
 //

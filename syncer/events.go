@@ -29,22 +29,22 @@ const (
 // space's pods and claims, in the space's own terms. Each side forgets its
 // events by itself.
 func (s *podSyncer) syncEvents() error {
-	s.work[resources.Events] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-		e, exists := cached[*corev1.Event](s.host, resources.Events, key.Namespace, key.Name)
+	s.Work[resources.Events] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+		e, exists := Get[*corev1.Event](s.Host, resources.Events, key.Namespace, key.Name)
 		if !exists {
 			return 0, nil
 		}
 		want, known := s.eventUp(e)
-		if !known && s.clock.Since(e.CreationTimestamp.Time) < eventTimeout {
+		if !known && s.Clock.Since(e.CreationTimestamp.Time) < eventTimeout {
 			return eventRetry, nil
 		}
 		if want == nil {
 			return 0, nil
 		}
 		have := &corev1.Event{}
-		err := s.virtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
+		err := s.VirtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
 		if apierrors.IsNotFound(err) {
-			err = s.virtualAPI.Create(ctx, want)
+			err = s.VirtualAPI.Create(ctx, want)
 			if apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
 				err = nil // its namespace is going away, or somebody was faster
 			}
@@ -53,9 +53,9 @@ func (s *podSyncer) syncEvents() error {
 		if err != nil || !pod.PullEvent(want, have) {
 			return 0, err
 		}
-		return 0, s.virtualAPI.Update(ctx, have)
+		return 0, s.VirtualAPI.Update(ctx, have)
 	}
-	s.fromHost(resources.Events, func(obj client.Object, enqueue func(Key)) {
+	s.FromHost(resources.Events, func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Resource: resources.Events, NamespacedName: client.ObjectKeyFromObject(obj)})
 	})
 	return nil
@@ -65,16 +65,16 @@ func (s *podSyncer) syncEvents() error {
 // the space's business, and whether what it is about is known.
 func (s *podSyncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	about := e.InvolvedObject
-	core := s.informers.Core().V1()
+	core := s.Informers.Core().V1()
 	switch about.Kind {
 	case "Pod":
-		host, known := cached[*corev1.Pod](s.host, resources.Pods, about.Namespace, about.Name)
+		host, known := Get[*corev1.Pod](s.Host, resources.Pods, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.Pod](s, host, known, core.Pods().Informer()); ok {
-			return pod.Event(s.space, e, v, host), true
+			return pod.Event(s.Space, e, v, host), true
 		}
 		return nil, known
 	case "PersistentVolumeClaim":
-		host, known := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, about.Namespace, about.Name)
+		host, known := Get[*corev1.PersistentVolumeClaim](s.Host, resources.Claims, about.Namespace, about.Name)
 		if v, ok := ofHost[*corev1.PersistentVolumeClaim](s, host, known, core.PersistentVolumeClaims().Informer()); ok {
 			return pod.ClaimEvent(e, v), true
 		}
@@ -90,9 +90,9 @@ func ofHost[T client.Object](s *podSyncer, host T, known bool, virtual cache.Sha
 		return v, false
 	}
 	id, ours := translate.IdentityOf(host)
-	if !ours || id.Space != s.space.Name {
+	if !ours || id.Space != s.Space.Name {
 		return v, false
 	}
-	v, ok = inStore[T](virtual, types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
+	v, ok = Stored[T](virtual, types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
 	return v, ok && v.GetUID() == id.UID
 }

@@ -26,14 +26,14 @@ import (
 // exportedClass is a resource of classes of which Berth exports the tenant's own to
 // the host, beside [importedClass], by which spaces import the host's.
 type exportedClass[T client.Object] struct {
-	*syncedResource[T]
+	*Resource[T]
 	check  func(v T) field.ErrorList // why v can't be exported
 	export func(v T) T               // returns v's host object
 }
 
 func (c *exportedClass[T]) add() error {
-	c.clusterScoped, c.deleteForbidden, c.nameLimit, c.toHost, c.makesRequests = true, true, translate.LimitSubdomain, c.hostClass, true
-	add(c.syncedResource, nil)
+	c.ClusterScoped, c.DeleteForbidden, c.NameLimit, c.ToHost, c.MakesRequests = true, true, translate.LimitSubdomain, c.hostClass, true
+	Add(c.Resource, nil)
 	return nil
 }
 
@@ -42,16 +42,16 @@ func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted b
 	if !translate.IsTenantClass(v) {
 		return host, false, nil
 	}
-	if err := forbids(c.check(v)); err != nil {
+	if err := Forbid(c.check(v)); err != nil {
 		return host, false, err
 	}
 	host = c.export(v)
-	if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
-		return host, true, c.ours(v, there)
+	if there, exists := Get[T](c.Host, c.Name, "", host.GetName()); exists {
+		return host, true, c.Ours(v, there)
 	}
 	// It is in no namespace, and goes with the space's all the same.
 	ns := &corev1.Namespace{}
-	if err := c.host.reader.Get(ctx, types.NamespacedName{Name: c.space.HostNamespace()}, ns); err != nil {
+	if err := c.Host.Reader.Get(ctx, types.NamespacedName{Name: c.Space.HostNamespace()}, ns); err != nil {
 		return host, false, fmt.Errorf("read the space's host namespace: %w", err)
 	}
 	host.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}})
@@ -63,54 +63,54 @@ func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted b
 func (c *exportedClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
 	host, wanted, err := c.hostClass(ctx, v)
 	if err == nil && wanted {
-		if there, exists := cached[T](c.host, c.name, "", host.GetName()); exists {
-			return host.GetName(), false, c.ours(v, there)
+		if there, exists := Get[T](c.Host, c.Name, "", host.GetName()); exists {
+			return host.GetName(), false, c.Ours(v, there)
 		}
-		err = c.createBounded(ctx, host) // no quota counts it
+		err = c.CreateBounded(ctx, host) // no quota counts it
 	}
-	if errors.As(err, &forbidden{}) || err == nil && !wanted {
+	if errors.As(err, &Forbidden{}) || err == nil && !wanted {
 		return "", false, nil
 	}
 	if apierrors.IsAlreadyExists(err) {
-		err = c.there(ctx, v, host)
+		err = c.There(ctx, v, host)
 	}
 	return host.GetName(), err == nil, err
 }
 
-func (s *classSyncer) exportedClassesBound() bound {
-	return s.bound(bounds.ExportedClasses, "classes of its own on the host")
+func (s *classSyncer) exportedClassesBound() Bound {
+	return s.Bound(bounds.ExportedClasses, "classes of its own on the host")
 }
 
 func (s *classSyncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
-	highest, preempt, _ := s.host.Sync.PriorityBound()
+	highest, preempt, _ := s.Host.Sync.PriorityBound()
 	return &exportedClass[*schedulingv1.PriorityClass]{
-		syncedResource: &syncedResource[*schedulingv1.PriorityClass]{
-			Engine: s.Engine, name: resources.ExportedPriorityClasses, bound: s.exportedClassesBound(),
-			newObject:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
-			virtual:       s.informers.Scheduling().V1().PriorityClasses().Informer(),
-			updateHost:    translate.PushPriorityClass,
-			needsRecreate: translate.OtherPriority,
+		Resource: &Resource[*schedulingv1.PriorityClass]{
+			Engine: s.Engine, Name: resources.ExportedPriorityClasses, Bound: s.exportedClassesBound(),
+			NewObject:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
+			Virtual:       s.Informers.Scheduling().V1().PriorityClasses().Informer(),
+			UpdateHost:    translate.PushPriorityClass,
+			NeedsRecreate: translate.OtherPriority,
 		},
 		check: func(*schedulingv1.PriorityClass) field.ErrorList { return nil },
 		export: func(v *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
-			return s.space.ExportedPriorityClass(v, highest, preempt)
+			return s.Space.ExportedPriorityClass(v, highest, preempt)
 		},
 	}
 }
 
 func (s *classSyncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
 	return &exportedClass[*storagev1.StorageClass]{
-		syncedResource: &syncedResource[*storagev1.StorageClass]{
-			Engine: s.Engine, name: resources.ExportedStorageClasses, bound: s.exportedClassesBound(),
-			newObject:     func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
-			virtual:       s.informers.Storage().V1().StorageClasses().Informer(),
-			updateHost:    translate.PushStorageClass,
-			needsRecreate: translate.OtherStorage,
+		Resource: &Resource[*storagev1.StorageClass]{
+			Engine: s.Engine, Name: resources.ExportedStorageClasses, Bound: s.exportedClassesBound(),
+			NewObject:     func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
+			Virtual:       s.Informers.Storage().V1().StorageClasses().Informer(),
+			UpdateHost:    translate.PushStorageClass,
+			NeedsRecreate: translate.OtherStorage,
 		},
 		check: func(v *storagev1.StorageClass) field.ErrorList {
-			return translate.CheckStorageClass(v, s.host.Sync.Provisioners())
+			return translate.CheckStorageClass(v, s.Host.Sync.Provisioners())
 		},
-		export: s.space.ExportedStorageClass,
+		export: s.Space.ExportedStorageClass,
 	}
 }
 
@@ -118,22 +118,22 @@ func (s *classSyncer) syncExportedPriorityClasses() error { return s.exportedPri
 
 func (s *classSyncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
 
-// hostPriority is the class of the host's that a pod of v's has there: an imported
+// HostPriority is the class of the host's that a pod of v's has there: an imported
 // one, or the tenant's own. Without any it counts in the space only, as on
 // the host it could put other spaces' pods out.
-func (s *classSyncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
+func (s *classSyncer) HostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
 	name := v.Spec.PriorityClassName
-	if _, ok := imported[*schedulingv1.PriorityClass](s.host, resources.PriorityClasses, name); ok {
+	if _, ok := Imported[*schedulingv1.PriorityClass](s.Host, resources.PriorityClasses, name); ok {
 		return name, nil
 	}
 	own := s.exportedPriorities()
-	class, exists := inStore[*schedulingv1.PriorityClass](own.virtual, types.NamespacedName{Name: name})
-	if name == "" || !s.host.Sync.On(resources.ExportedPriorityClasses) {
+	class, exists := Stored[*schedulingv1.PriorityClass](own.Virtual, types.NamespacedName{Name: name})
+	if name == "" || !s.Host.Sync.On(resources.ExportedPriorityClasses) {
 		return "", nil
 	}
 	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
 		class = &schedulingv1.PriorityClass{}
-		if err := s.virtualAPI.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+		if err := s.VirtualAPI.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
 			return "", client.IgnoreNotFound(err)
 		}
 	}
@@ -144,24 +144,24 @@ func (s *classSyncer) hostPriority(ctx context.Context, v *corev1.Pod) (string, 
 	return host, err
 }
 
-// hostStorage is the class of the host's that a claim of v's has there: an imported
+// HostStorage is the class of the host's that a claim of v's has there: an imported
 // one, or the tenant's own. A claim that names none gets the default one of the
 // imported ones: the host would give it its own, imported or not.
-func (s *classSyncer) hostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
+func (s *classSyncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
 	name := v.Spec.StorageClassName
 	if name == nil {
 		return s.defaultStorage()
 	}
-	if _, ok := imported[*storagev1.StorageClass](s.host, resources.StorageClasses, *name); ok {
+	if _, ok := Imported[*storagev1.StorageClass](s.Host, resources.StorageClasses, *name); ok {
 		return name, nil
 	}
 	own := s.exportedStorages()
-	if class, exists := inStore[*storagev1.StorageClass](own.virtual, types.NamespacedName{Name: *name}); exists && s.host.Sync.On(resources.ExportedStorageClasses) {
+	if class, exists := Stored[*storagev1.StorageClass](own.Virtual, types.NamespacedName{Name: *name}); exists && s.Host.Sync.On(resources.ExportedStorageClasses) {
 		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
 			return &host, err
 		}
 	}
-	return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+	return nil, Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
 		fmt.Sprintf("there is no class %q for spaces; see 'kubectl get storageclasses'", *name))})
 }
 
@@ -169,13 +169,13 @@ func (s *classSyncer) hostStorage(ctx context.Context, v *corev1.PersistentVolum
 // several, as anywhere, the latest.
 func (s *classSyncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
-	for class := range importedClasses[*storagev1.StorageClass](s.host, resources.StorageClasses) {
+	for class := range AllImported[*storagev1.StorageClass](s.Host, resources.StorageClasses) {
 		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
 	}
 	if latest == nil {
-		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+		return nil, Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
 			"there is no default class for spaces; name a class, see 'kubectl get storageclasses'")})
 	}
 	return &latest.Name, nil

@@ -28,7 +28,7 @@ import (
 //     ([Engine.mayFill]).
 //   - A service without a selector first gets one. Only then are its slices listed
 //     and deleted, and only after that is it exposed, by an update of just that
-//     version ([account.updateExposed]).
+//     version ([Account.updateExposed]).
 //   - A slice keeps its service; for another it is made anew.
 //
 // So a slice that is to get addresses while its service is about to be exposed
@@ -38,17 +38,17 @@ import (
 // createExposed creates a service that is exposed from the start. Nothing of this
 // space may make or delete services meanwhile: a service of the same name that
 // came and went would leave its slices.
-func (a *account) createExposed(ctx context.Context, service *corev1.Service, opts ...client.CreateOption) error {
+func (a *Account) createExposed(ctx context.Context, service *corev1.Service, opts ...client.CreateOption) error {
 	a.exposing.Lock()
 	defer a.exposing.Unlock()
 	if err := a.deleteWritten(ctx, service); err != nil {
 		return err
 	}
-	return a.writer.Create(ctx, service, opts...)
+	return a.Writer.Create(ctx, service, opts...)
 }
 
 // updateExposed updates a service that is to be exposed afterwards.
-func (a *account) updateExposed(ctx context.Context, service *corev1.Service, opts ...client.UpdateOption) error {
+func (a *Account) updateExposed(ctx context.Context, service *corev1.Service, opts ...client.UpdateOption) error {
 	live := &corev1.Service{}
 	if err := a.Get(ctx, client.ObjectKeyFromObject(service), live); err != nil {
 		return err
@@ -57,11 +57,11 @@ func (a *account) updateExposed(ctx context.Context, service *corev1.Service, op
 		return apierrors.NewConflict(corev1.Resource(resources.Services), service.Name, errors.New("it has changed meanwhile"))
 	}
 	if translate.Exposed(&live.Spec) {
-		return a.writer.Update(ctx, service, opts...)
+		return a.Writer.Update(ctx, service, opts...)
 	}
 	if len(live.Spec.Selector) == 0 {
 		closed := translate.Unexposed(service)
-		if err := a.writer.Update(ctx, closed, opts...); err != nil {
+		if err := a.Writer.Update(ctx, closed, opts...); err != nil {
 			return fmt.Errorf("give the service a selector before it is exposed: %w", err)
 		}
 		want := service.DeepCopy()
@@ -71,14 +71,14 @@ func (a *account) updateExposed(ctx context.Context, service *corev1.Service, op
 	if err := a.deleteWritten(ctx, service); err != nil {
 		return err
 	}
-	return a.writer.Update(ctx, service, opts...)
+	return a.Writer.Update(ctx, service, opts...)
 }
 
 // deleteWritten deletes the slices of a host service that a tenant wrote. They are
 // listed past the watch, which may lag.
-func (a *account) deleteWritten(ctx context.Context, service *corev1.Service) error {
-	all := metadataOf(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
-	err := a.host.reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+func (a *Account) deleteWritten(ctx context.Context, service *corev1.Service) error {
+	all := MetadataList(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
+	err := a.Host.Reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	if err != nil {
 		return fmt.Errorf("list the service's endpoint slices on the host: %w", err)
 	}
@@ -87,7 +87,7 @@ func (a *account) deleteWritten(ctx context.Context, service *corev1.Service) er
 		if _, written := translate.IdentityOf(slice); !written {
 			continue
 		}
-		if err := a.writer.Delete(ctx, &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
+		if err := a.Writer.Delete(ctx, &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the service's endpoint slices before it is exposed: %w", err)
 		}
 	}

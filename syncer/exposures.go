@@ -21,7 +21,7 @@ import (
 // exposure is one of them.
 type exposure[T client.Object] struct {
 	*serviceSyncer
-	synced *syncedResource[T]
+	synced *Resource[T]
 	// allowed reports whether the host is to serve v at all, and what stands
 	// against it.
 	allowed func(v T) (wanted bool, errs field.ErrorList)
@@ -65,8 +65,8 @@ func secretsOf(object any) []types.NamespacedName {
 // addExposure declares a resource of exposures.
 func addExposure[T client.Object](e *exposure[T]) error {
 	k := e.synced
-	err := k.virtual.AddIndexers(cache.Indexers{
-		indexSecrets: func(obj any) (names []string, _ error) {
+	err := k.Virtual.AddIndexers(cache.Indexers{
+		IndexSecrets: func(obj any) (names []string, _ error) {
 			for _, ref := range secretsOf(obj) {
 				names = append(names, ref.String())
 			}
@@ -84,17 +84,17 @@ func addExposure[T client.Object](e *exposure[T]) error {
 	if err != nil {
 		return err
 	}
-	k.deleteForbidden = true
-	k.toHost = func(_ context.Context, v T) (want T, wanted bool, err error) {
+	k.DeleteForbidden = true
+	k.ToHost = func(_ context.Context, v T) (want T, wanted bool, err error) {
 		if e.ready != nil && !e.ready() {
-			return want, false, errUnsettled
+			return want, false, ErrUnsettled
 		}
 		wanted, errs := e.allowed(v)
 		if len(errs) == 0 && wanted {
 			errs = e.wayOut(v)
 		}
 		if len(errs) > 0 {
-			return want, false, forbids(errs)
+			return want, false, Forbid(errs)
 		}
 		if wanted {
 			if err := claimNames(k, v, e.hosts); err != nil {
@@ -103,32 +103,32 @@ func addExposure[T client.Object](e *exposure[T]) error {
 		}
 		return e.toHost(v), wanted, nil
 	}
-	syncStatus := k.syncStatus
-	k.syncStatus = func(ctx context.Context, v, host T) (time.Duration, error) {
+	syncStatus := k.SyncStatus
+	k.SyncStatus = func(ctx context.Context, v, host T) (time.Duration, error) {
 		out := false
-		k.compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
+		k.Compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
 		if out { // since it was allowed
 			return 0, e.withdraw(ctx, host) // its event brings us back, and says why
 		}
 		return syncStatus(ctx, v, host)
 	}
-	add(k, func(v T, enqueue func(Key)) { k.refer(resources.Secrets, secretsOf(v), enqueue) })
+	Add(k, func(v T, enqueue func(Key)) { k.Refer(resources.Secrets, secretsOf(v), enqueue) })
 	// Whether an exposure may be depends on its services.
-	enqueueByIndex(k, k.informers.Core().V1().Services().Informer(), indexServices)
+	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), indexServices)
 	return nil
 }
 
 // enqueueByIndex enqueues the objects of a resource that an index finds by an object of
 // another resource in the space that was added, changed or deleted.
-func enqueueByIndex[T client.Object](k *syncedResource[T], informer cache.SharedIndexInformer, index string) {
-	k.fromSpace(informer, func(v client.Object, enqueue func(Key)) {
-		keys, err := k.virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
+func enqueueByIndex[T client.Object](k *Resource[T], informer cache.SharedIndexInformer, index string) {
+	k.FromSpace(informer, func(v client.Object, enqueue func(Key)) {
+		keys, err := k.Virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
 		if err != nil {
 			return // there is no such index: who calls this knows them
 		}
 		for _, key := range keys {
 			if name, err := cache.ParseObjectName(key); err == nil {
-				enqueue(Key{Resource: k.name, NamespacedName: types.NamespacedName(name)})
+				enqueue(Key{Resource: k.Name, NamespacedName: types.NamespacedName(name)})
 			}
 		}
 	})

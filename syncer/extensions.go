@@ -27,13 +27,13 @@ import (
 // An extension is a resource that is no part of Kubernetes itself: a host has it by
 // a CustomResourceDefinition. Where it is enabled, spaces get the host's, so
 // that both sides mean the same.
-type extension struct {
-	gv schema.GroupVersion
-	of client.Object
+type Extension struct {
+	GroupVersion schema.GroupVersion
+	Object       client.Object
 }
 
-func extensions() map[string]extension {
-	return map[string]extension{
+func Extensions() map[string]Extension {
+	return map[string]Extension{
 		resources.VolumeSnapshots: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshot{}},
 		resources.SnapshotClasses: {snapshotv1.SchemeGroupVersion, &snapshotv1.VolumeSnapshotClass{}},
 		resources.Gateways:        {gatewayv1.SchemeGroupVersion, &gatewayv1.Gateway{}},
@@ -43,10 +43,10 @@ func extensions() map[string]extension {
 }
 
 // crd is the name of a resource's definition.
-func (e extension) crd(resource string) string { return resource + "." + e.gv.Group }
+func (e Extension) crd(resource string) string { return resource + "." + e.GroupVersion.Group }
 
-// known are all types that are synced.
-var known = sync.OnceValue(func() *runtime.Scheme {
+// Scheme are all types that are synced.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install} {
 		if err := add(s); err != nil {
@@ -57,29 +57,29 @@ var known = sync.OnceValue(func() *runtime.Scheme {
 })
 
 // api reaches the group of an extension, which speaks JSON only.
-func (e extension) api(config *rest.Config) (rest.Interface, error) {
+func (e Extension) api(config *rest.Config) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath = &e.gv, "/apis"
+	config.GroupVersion, config.APIPath = &e.GroupVersion, "/apis"
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, ""
-	config.NegotiatedSerializer = serializer.NewCodecFactory(known()).WithoutConversion()
+	config.NegotiatedSerializer = serializer.NewCodecFactory(Scheme()).WithoutConversion()
 	return rest.RESTClientFor(config)
 }
 
 // extend finds the definitions on the host of those that are enabled.
 func (h *Host) extend(ctx context.Context) error {
-	for resource, e := range extensions() {
+	for resource, e := range Extensions() {
 		if !h.Sync.On(resource) {
 			continue
 		}
 		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if err := h.reader.Get(ctx, client.ObjectKey{Name: e.crd(resource)}, definition); err != nil {
+		if err := h.Reader.Get(ctx, client.ObjectKey{Name: e.crd(resource)}, definition); err != nil {
 			if apierrors.IsNotFound(err) {
 				return fmt.Errorf("sync of %s: the host has no CustomResourceDefinition %s; install it, or disable the resource", resource, e.crd(resource))
 			}
 			return fmt.Errorf("read the host's definition of %s: %w", resource, err)
 		}
-		if h.definitions[resource] = spaceDefinition(definition, e.gv.Version); len(h.definitions[resource].Spec.Versions) == 0 {
-			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or disable the resource", resource, e.crd(resource), e.gv.Version)
+		if h.Definitions[resource] = spaceDefinition(definition, e.GroupVersion.Version); len(h.Definitions[resource].Spec.Versions) == 0 {
+			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or disable the resource", resource, e.crd(resource), e.GroupVersion.Version)
 		}
 	}
 	return nil

@@ -20,9 +20,9 @@ import (
 // most half of them: the host may take long for some of a tenant's objects, by a webhook that does not answer.
 const hostRequests = 2 * workers
 
-// fairSlots is a number of slots that spaces share. When they are all taken, the spaces that wait get those that become
+// Slots is a number of slots that spaces share. When they are all taken, the spaces that wait get those that become
 // free one after the other, however many each waits for.
-type fairSlots struct {
+type Slots struct {
 	most int // of a space
 
 	mu    sync.Mutex
@@ -32,15 +32,15 @@ type fairSlots struct {
 	waits map[string][]chan struct{} // of each of them, in order; closed to hand over a slot
 }
 
-func newFairSlots(n, most int) *fairSlots {
-	return &fairSlots{most: most, free: n, held: map[string]int{}, waits: map[string][]chan struct{}{}}
+func newSlots(n, most int) *Slots {
+	return &Slots{most: most, free: n, held: map[string]int{}, waits: map[string][]chan struct{}{}}
 }
 
-// newHostSlots are those of requests to the host.
-func newHostSlots() *fairSlots { return newFairSlots(hostRequests, workers) }
+// NewSlots are those of requests to the host.
+func NewSlots() *Slots { return newSlots(hostRequests, workers) }
 
 // take waits for a slot, until ctx ends. give must follow a success.
-func (f *fairSlots) take(ctx context.Context, space string) error {
+func (f *Slots) take(ctx context.Context, space string) error {
 	f.mu.Lock()
 	if f.free > 0 && f.held[space] < f.most {
 		f.free--
@@ -73,7 +73,7 @@ func (f *fairSlots) take(ctx context.Context, space string) error {
 }
 
 // give returns a slot of a space's.
-func (f *fairSlots) give(from string) {
+func (f *Slots) give(from string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held[from]--; f.held[from] == 0 {
@@ -93,7 +93,7 @@ func (f *fairSlots) give(from string) {
 }
 
 // forget takes a space that does not wait any more out of the turns.
-func (f *fairSlots) forget(space string) {
+func (f *Slots) forget(space string) {
 	if len(f.waits[space]) > 0 {
 		return
 	}
@@ -103,23 +103,23 @@ func (f *fairSlots) forget(space string) {
 	}
 }
 
-// burstSeconds is how many seconds' writes of a space may come at once.
-const burstSeconds = 10
+// BurstSeconds is how many seconds' writes of a space may come at once.
+const BurstSeconds = 10
 
 // paced lets a space's requests to the host wait: writes for the space's own limit, and all of them for their turn among
 // those of other spaces.
 type paced struct {
-	slots   *fairSlots
+	slots   *Slots
 	space   string
 	account *bounds.Account
 	writes  flowcontrol.RateLimiter // nil: no limit
 }
 
-func newPaced(slots *fairSlots, space string, account *bounds.Account) *paced {
+func newPaced(slots *Slots, space string, account *bounds.Account) *paced {
 	p := &paced{slots: slots, space: space, account: account}
 	if account != nil {
 		limit := account.Limit(bounds.HostWritesPerSecond)
-		p.writes = flowcontrol.NewTokenBucketRateLimiter(float32(limit), int(burstSeconds*limit))
+		p.writes = flowcontrol.NewTokenBucketRateLimiter(float32(limit), int(BurstSeconds*limit))
 	}
 	return p
 }
@@ -146,9 +146,9 @@ func (t pacedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.to.RoundTrip(req)
 }
 
-// newAccountClient is a client that acts as the space's own account, as fast as its limits and the other spaces let it.
-func newAccountClient(h *Host, slots *fairSlots, space translate.Space, limits *bounds.Account) (client.Client, error) {
+// NewClient is a client that acts as the space's own account, as fast as its limits and the other spaces let it.
+func NewClient(h *Host, slots *Slots, space translate.Space, limits *bounds.Account) (client.Client, error) {
 	config := h.Account(space)
 	config.Wrap(newPaced(slots, space.Name, limits).through)
-	return h.newClient(config)
+	return h.NewClient(config)
 }

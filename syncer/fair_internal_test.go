@@ -12,7 +12,7 @@ import (
 )
 
 // waiting is how many wait for a slot.
-func (f *fairSlots) waiting() (n int) {
+func (f *Slots) waiting() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, waits := range f.waits {
@@ -25,7 +25,7 @@ func (f *fairSlots) waiting() (n int) {
 // free, each of the spaces gets its share.
 func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
 	const slots = 4
-	f := newFairSlots(slots, slots)
+	f := newSlots(slots, slots)
 	for range slots {
 		if err := f.take(t.Context(), "flood"); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestHostileSpaceWithManyRequestsGetsItsShareAlone(t *testing.T) {
 
 // S8: a space whose requests the host does not answer leaves slots to the others.
 func TestHostileSpaceHoldsNotAllSlots(t *testing.T) {
-	f := newFairSlots(4, 2)
+	f := newSlots(4, 2)
 	for range 2 {
 		if err := f.take(t.Context(), "hangs"); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestHostileSpaceHoldsNotAllSlots(t *testing.T) {
 }
 
 func TestARequestThatEndsLeavesItsSlot(t *testing.T) {
-	f := newFairSlots(1, 1)
+	f := newSlots(1, 1)
 	if err := f.take(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}

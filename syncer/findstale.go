@@ -17,25 +17,25 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// removedWhenOff reports whether the host objects of a resource are deleted when it is
+// RemovedWhenOff reports whether the host objects of a resource are deleted when it is
 // disabled: no syncer updates them any more. A tenant could not end its pods, and
 // ingresses would be served wherever their services lead by then.
-func removedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts() }
+func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts() }
 
 // findStale finds the stale host objects: those that spaces have of disabled
 // resources. Their syncers remove them, as their own accounts, when they run next.
 // None is made any more, so that once is enough.
 func (h *Host) findStale(ctx context.Context) error {
 	for _, k := range resources.Table() {
-		if h.Sync.On(k.Name) || !removedWhenOff(k) {
+		if h.Sync.On(k.Name) || !RemovedWhenOff(k) {
 			continue
 		}
 		gvk, err := h.mapper.KindFor(schema.GroupVersionResource{Resource: k.Name})
 		if err != nil {
 			return fmt.Errorf("find %s, which are disabled: %w", k.Name, err)
 		}
-		all := metadataOf(gvk)
-		err = h.reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
+		all := MetadataList(gvk)
+		err = h.Reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
 		if apierrors.IsNotFound(err) {
 			continue // the host does not have the resource
 		}
@@ -49,7 +49,7 @@ func (h *Host) findStale(ctx context.Context) error {
 			api := k.Name == resources.Services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
 			if ours && !api && spaceIn(o.Namespace) == id.Space {
 				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
-				h.stale.Store(object{k.Name, client.ObjectKeyFromObject(o)},
+				h.stale.Store(Object{k.Name, client.ObjectKeyFromObject(o)},
 					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
 			}
 		}
@@ -57,24 +57,24 @@ func (h *Host) findStale(ctx context.Context) error {
 	return nil
 }
 
-// staleIn names the stale host objects of a resource in a host namespace.
-func (h *Host) staleIn(namespace, resource string) (names []types.NamespacedName) {
+// StaleIn names the stale host objects of a resource in a host namespace.
+func (h *Host) StaleIn(namespace, resource string) (names []types.NamespacedName) {
 	for key := range h.stale.Range {
-		if o, ok := key.(object); ok && o.resource == resource && o.Namespace == namespace {
+		if o, ok := key.(Object); ok && o.Resource == resource && o.Namespace == namespace {
 			names = append(names, o.NamespacedName)
 		}
 	}
 	return names
 }
 
-// staleObject is a stale host object, nil if there is none of that name.
-func (h *Host) staleObject(resource string, name types.NamespacedName) *metav1.PartialObjectMetadata {
-	found, _ := h.stale.Load(object{resource, name})
+// StaleObject is a stale host object, nil if there is none of that name.
+func (h *Host) StaleObject(resource string, name types.NamespacedName) *metav1.PartialObjectMetadata {
+	found, _ := h.stale.Load(Object{resource, name})
 	o, _ := found.(*metav1.PartialObjectMetadata)
 	return o
 }
 
-// forgetStale forgets a stale host object that was removed.
-func (h *Host) forgetStale(resource string, name types.NamespacedName) {
-	h.stale.Delete(object{resource, name})
+// ForgetStale forgets a stale host object that was removed.
+func (h *Host) ForgetStale(resource string, name types.NamespacedName) {
+	h.stale.Delete(Object{resource, name})
 }

@@ -22,33 +22,33 @@ import (
 // syncGateways syncs gateways to the host that are of a class of the host's. Those of
 // another class, and their routes, are for a controller that the tenant runs.
 func (s *serviceSyncer) syncGateways() error {
-	informer, err := s.fromExtension(resources.Gateways)
+	informer, err := s.FromExtension(resources.Gateways)
 	if err != nil {
 		return err
 	}
-	k := &syncedResource[*gatewayv1.Gateway]{
-		Engine: s.Engine, name: resources.Gateways, nameLimit: translate.LimitLabel, // controllers make a label of it
-		newObject:  func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
-		virtual:    informer,
-		updateHost: translate.PushGateway,
-		bound:      s.bound(bounds.Gateways, "gateways"),
-		syncStatus: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
-			status := s.space.PullGatewayStatus(v, host, s.host.isNode)
+	k := &Resource[*gatewayv1.Gateway]{
+		Engine: s.Engine, Name: resources.Gateways, NameLimit: translate.LimitLabel, // controllers make a label of it
+		NewObject:  func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
+		Virtual:    informer,
+		UpdateHost: translate.PushGateway,
+		Bound:      s.Bound(bounds.Gateways, "gateways"),
+		SyncStatus: func(ctx context.Context, v, host *gatewayv1.Gateway) (time.Duration, error) {
+			status := s.Space.PullGatewayStatus(v, host, s.Host.IsNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
 			}
 			out := v.DeepCopy()
 			out.Status = status
-			return 0, s.virtualAPI.Status().Update(ctx, out)
+			return 0, s.VirtualAPI.Status().Update(ctx, out)
 		},
 	}
 	return addExposure(&exposure[*gatewayv1.Gateway]{
-		serviceSyncer: s, synced: k, toHost: s.space.Gateway, hosts: field.NewPath("spec", "listeners"),
+		serviceSyncer: s, synced: k, toHost: s.Space.Gateway, hosts: field.NewPath("spec", "listeners"),
 		allowed: func(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 			if wanted, errs := s.gatewayClass(v); !wanted {
 				return false, errs
 			}
-			if errs := append(beyond(v), translate.CheckGateway(v)...); len(errs) > 0 {
+			if errs := append(CheckUnknown(v), translate.CheckGateway(v)...); len(errs) > 0 {
 				return true, errs
 			}
 			return true, unclaimed(k, v, field.NewPath("spec", "listeners"))
@@ -59,8 +59,8 @@ func (s *serviceSyncer) syncGateways() error {
 // gatewayClass reports whether a gateway's class is one that the host serves.
 func (s *serviceSyncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 	path, name := field.NewPath("spec", "gatewayClassName"), string(v.Spec.GatewayClassName)
-	if informer := s.extensionInformer(resources.GatewayClasses); informer != nil {
-		return served[*gatewayv1.GatewayClass](s.Engine, resources.GatewayClasses, informer, name, path)
+	if informer := s.ExtensionInformer(resources.GatewayClasses); informer != nil {
+		return Served[*gatewayv1.GatewayClass](s.Engine, resources.GatewayClasses, informer, name, path)
 	}
 	return false, nil // no class is the host's
 }
@@ -70,11 +70,11 @@ const indexGateways = "berth.dev/gateways"
 
 // syncHTTPRoutes syncs routes to the host that attach to gateways which the host serves.
 func (s *serviceSyncer) syncHTTPRoutes() error {
-	parents, err := s.fromExtension(resources.Gateways)
+	parents, err := s.FromExtension(resources.Gateways)
 	if err != nil {
 		return err
 	}
-	informer, err := s.fromExtension(resources.HTTPRoutes)
+	informer, err := s.FromExtension(resources.HTTPRoutes)
 	if err != nil {
 		return err
 	}
@@ -92,34 +92,34 @@ func (s *serviceSyncer) syncHTTPRoutes() error {
 		return err
 	}
 	isServed := func(at types.NamespacedName) bool {
-		v, exists := inStore[*gatewayv1.Gateway](parents, at)
+		v, exists := Stored[*gatewayv1.Gateway](parents, at)
 		if !exists {
 			return false
 		}
 		served, _ := s.gatewayClass(v)
 		return served
 	}
-	k := &syncedResource[*gatewayv1.HTTPRoute]{
-		Engine: s.Engine, name: resources.HTTPRoutes, nameLimit: translate.LimitSubdomain,
-		newObject:  func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
-		virtual:    informer,
-		updateHost: translate.PushHTTPRoute,
-		bound:      s.bound(bounds.Routes, "routes"),
-		syncStatus: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
-			status := s.space.PullHTTPRouteStatus(v, host)
+	k := &Resource[*gatewayv1.HTTPRoute]{
+		Engine: s.Engine, Name: resources.HTTPRoutes, NameLimit: translate.LimitSubdomain,
+		NewObject:  func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
+		Virtual:    informer,
+		UpdateHost: translate.PushHTTPRoute,
+		Bound:      s.Bound(bounds.Routes, "routes"),
+		SyncStatus: func(ctx context.Context, v, host *gatewayv1.HTTPRoute) (time.Duration, error) {
+			status := s.Space.PullHTTPRouteStatus(v, host)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
 			}
 			out := v.DeepCopy()
 			out.Status = status
-			return 0, s.virtualAPI.Status().Update(ctx, out)
+			return 0, s.VirtualAPI.Status().Update(ctx, out)
 		},
 	}
 	err = addExposure(&exposure[*gatewayv1.HTTPRoute]{
 		serviceSyncer: s, synced: k,
 		hosts:    field.NewPath("spec", "hostnames"),
-		ready:    func() bool { return s.settled(resources.Gateways) },
-		toHost:   func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.space.HTTPRoute(v, isServed) },
+		ready:    func() bool { return s.Settled(resources.Gateways) },
+		toHost:   func(v *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute { return s.Space.HTTPRoute(v, isServed) },
 		backends: field.NewPath("spec", "rules").Child("backendRefs"),
 		allowed: func(v *gatewayv1.HTTPRoute) (wanted bool, errs field.ErrorList) {
 			for i := range v.Spec.ParentRefs {
@@ -136,7 +136,7 @@ func (s *serviceSyncer) syncHTTPRoutes() error {
 			if !wanted {
 				return false, nil
 			}
-			if errs = slices.Concat(errs, beyond(v), translate.CheckHTTPRoute(v)); len(errs) > 0 {
+			if errs = slices.Concat(errs, CheckUnknown(v), translate.CheckHTTPRoute(v)); len(errs) > 0 {
 				return true, errs
 			}
 			return true, unclaimed(k, v, field.NewPath("spec", "hostnames"))

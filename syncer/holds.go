@@ -20,11 +20,11 @@ type hold struct {
 	requests int
 }
 
-// hold keeps the syncer from undoing what a request does to a host object ahead
+// Hold keeps the syncer from undoing what a request does to a host object ahead
 // of its virtual one, which has this version, until the request's ctx has ended
 // and the space has had time to show what came of it. It is lost with the process,
 // as the request is.
-func (w *writer) hold(ctx context.Context, o object, version uint64) {
+func (w *Writer) Hold(ctx context.Context, o Object, version uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.holds[o]
@@ -37,7 +37,7 @@ func (w *writer) hold(ctx context.Context, o object, version uint64) {
 	context.AfterFunc(ctx, func() { safego.AfterFunc(holdLag, "let go of an object", func() { w.release(o) }) })
 }
 
-func (w *writer) release(o object) {
+func (w *Writer) release(o Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.holds[o].requests--; w.holds[o].requests == 0 {
@@ -46,14 +46,14 @@ func (w *writer) release(o object) {
 }
 
 // reserving reports whether a request under way, or one that ended a moment ago, has reserved a host object.
-func (w *writer) reserving(o object) bool {
+func (w *Writer) reserving(o Object) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holds[o] != nil
 }
 
 // held reports whether a host object is ahead of its virtual one in this version.
-func (w *writer) held(o object, version uint64) bool {
+func (w *Writer) held(o Object, version uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.holds[o]

@@ -42,13 +42,13 @@ type Host struct {
 	Options
 	config  *rest.Config
 	mapper  meta.RESTMapper
-	reader  client.Client
+	Reader  client.Client
 	cancel  context.CancelFunc // ends the watches
 	running sync.WaitGroup
 	watches map[string]hostWatch // of each resource that is watched
-	// definitions of the extensions that are synced, by resource; set by Start.
-	definitions map[string]*apiextensionsv1.CustomResourceDefinition
-	routers     map[string]*hostcache.Router
+	// Definitions of the extensions that are synced, by resource; set by Start.
+	Definitions map[string]*apiextensionsv1.CustomResourceDefinition
+	Routers     map[string]*hostcache.Router
 	sleepers    sleepers
 	followers   followers
 	short       sync.Map // of the spaces, by name, of which a quota refused something
@@ -95,8 +95,8 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	}
 	h := &Host{
 		Options: o, config: config, reach: reach,
-		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
-		watches: map[string]hostWatch{}, routers: map[string]*hostcache.Router{},
+		mapper: mapper, Reader: reader, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
+		watches: map[string]hostWatch{}, Routers: map[string]*hostcache.Router{},
 	}
 	watches, err := hostWatches(clientset, config)
 	if err != nil {
@@ -110,18 +110,18 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			continue // virtual nodes are of what pods say
 		}
 		changed := h.sleepers.changed
-		if name == resources.Events || name == resources.Budgets || name == resources.Nodes || isClass(name) {
+		if name == resources.Events || name == resources.Budgets || name == resources.Nodes || IsClass(name) {
 			changed = nil // see OnChange
 		}
 		h.watches[name] = from
-		h.routers[name] = newTrimmedRouter(name, changed)
+		h.Routers[name] = NewRouter(name, changed)
 		if name == resources.Nodes {
-			h.watchNodes(h.routers[name])
+			h.WatchNodes(h.Routers[name])
 		}
 	}
-	h.watches[quotas] = hostWatch{clientset.CoreV1().RESTClient(), quotas, &corev1.ResourceQuota{}, ""}
-	h.routers[quotas] = newTrimmedRouter(quotas, nil)
-	h.watchQuotas(h.routers[quotas], o.QuotaChanged)
+	h.watches[Quotas] = hostWatch{clientset.CoreV1().RESTClient(), Quotas, &corev1.ResourceQuota{}, ""}
+	h.Routers[Quotas] = NewRouter(Quotas, nil)
+	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged)
 	return h, nil
 }
 
@@ -129,15 +129,15 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 func indexes(resource string) cache.Indexers {
 	switch resource {
 	case resources.Pods:
-		return cache.Indexers{indexAddress: indexBy(podAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Pod]), indexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
+		return cache.Indexers{indexAddress: indexBy(podAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Pod]), IndexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
 	case resources.Nodes:
 		return cache.Indexers{indexNode: indexBy(nodeAddresses)}
 	case resources.Budgets:
-		return cache.Indexers{indexNamespace: indexBy(virtualNamespace[*policyv1.PodDisruptionBudget])}
+		return cache.Indexers{IndexNamespace: indexBy(VirtualNamespace[*policyv1.PodDisruptionBudget])}
 	case resources.Services:
-		return cache.Indexers{indexAddress: indexBy(serviceAddresses), indexNamespace: indexBy(virtualNamespace[*corev1.Service])}
+		return cache.Indexers{indexAddress: indexBy(serviceAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Service])}
 	case resources.EndpointSlices:
-		return cache.Indexers{indexAddress: indexBy(sliceAddresses), indexService: indexBy(sliceService)}
+		return cache.Indexers{indexAddress: indexBy(sliceAddresses), IndexService: indexBy(SliceService)}
 	case resources.Ingresses, resources.Gateways, resources.HTTPRoutes:
 		return cache.Indexers{indexHosts: indexClaims}
 	default:
@@ -150,7 +150,7 @@ func watchedAlways(name string) bool {
 	return name == resources.Pods || name == resources.Services || name == resources.EndpointSlices || name == resources.Secrets || name == resources.Claims
 }
 
-func isClass(name string) bool {
+func IsClass(name string) bool {
 	return name == resources.StorageClasses || name == resources.IngressClasses || name == resources.RuntimeClasses || name == resources.PriorityClasses || name == resources.SnapshotClasses || name == resources.GatewayClasses
 }
 
@@ -162,11 +162,11 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
-	for name, f := range h.routers {
+	for name, f := range h.Routers {
 		from := h.watches[name]
 		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(), from.of) }, nil)
 	}
-	for name, f := range h.routers {
+	for name, f := range h.Routers {
 		if err := f.AwaitFilled(ctx, name); err != nil {
 			h.Stop()
 			return err
@@ -186,7 +186,7 @@ func (h *Host) Stop() {
 // Pack makes what is held of spaces that sleep take less memory. The caller
 // collects garbage before and afterwards.
 func (h *Host) Pack(spaces []string) error {
-	for resource, f := range h.routers {
+	for resource, f := range h.Routers {
 		for _, space := range spaces {
 			if err := f.Repack(space); err != nil {
 				return fmt.Errorf("pack %s of space %s: %w", resource, space, err)
@@ -196,13 +196,13 @@ func (h *Host) Pack(spaces []string) error {
 	return nil
 }
 
-// cached reads a host object from the shared watches; ok is false if it is not there.
-func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
+// Get reads a host object from the shared watches; ok is false if it is not there.
+func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
 	key := name
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	f := h.routers[resource]
+	f := h.Routers[resource]
 	if f == nil {
 		return obj, false // it is disabled
 	}
@@ -210,10 +210,10 @@ func cached[T client.Object](h *Host, resource, namespace, name string) (obj T, 
 	return obj, ok
 }
 
-// hosted are a space's host objects of a resource, of the shared watches.
-func hosted[T client.Object](h *Host, space, resource string) iter.Seq[T] {
+// Of are a space's host objects of a resource, of the shared watches.
+func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := h.routers[resource]
+		f := h.Routers[resource]
 		if f == nil {
 			return
 		}
@@ -262,8 +262,8 @@ func spaceIn(namespace string) string {
 	return space
 }
 
-// newTrimmedRouter makes a router of a resource's host objects, that keeps what readers need of them.
-func newTrimmedRouter(resource string, changed func(space string)) *hostcache.Router {
+// NewRouter makes a router of a resource's host objects, that keeps what readers need of them.
+func NewRouter(resource string, changed func(space string)) *hostcache.Router {
 	r := hostcache.New(spaceOf, changed, indexes(resource))
 	r.Trim = trim
 	return r
@@ -297,11 +297,11 @@ func trim(o client.Object) client.Object {
 func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "", "" // what is fastest, kind by kind
-	return client.New(config, client.Options{Scheme: known(), Mapper: mapper})
+	return client.New(config, client.Options{Scheme: Scheme(), Mapper: mapper})
 }
 
-// newClient makes a client of the kinds that are synced, of the host or of a space.
-func (h *Host) newClient(config *rest.Config) (client.Client, error) {
+// NewClient makes a client of the kinds that are synced, of the host or of a space.
+func (h *Host) NewClient(config *rest.Config) (client.Client, error) {
 	return newClient(config, h.mapper)
 }
 
@@ -332,8 +332,8 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
-// metadataOf is a list of the metadata of one kind.
-func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+// MetadataList is a list of the metadata of one kind.
+func MetadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	all := &metav1.PartialObjectMetadataList{}
 	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	return all

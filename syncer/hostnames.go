@@ -14,18 +14,18 @@ import (
 )
 
 // unclaimed refuses the host names of v that are in use outside of its space, or that are in none of its domains.
-func unclaimed[T client.Object](k *syncedResource[T], v T, path *field.Path) (errs field.ErrorList) {
-	own := ownHosts{}
-	if host, ok := cached[T](k.host, k.name, k.space.HostNamespace(), k.space.HostName(v.GetNamespace(), v.GetName(), k.nameLimit)); ok {
+func unclaimed[T client.Object](k *Resource[T], v T, path *field.Path) (errs field.ErrorList) {
+	own := OwnNames{}
+	if host, ok := Get[T](k.Host, k.Name, k.Space.HostNamespace(), k.Space.HostName(v.GetNamespace(), v.GetName(), k.NameLimit)); ok {
 		since := host.GetCreationTimestamp()
-		own = ownHosts{hostsOf(host), &since}
+		own = OwnNames{HostNames(host), &since}
 	}
-	covering := k.host.wildcards()
-	for _, name := range hostsOf(v) {
-		if !inDomains(name, k.space.Settings.Domains) {
+	covering := k.Host.Wildcards()
+	for _, name := range HostNames(v) {
+		if !inDomains(name, k.Space.Settings.Domains) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
-				name, strings.Join(k.space.Settings.Domains, ", "))))
-		} else if k.host.claimed(name, covering, k.space, own) {
+				name, strings.Join(k.Space.Settings.Domains, ", "))))
+		} else if k.Host.Claimed(name, covering, k.Space, own) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))
 		}
 	}
@@ -34,10 +34,10 @@ func unclaimed[T client.Object](k *syncedResource[T], v T, path *field.Path) (er
 
 // claimNames counts v's host names, or says that they are too many with those the space has: that is no rule against what v
 // has on the host already, so that this stays.
-func claimNames[T client.Object](k *syncedResource[T], v T, path *field.Path) error {
-	o := object{k.name, types.NamespacedName{Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.GetNamespace(), v.GetName(), k.nameLimit)}}
-	if _, err := k.hostNames.take(o, int64(len(hostsOf(v)))); err != nil {
-		k.hostNames.keep(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(v)})
+func claimNames[T client.Object](k *Resource[T], v T, path *field.Path) error {
+	o := Object{k.Name, types.NamespacedName{Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.GetNamespace(), v.GetName(), k.NameLimit)}}
+	if _, err := k.HostNames.Take(o, int64(len(HostNames(v)))); err != nil {
+		k.HostNames.Keep(Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(v)})
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

@@ -29,7 +29,7 @@ func (s *podSyncer) hostNode(alias string) (node *corev1.Node, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	return cached[*corev1.Node](s.host, resources.Nodes, "", name)
+	return Get[*corev1.Node](s.Host, resources.Nodes, "", name)
 }
 
 func (s *podSyncer) hostNodeName(alias string) (name string, ok bool) {
@@ -63,7 +63,7 @@ func (s *podSyncer) noteNode(name string) (alias string, concerns bool) {
 	own := &s.ownNodes
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	node, there := cached[*corev1.Node](s.host, resources.Nodes, "", name)
+	node, there := Get[*corev1.Node](s.Host, resources.Nodes, "", name)
 	alias, had := own.aliases[name]
 	has := there && s.where.Selects(node)
 	switch {
@@ -71,7 +71,7 @@ func (s *podSyncer) noteNode(name string) (alias string, concerns bool) {
 		if own.names == nil {
 			own.names, own.aliases = map[string]string{}, map[string]string{}
 		}
-		alias = s.space.NodeAlias(name)
+		alias = s.Space.NodeAlias(name)
 		own.names[alias], own.aliases[name] = name, alias
 	case had && !has:
 		delete(own.names, alias)
@@ -83,13 +83,13 @@ func (s *podSyncer) noteNode(name string) (alias string, concerns bool) {
 // followHost leads what happens to the host's nodes to virtual nodes. What is there is
 // known before the first pod asks for it.
 func (s *podSyncer) followHost(enqueueNode func(alias string, enqueue func(Key))) {
-	if s.host.Sync.Value(resources.Nodes) != resources.All {
+	if s.Host.Sync.Value(resources.Nodes) != resources.All {
 		return
 	}
-	for _, name := range s.host.routers[resources.Nodes].Keys() {
+	for _, name := range s.Host.Routers[resources.Nodes].Keys() {
 		s.noteNode(name)
 	}
-	s.fromHost(resources.Nodes, func(obj client.Object, enqueue func(Key)) {
+	s.FromHost(resources.Nodes, func(obj client.Object, enqueue func(Key)) {
 		if alias, concerns := s.noteNode(obj.GetName()); concerns {
 			enqueueNode(alias, enqueue)
 		}
@@ -99,7 +99,7 @@ func (s *podSyncer) followHost(enqueueNode func(alias string, enqueue func(Key))
 // viewOf is what the virtual node of an alias says of its node, and whether there is
 // to be one. used tells that the space's pods run on it.
 func (s *podSyncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
-	if s.host.Sync.Value(resources.Nodes) != resources.All {
+	if s.Host.Sync.Value(resources.Nodes) != resources.All {
 		return translate.NodeView{}, used
 	}
 	node, ok := s.hostNode(alias)

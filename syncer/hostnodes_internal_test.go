@@ -32,28 +32,28 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newTrimmedRouter("", nil)
-	h := &Host{Options: Options{Sync: syncOptions}, routers: map[string]*hostcache.Router{resources.Nodes: f}}
-	h.watchNodes(f)
+	f := NewRouter("", nil)
+	h := &Host{Options: Options{Sync: syncOptions}, Routers: map[string]*hostcache.Router{resources.Nodes: f}}
+	h.WatchNodes(f)
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	s := newPods(&Engine{host: h, space: translate.Space{Name: "demo", NodeKey: []byte("key")}, work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){}}, nil,
+	s := newPods(&Engine{Host: h, Space: translate.Space{Name: "demo", NodeKey: []byte("key")}, Work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){}}, nil,
 		translate.Placement{Selector: map[string]string{"pool": "a"}}, "", "")
 	work := map[string]int{}
 	s.followHost(func(alias string, _ func(Key)) { work[alias]++ })
-	if err := s.sources.open(&queue{}); err != nil {
+	if err := s.Sources.Open(&Queue{}); err != nil {
 		t.Fatal(err)
 	}
-	defer s.sources.close()
-	a, b := s.space.NodeAlias("host-a"), s.space.NodeAlias("host-b")
+	defer s.Sources.Close()
+	a, b := s.Space.NodeAlias("host-a"), s.Space.NodeAlias("host-b")
 	asks := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	asks.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{a}}}}},
 	}}}
 	denied := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New(`a webhook of the admin's: {"key":"metadata.name","values":["host-a"]} is not to be asked for`))
-	if r, told := s.explain(asks, denied); !told || strings.Contains(r.message, "host-a") || !strings.Contains(r.message, a) {
-		t.Errorf("a host that speaks of the node that a pod is for: its tenant is told %q", r.message)
+	if r, told := s.Explain(asks, denied); !told || strings.Contains(r.Message, "host-a") || !strings.Contains(r.Message, a) {
+		t.Errorf("a host that speaks of the node that a pod is for: its tenant is told %q", r.Message)
 	}
 	for _, step := range []struct {
 		reason string

@@ -68,16 +68,16 @@ func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWa
 		resources.ExportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
 		resources.ExportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
 	}
-	for resource, e := range extensions() {
+	for resource, e := range Extensions() {
 		api, err := e.api(config)
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", resource, err)
 		}
 		selector := ofSpaces
-		if isClass(resource) || slices.Contains(exposures(), resource) { // others' claims count as well
+		if IsClass(resource) || slices.Contains(Exposures(), resource) { // others' claims count as well
 			selector = ""
 		}
-		watches[resource] = hostWatch{api, resource, e.of, selector}
+		watches[resource] = hostWatch{api, resource, e.Object, selector}
 	}
 	return watches, nil
 }

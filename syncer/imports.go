@@ -13,9 +13,9 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// imported is a class of the host's, if the admin lets spaces import it.
-func imported[T client.Object](h *Host, resource, name string) (class T, ok bool) {
-	class, ok = cached[T](h, resource, "", name)
+// Imported is a class of the host's, if the admin lets spaces import it.
+func Imported[T client.Object](h *Host, resource, name string) (class T, ok bool) {
+	class, ok = Get[T](h, resource, "", name)
 	if !ok || !h.Sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
@@ -25,16 +25,16 @@ func imported[T client.Object](h *Host, resource, name string) (class T, ok bool
 	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
 }
 
-// importedClasses are those of the host's classes that spaces import.
-func importedClasses[T client.Object](h *Host, resource string) iter.Seq[T] {
+// AllImported are those of the host's classes that spaces import.
+func AllImported[T client.Object](h *Host, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := h.routers[resource]
+		f := h.Routers[resource]
 		if f == nil {
 			return // it is disabled
 		}
 		for _, item := range f.All() {
 			if o, ok := item.(client.Object); ok {
-				if class, ok := imported[T](h, resource, o.GetName()); ok && !yield(class) {
+				if class, ok := Imported[T](h, resource, o.GetName()); ok && !yield(class) {
 					return
 				}
 			}

@@ -18,28 +18,28 @@ import (
 // syncIngresses syncs ingresses to the host that name a class of the host's. Those of
 // another class are for a controller that the tenant runs itself.
 func (s *serviceSyncer) syncIngresses() error {
-	k := &syncedResource[*networkingv1.Ingress]{
-		Engine: s.Engine, name: resources.Ingresses, nameLimit: translate.LimitSubdomain,
-		newObject: func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
-		virtual:   s.informers.Networking().V1().Ingresses().Informer(),
-		updateHost: func(want, have *networkingv1.Ingress) bool {
-			return translate.PushIngress(want, have, s.host.IngressAnnotations)
+	k := &Resource[*networkingv1.Ingress]{
+		Engine: s.Engine, Name: resources.Ingresses, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
+		Virtual:   s.Informers.Networking().V1().Ingresses().Informer(),
+		UpdateHost: func(want, have *networkingv1.Ingress) bool {
+			return translate.PushIngress(want, have, s.Host.IngressAnnotations)
 		},
-		syncStatus: func(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
-			status := s.space.PullIngressStatus(host, s.host.isNode)
+		SyncStatus: func(ctx context.Context, v, host *networkingv1.Ingress) (time.Duration, error) {
+			status := s.Space.PullIngressStatus(host, s.Host.IsNode)
 			if equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
 			}
 			out := v.DeepCopy()
 			out.Status = status
-			return 0, s.virtualAPI.Status().Update(ctx, out)
+			return 0, s.VirtualAPI.Status().Update(ctx, out)
 		},
 	}
 	return addExposure(&exposure[*networkingv1.Ingress]{
 		serviceSyncer: s, synced: k,
 		hosts: field.NewPath("spec", "rules"),
 		toHost: func(v *networkingv1.Ingress) *networkingv1.Ingress {
-			return s.space.Ingress(v, s.host.IngressAnnotations)
+			return s.Space.Ingress(v, s.Host.IngressAnnotations)
 		},
 		backends: field.NewPath("spec", "rules").Child("http", "paths", "backend", "service"),
 		allowed: func(v *networkingv1.Ingress) (wanted bool, errs field.ErrorList) {
@@ -60,5 +60,5 @@ func (s *serviceSyncer) ingressClass(class *string) (wanted bool, errs field.Err
 	if class == nil {
 		return false, field.ErrorList{field.Forbidden(path, "the host's default is not for spaces; name a class, see 'kubectl get ingressclasses'")}
 	}
-	return served[*networkingv1.IngressClass](s.Engine, resources.IngressClasses, s.informers.Networking().V1().IngressClasses().Informer(), *class, path)
+	return Served[*networkingv1.IngressClass](s.Engine, resources.IngressClasses, s.Informers.Networking().V1().IngressClasses().Informer(), *class, path)
 }

@@ -17,9 +17,9 @@ import (
 
 // ReservePods makes sure that the host's services for the space's DNS and API
 // lead to where the space's pods reach Berth, and returns the nameserver of
-// these pods. It is called before the space starts, after [addresses.ReserveAPI], so
+// these pods. It is called before the space starts, after [Addresses.ReserveAPI], so
 // that none of its own writes wakes the space.
-func (a *addresses) ReservePods(ctx context.Context, space translate.Space) (nameserver string, err error) {
+func (a *Addresses) ReservePods(ctx context.Context, space translate.Space) (nameserver string, err error) {
 	writer, err := a.as(space)
 	if err != nil {
 		return "", err

@@ -27,11 +27,11 @@ type ledger struct {
 	quantity bounds.Quantity
 	account  *bounds.Account
 	clock    clock.PassiveClock
-	there    func(object) bool // reports whether the host's watches show an object
+	there    func(Object) bool // reports whether the host's watches show an object
 	enqueue  func(Key)
 
 	mu      sync.Mutex
-	of      map[object]use
+	of      map[Object]use
 	swept   time.Time
 	total   int64
 	refused map[Key]struct{}
@@ -42,16 +42,16 @@ type use struct {
 	at     time.Time // when it was counted
 }
 
-func newLedger(q bounds.Quantity, a *bounds.Account, c clock.PassiveClock, there func(object) bool, enqueue func(Key)) *ledger {
+func newLedger(q bounds.Quantity, a *bounds.Account, c clock.PassiveClock, there func(Object) bool, enqueue func(Key)) *ledger {
 	if a == nil {
 		return nil
 	}
-	return &ledger{quantity: q, account: a, clock: c, there: there, enqueue: enqueue, of: map[object]use{}, refused: map[Key]struct{}{}}
+	return &ledger{quantity: q, account: a, clock: c, there: there, enqueue: enqueue, of: map[Object]use{}, refused: map[Key]struct{}{}}
 }
 
-// take counts what an object is about to use, or returns a [*bounds.ExceededError] if it is more than before and than
+// Take counts what an object is about to use, or returns a [*bounds.ExceededError] if it is more than before and than
 // there is. undo makes it what it was.
-func (l *ledger) take(o object, amount int64) (undo func(), err error) {
+func (l *ledger) Take(o Object, amount int64) (undo func(), err error) {
 	if l == nil {
 		return func() {}, nil
 	}
@@ -74,7 +74,7 @@ func (l *ledger) take(o object, amount int64) (undo func(), err error) {
 }
 
 // show counts what an object uses that is on the host, or is there no more.
-func (l *ledger) show(o object, amount int64) {
+func (l *ledger) show(o Object, amount int64) {
 	if l == nil {
 		return
 	}
@@ -84,7 +84,7 @@ func (l *ledger) show(o object, amount int64) {
 }
 
 // set counts an object. l.mu is held.
-func (l *ledger) set(o object, amount int64) {
+func (l *ledger) set(o Object, amount int64) {
 	was := l.of[o].amount
 	if amount == 0 {
 		delete(l.of, o)
@@ -109,8 +109,8 @@ func (l *ledger) sweep() {
 	}
 }
 
-// keep notes that key was refused, to look at it as soon as less is in use.
-func (l *ledger) keep(key Key) {
+// Keep notes that key was refused, to look at it as soon as less is in use.
+func (l *ledger) Keep(key Key) {
 	if l == nil {
 		return
 	}

@@ -35,12 +35,12 @@ type nameWatch struct {
 	running sync.WaitGroup
 }
 
-// fromNames fills the queue with changes in the space of what used tells.
-func (s *Engine) fromNames(resource string, used usage) {
+// FromNames fills the queue with changes in the space of what used tells.
+func (s *Engine) FromNames(resource string, used usage) {
 	w := &nameWatch{resource: resource, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(resource)), used: used, wanted: used.hosted != nil}
 	s.names[resource] = w
-	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		w.open(q.add)
+	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
+		w.open(q.Add)
 		return w.close, nil, nil
 	})
 }
@@ -137,7 +137,7 @@ func (w *changedNames) changed(obj any) error {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(o)
-	used, err := w.used.contains(key)
+	used, err := w.used.Contains(key)
 	if used {
 		w.enqueueChanged(key)
 	}

@@ -18,7 +18,7 @@ import (
 // to gives the syncer nothing to do and nothing to remember.
 func TestOnlyWhatPodsReferToIsLookedAt(t *testing.T) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{})
-	if err := indexReferences(informer); err != nil {
+	if err := IndexReferences(informer); err != nil {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{
@@ -31,7 +31,7 @@ func TestOnlyWhatPodsReferToIsLookedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var enqueued []string
-	w := &nameWatch{resource: resources.ConfigMaps, used: usage{index: indexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
+	w := &nameWatch{resource: resources.ConfigMaps, used: usage{index: IndexConfigMaps, in: []cache.SharedIndexInformer{informer}}, enqueue: func(key Key) { enqueued = append(enqueued, key.String()) }}
 	store := (*changedNames)(w)
 	expect := func(what string, err error, want ...string) {
 		t.Helper()

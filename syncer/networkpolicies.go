@@ -19,28 +19,28 @@ import (
 // syncNetworkPolicies syncs policies to the host. That they take anything away is the
 // doing of labels on the host pods, see translate.LabelPolicedIngress.
 func (s *podSyncer) syncNetworkPolicies() error {
-	policies := s.informers.Networking().V1().NetworkPolicies()
-	namespaces := s.informers.Core().V1().Namespaces()
-	add(&syncedResource[*networkingv1.NetworkPolicy]{
-		Engine: s.Engine, name: resources.NetworkPolicies, nameLimit: translate.LimitSubdomain,
-		newObject: func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
-		virtual:   policies.Informer(),
-		toHost: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {
+	policies := s.Informers.Networking().V1().NetworkPolicies()
+	namespaces := s.Informers.Core().V1().Namespaces()
+	Add(&Resource[*networkingv1.NetworkPolicy]{
+		Engine: s.Engine, Name: resources.NetworkPolicies, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+		Virtual:   policies.Informer(),
+		ToHost: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {
 			all, err := namespaces.Lister().List(labels.Everything())
 			if err != nil {
 				return nil, false, err
 			}
-			host, without := s.space.NetworkPolicy(v, all)
+			host, without := s.Space.NetworkPolicy(v, all)
 			if len(without) > 0 { // the rest of it holds
-				s.recorder.record(v, corev1.EventTypeWarning, ReasonForbids, without.ToAggregate().Error())
+				s.Recorder.Record(v, corev1.EventTypeWarning, ReasonForbids, without.ToAggregate().Error())
 			}
 			return host, true, nil
 		},
-		updateHost:       translate.PushNetworkPolicy,
-		concernsNoOthers: func(was, is *networkingv1.NetworkPolicy) bool { return was.Generation == is.Generation },
+		UpdateHost:       translate.PushNetworkPolicy,
+		ConcernsNoOthers: func(was, is *networkingv1.NetworkPolicy) bool { return was.Generation == is.Generation },
 	}, func(v *networkingv1.NetworkPolicy, enqueue func(Key)) { s.enqueuePods(v.Namespace, enqueue) })
 	// What a namespace selector selects depends on the namespaces' labels.
-	s.fromChanges(namespaces.Informer(), func(was, is client.Object, enqueue func(Key)) {
+	s.FromChanges(namespaces.Informer(), func(was, is client.Object, enqueue func(Key)) {
 		if was != nil && maps.Equal(was.GetLabels(), is.GetLabels()) && was.GetUID() == is.GetUID() {
 			return
 		}

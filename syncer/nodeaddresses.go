@@ -14,13 +14,13 @@ import (
 // indexNode finds pods, and nodes, by the addresses of nodes.
 const indexNode = "berth.dev/node"
 
-// isNode reports whether an address, or a host name, is known to be one of a node of
+// IsNode reports whether an address, or a host name, is known to be one of a node of
 // the host's: one on which pods of spaces run, or, where nodes are watched, any.
-func (h *Host) isNode(address string) bool {
+func (h *Host) IsNode(address string) bool {
 	if addr, err := netip.ParseAddr(address); err == nil {
 		address = addr.Unmap().String()
 	}
-	return len(found[*corev1.Pod](h, resources.Pods, indexNode, address)) > 0 || len(found[*corev1.Node](h, resources.Nodes, indexNode, address)) > 0
+	return len(Find[*corev1.Pod](h, resources.Pods, indexNode, address)) > 0 || len(Find[*corev1.Node](h, resources.Nodes, indexNode, address)) > 0
 }
 
 func nodeAddressesOfPod(pod *corev1.Pod) []string {

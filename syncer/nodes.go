@@ -27,11 +27,11 @@ const indexNodes = "berth.dev/nodes"
 // admin shows all, those that are for the space are added. Where they are
 // disabled, none is left.
 func (s *podSyncer) syncNodes() error {
-	if !s.host.Sync.On(resources.Nodes) {
+	if !s.Host.Sync.On(resources.Nodes) {
 		s.clearNodes()
 		return nil
 	}
-	running := s.informers.Core().V1().Pods().Informer()
+	running := s.Informers.Core().V1().Pods().Informer()
 	err := running.AddIndexers(cache.Indexers{indexNodes: func(obj any) ([]string, error) {
 		if v, ok := obj.(*corev1.Pod); ok && runsOnNode(v) {
 			return []string{v.Spec.NodeName}, nil
@@ -41,8 +41,8 @@ func (s *podSyncer) syncNodes() error {
 	if err != nil {
 		return err
 	}
-	shown := s.informers.Core().V1().Nodes().Informer()
-	s.work[resources.Nodes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	shown := s.Informers.Core().V1().Nodes().Informer()
+	s.Work[resources.Nodes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		found, err := running.GetIndexer().IndexKeys(indexNodes, key.Name)
 		if err != nil {
 			return 0, err
@@ -53,12 +53,12 @@ func (s *podSyncer) syncNodes() error {
 	enqueueNode := func(name string, enqueue func(Key)) {
 		enqueue(Key{Resource: resources.Nodes, NamespacedName: types.NamespacedName{Name: name}})
 	}
-	s.fromSpace(running, func(obj client.Object, enqueue func(Key)) {
+	s.FromSpace(running, func(obj client.Object, enqueue func(Key)) {
 		if v, ok := obj.(*corev1.Pod); ok && v.Spec.NodeName != "" {
 			enqueueNode(v.Spec.NodeName, enqueue)
 		}
 	})
-	s.fromSpace(shown, func(obj client.Object, enqueue func(Key)) { enqueueNode(obj.GetName(), enqueue) })
+	s.FromSpace(shown, func(obj client.Object, enqueue func(Key)) { enqueueNode(obj.GetName(), enqueue) })
 	s.followHost(enqueueNode)
 	return nil
 }
@@ -69,7 +69,7 @@ func runsOnNode(v *corev1.Pod) bool {
 }
 
 func (s *podSyncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, name string, view translate.NodeView, wanted bool) error {
-	have, exists := inStore[*corev1.Node](shown, types.NamespacedName{Name: name})
+	have, exists := Stored[*corev1.Node](shown, types.NamespacedName{Name: name})
 	if exists && wanted {
 		if translate.IsVirtualNode(have, s.release, view) {
 			return nil
@@ -77,15 +77,15 @@ func (s *podSyncer) showNode(ctx context.Context, shown cache.SharedIndexInforme
 		anew := have.DeepCopy()
 		view.Restate(anew)
 		if translate.IsVirtualNode(anew, s.release, view) {
-			return s.virtualAPI.Update(ctx, anew)
+			return s.VirtualAPI.Update(ctx, anew)
 		}
 	}
 	switch {
 	case exists:
 		// What differs is of another release of Berth's: its event brings us back.
-		return client.IgnoreNotFound(s.virtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
+		return client.IgnoreNotFound(s.VirtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
 	case wanted:
-		err := s.virtualAPI.Create(ctx, translate.VirtualNode(name, s.release, metav1.NewTime(s.clock.Now()), view))
+		err := s.VirtualAPI.Create(ctx, translate.VirtualNode(name, s.release, metav1.NewTime(s.Clock.Now()), view))
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the watch brings it
 		}
@@ -98,14 +98,14 @@ func (s *podSyncer) showNode(ctx context.Context, shown cache.SharedIndexInforme
 // clearNodes deletes, as the space wakes, the virtual nodes that it has from before
 // the admin disabled them.
 func (s *podSyncer) clearNodes() {
-	s.work[resources.Nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
-		if err := s.virtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
+	s.Work[resources.Nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
+		if err := s.VirtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
 			return 0, fmt.Errorf("delete virtual nodes: %w", err)
 		}
 		return 0, nil
 	}
-	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		q.add(Key{Resource: resources.Nodes})
+	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
+		q.Add(Key{Resource: resources.Nodes})
 		return func() {}, nil, nil
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// watchNodes has a router hold the host's nodes: what placements look at of each,
+// WatchNodes has a router hold the host's nodes: what placements look at of each,
 // which most of a node's changes, its kubelet's reports, are not about.
-func (h *Host) watchNodes(r *hostcache.Router) {
+func (h *Host) WatchNodes(r *hostcache.Router) {
 	r.Trim = func(o client.Object) client.Object {
 		if node, ok := o.(*corev1.Node); ok {
 			o = translate.TrimNode(node)

@@ -56,8 +56,8 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Host{}
-			f := newTrimmedRouter("", nil)
-			h.watchNodes(f)
+			f := NewRouter("", nil)
+			h.WatchNodes(f)
 			var first []any
 			if tc.before != nil {
 				first = append(first, tc.before)

@@ -16,8 +16,8 @@ import (
 // there are only spaces' own, which are of resources of their own.
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
-	for resource, f := range h.routers {
-		if isClass(resource) || resource == quotas {
+	for resource, f := range h.Routers {
+		if IsClass(resource) || resource == Quotas {
 			continue
 		}
 		for _, item := range f.All() {
@@ -40,7 +40,7 @@ func (h *Host) Objects() map[string]map[string]int {
 
 // VolumesBeingReclaimed counts the host's volumes of claims of a space that the host deletes once their claims are gone.
 func (h *Host) VolumesBeingReclaimed(space string) (count int) {
-	f := h.routers[resources.Volumes]
+	f := h.Routers[resources.Volumes]
 	if f == nil {
 		return 0
 	}
@@ -52,8 +52,8 @@ func (h *Host) VolumesBeingReclaimed(space string) (count int) {
 	return count
 }
 
-// object names a host object.
-type object struct {
-	resource string
+// Object names a host object.
+type Object struct {
+	Resource string
 	types.NamespacedName
 }

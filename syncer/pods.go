@@ -42,13 +42,13 @@ type podSyncer struct {
 
 func newPods(e *Engine, classes *classSyncer, where translate.Placement, release, tokenKey string) *podSyncer {
 	s := &podSyncer{Engine: e, classes: classes, where: where, release: release, tokenKey: tokenKey, tokenPace: newTokenPace()}
-	e.namedNodes = s.nodesNamedBy
-	e.work[podsIn] = s.enqueuePodsIn
+	e.NamedNodes = s.nodesNamedBy
+	e.Work[podsIn] = s.enqueuePodsIn
 	return s
 }
 
-// declarations are the functions that declare the resources of this package to the engine.
-func (s *podSyncer) declarations() map[string]func() error {
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *podSyncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Pods: s.syncPods, resources.Nodes: s.syncNodes, resources.ConfigMaps: s.syncConfigMaps, resources.Secrets: s.syncSecrets,
 		resources.NetworkPolicies: s.syncNetworkPolicies, resources.Budgets: s.syncBudgets,
@@ -60,37 +60,37 @@ func (s *podSyncer) declarations() map[string]func() error {
 // them to a node alias, reports their status, and removes them once
 // their containers have stopped.
 func (s *podSyncer) syncPods() error {
-	informer := s.informers.Core().V1().Pods().Informer()
-	if err := indexReferences(informer); err != nil {
+	informer := s.Informers.Core().V1().Pods().Informer()
+	if err := IndexReferences(informer); err != nil {
 		return err
 	}
-	k := &syncedResource[*corev1.Pod]{
-		Engine: s.Engine, name: resources.Pods, nameLimit: translate.LimitSubdomain,
-		newObject: func() *corev1.Pod { return &corev1.Pod{} },
-		virtual:   informer,
-		toHost:    s.podToHost,
-		updateHost: func(want, have *corev1.Pod) bool {
-			pod.TellNode(s.space, want, have)
+	k := &Resource[*corev1.Pod]{
+		Engine: s.Engine, Name: resources.Pods, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *corev1.Pod { return &corev1.Pod{} },
+		Virtual:   informer,
+		ToHost:    s.podToHost,
+		UpdateHost: func(want, have *corev1.Pod) bool {
+			pod.TellNode(s.Space, want, have)
 			return pod.Push(want, have)
 		},
-		beforeCreate:       s.completePod,
-		forCreate:          pod.ForCreate,
-		afterCreate:        s.reportLeftOut,
-		updateSubresources: s.updatePodSubresources,
-		relabel:            s.relabelPod,
-		syncStatus:         s.syncPodStatus,
-		onHostEvent:        s.enqueueBudgets,
+		BeforeCreate:       s.completePod,
+		ForCreate:          pod.ForCreate,
+		AfterCreate:        s.reportLeftOut,
+		UpdateSubresources: s.updatePodSubresources,
+		Relabel:            s.relabelPod,
+		SyncStatus:         s.syncPodStatus,
+		OnHostEvent:        s.enqueueBudgets,
 		// What a pod refers to changes with its ephemeral containers only.
-		concernsNoOthers: func(was, is *corev1.Pod) bool {
+		ConcernsNoOthers: func(was, is *corev1.Pod) bool {
 			return len(was.Spec.EphemeralContainers) == len(is.Spec.EphemeralContainers)
 		},
-		reportRefusal: s.reportPodRefusal,
+		ReportRefusal: s.reportPodRefusal,
 	}
-	k.handleMissing = func(ctx context.Context, v *corev1.Pod) (bool, error) { return handleMissingPod(ctx, k, v) }
-	k.handleDeletion = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
+	k.HandleMissing = func(ctx context.Context, v *corev1.Pod) (bool, error) { return handleMissingPod(ctx, k, v) }
+	k.HandleDeletion = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
 		return handlePodDeletion(ctx, k, v, host, exists)
 	}
-	add(k, s.enqueueReferences)
+	Add(k, s.enqueueReferences)
 	return nil
 }
 
@@ -99,19 +99,19 @@ func (s *podSyncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bo
 		return nil, false, nil
 	}
 	asked := pod.Asked(v)
-	errs := append(pod.Check(&v.ObjectMeta, &asked), pod.CheckSecurity(s.space.Settings.PodSecurity, &v.ObjectMeta, &asked)...)
-	if err := forbids(errs); err != nil {
+	errs := append(pod.Check(&v.ObjectMeta, &asked), pod.CheckSecurity(s.Space.Settings.PodSecurity, &v.ObjectMeta, &asked)...)
+	if err := Forbid(errs); err != nil {
 		return nil, false, err
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err != nil {
 		return nil, false, err
 	}
-	if err := forbids(pod.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
+	if err := Forbid(pod.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
 		return nil, false, err
 	}
-	host := pod.ToHost(s.space, v, in)
-	return host, true, forbids(pod.CheckHost(host))
+	host := pod.ToHost(s.Space, v, in)
+	return host, true, Forbid(pod.CheckHost(host))
 }
 
 // relabelPod is for a host pod that would not be made today.
@@ -121,10 +121,10 @@ func (s *podSyncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 		return err
 	}
 	have := host.DeepCopy()
-	if !pod.PushLabels(s.space, v, in, have) {
+	if !pod.PushLabels(s.Space, v, in, have) {
 		return nil
 	}
-	return s.hostAPI.Update(ctx, have)
+	return s.HostAPI.Update(ctx, have)
 }
 
 // reportLeftOut records for the tenant what the host, or Berth, left out of a pod, which may mean much to
@@ -132,14 +132,14 @@ func (s *podSyncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 // pod's own limits.
 func (s *podSyncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	if fields := pod.Dropped(sent, host); len(fields) > 0 {
-		s.recorder.record(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+		s.Recorder.Record(v, corev1.EventTypeWarning, ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err == nil {
 		err = pod.CheckServiceLinks(v, in)
 	}
 	if errors.Is(err, bounds.ErrExceeded) {
-		s.recorder.record(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
+		s.Recorder.Record(v, corev1.EventTypeWarning, ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
 	}
 }
 
@@ -147,16 +147,16 @@ func (s *podSyncer) reportLeftOut(v, sent, host *corev1.Pod) {
 // are imported, or v's tenant's own on the host, v's account, and the
 // nodes to run on. A pod that is there keeps them, whatever becomes of them.
 func (s *podSyncer) completePod(ctx context.Context, v, host *corev1.Pod) (err error) {
-	if err := forbids(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
+	if err := Forbid(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
 		return err
 	}
-	if err := forbids(s.where.Place(v, host, s.hostNodeName)); err != nil {
+	if err := Forbid(s.where.Place(v, host, s.hostNodeName)); err != nil {
 		return err
 	}
-	if host.Spec.RuntimeClassName = v.Spec.RuntimeClassName; s.space.Settings.PodSecurity.RuntimeClass != "" {
-		host.Spec.RuntimeClassName = ptr.To(s.space.Settings.PodSecurity.RuntimeClass)
+	if host.Spec.RuntimeClassName = v.Spec.RuntimeClassName; s.Space.Settings.PodSecurity.RuntimeClass != "" {
+		host.Spec.RuntimeClassName = ptr.To(s.Space.Settings.PodSecurity.RuntimeClass)
 	}
-	if host.Spec.PriorityClassName, err = s.classes.hostPriority(ctx, v); err != nil {
+	if host.Spec.PriorityClassName, err = s.classes.HostPriority(ctx, v); err != nil {
 		return err
 	}
 	return s.withAccount(ctx, v, host)
@@ -165,10 +165,10 @@ func (s *podSyncer) completePod(ctx context.Context, v, host *corev1.Pod) (err e
 // foreignClasses refuses runtimes that the host does not offer to spaces.
 func (s *podSyncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	name := v.Spec.RuntimeClassName
-	if name == nil || *name == s.space.Settings.PodSecurity.RuntimeClass {
+	if name == nil || *name == s.Space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
-	if _, ok := imported[*nodev1.RuntimeClass](s.host, resources.RuntimeClasses, *name); !ok {
+	if _, ok := Imported[*nodev1.RuntimeClass](s.Host, resources.RuntimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
@@ -176,23 +176,23 @@ func (s *podSyncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 }
 
 func (s *podSyncer) surroundings(namespace string) (pod.Surroundings, error) {
-	lister := s.informers.Core().V1().Services().Lister()
+	lister := s.Informers.Core().V1().Services().Lister()
 	in := pod.Surroundings{}
 	var err error
 	if in.Services, err = lister.Services(namespace).List(labels.Everything()); err != nil {
 		return in, err
 	}
 	slices.SortFunc(in.Services, func(a, b *corev1.Service) int { return compareNames(a, b) })
-	if in.Namespaces, err = s.informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
+	if in.Namespaces, err = s.Informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
 		return in, err
 	}
-	if s.host.Sync.On(resources.NetworkPolicies) {
-		if in.Policies, err = s.informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
+	if s.Host.Sync.On(resources.NetworkPolicies) {
+		if in.Policies, err = s.Informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
 	}
-	if s.host.Sync.On(resources.Budgets) {
-		if in.Budgets, err = s.informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
+	if s.Host.Sync.On(resources.Budgets) {
+		if in.Budgets, err = s.Informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
 	}
@@ -206,7 +206,7 @@ func (s *podSyncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (tim
 	if host.UID == "" { // just created and not yet read back
 		return 0, nil
 	}
-	if _, shown := cached[*corev1.Pod](s.host, resources.Pods, host.Namespace, host.Name); !shown && s.queue.newWaits() {
+	if _, shown := Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name); !shown && s.Queue.NewWaits() {
 		return 0, nil // other pods get to the host before this one's tokens: its event brings us back
 	}
 	refresh, tokens := s.podTokens(ctx, v, host)
@@ -215,17 +215,17 @@ func (s *podSyncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (tim
 
 func (s *podSyncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
-		return s.virtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
+		return s.VirtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
-			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.space.NodeAlias(host.Spec.NodeName)},
+			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.Space.NodeAlias(host.Spec.NodeName)},
 		}) // its event brings us back
 	}
 	var status corev1.PodStatus
-	s.compute(ctx, func() { status = pod.PullStatus(s.space, v, host) })
+	s.Compute(ctx, func() { status = pod.PullStatus(s.Space, v, host) })
 	if !equality.Semantic.DeepEqual(status, v.Status) {
 		out := v.DeepCopy()
 		out.Status = status
-		if err := s.virtualAPI.Status().Update(ctx, out); err != nil {
+		if err := s.VirtualAPI.Status().Update(ctx, out); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (s *podSyncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 		// Evicted, drained or deleted on the host: its controller in the space
 		// learns it now, not when the containers have stopped.
 		grace := ptr.Deref(host.DeletionGracePeriodSeconds, 0)
-		return s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
+		return s.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (s *podSyncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 // handleMissingPod deals with a pod that has no host pod although it had been given a
 // node: as on a cluster whose node lost it, it is gone, and its controller makes
 // another. A finished pod stays, as it would on a cluster.
-func handleMissingPod(ctx context.Context, k *syncedResource[*corev1.Pod], v *corev1.Pod) (bool, error) {
+func handleMissingPod(ctx context.Context, k *Resource[*corev1.Pod], v *corev1.Pod) (bool, error) {
 	finished := v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed
 	if finished {
 		return true, nil
@@ -252,24 +252,24 @@ func handleMissingPod(ctx context.Context, k *syncedResource[*corev1.Pod], v *co
 	if _, exists, err := hostPodOf(ctx, k, v); err != nil || exists {
 		return true, err
 	}
-	return true, k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
+	return true, k.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
 }
 
 // hostPodOf reads v's host pod past the watch.
-func hostPodOf(ctx context.Context, k *syncedResource[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
-	host, err = k.live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.nameLimit),
+func hostPodOf(ctx context.Context, k *Resource[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
+	host, err = k.Live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.Namespace, v.Name, k.NameLimit),
 	}})
 	if err != nil {
 		return nil, false, client.IgnoreNotFound(err)
 	}
 	id, ours := translate.IdentityOf(host)
-	return host, ours && id.Space == k.space.Name && id.UID == v.UID, nil
+	return host, ours && id.Space == k.Space.Name && id.UID == v.UID, nil
 }
 
 // handlePodDeletion takes a pod that is being deleted to its end: the host pod stops with
 // the same grace, and only then the pod is gone from the space.
-func handlePodDeletion(ctx context.Context, k *syncedResource[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
+func handlePodDeletion(ctx context.Context, k *Resource[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
 	if !exists {
 		// The watch may lag: gone is what the API says is gone.
 		var err error
@@ -278,28 +278,28 @@ func handlePodDeletion(ctx context.Context, k *syncedResource[*corev1.Pod], v, h
 		}
 	}
 	if !exists {
-		return k.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
+		return k.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
 	}
 	grace := pod.Grace(v)
 	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
-		return k.hostAPI.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
+		return k.HostAPI.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
 	}
 	var status corev1.PodStatus
-	k.compute(ctx, func() { status = pod.PullStatus(k.space, v, host) })
+	k.Compute(ctx, func() { status = pod.PullStatus(k.Space, v, host) })
 	if equality.Semantic.DeepEqual(status, v.Status) {
 		return nil
 	}
 	out := v.DeepCopy()
 	out.Status = status
-	return k.virtualAPI.Status().Update(ctx, out)
+	return k.VirtualAPI.Status().Update(ctx, out)
 }
 
 // reportPodRefusal shows in the pod's conditions why it is not scheduled.
-func (s *podSyncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refusal) error {
+func (s *podSyncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r Refusal) error {
 	if v.Spec.NodeName != "" {
 		return nil
 	}
-	want := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: r.reason, Message: r.message}
+	want := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: r.Reason, Message: r.Message}
 	out := v.DeepCopy()
 	i := slices.IndexFunc(out.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == want.Type })
 	if i < 0 {
@@ -310,9 +310,9 @@ func (s *podSyncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r refus
 	if have.Status == want.Status && have.Reason == want.Reason {
 		return nil // used amounts in the message change with every try
 	}
-	want.LastTransitionTime = metav1.NewTime(s.clock.Now())
+	want.LastTransitionTime = metav1.NewTime(s.Clock.Now())
 	*have = want
-	return s.virtualAPI.Status().Update(ctx, out)
+	return s.VirtualAPI.Status().Update(ctx, out)
 }
 
 func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }
@@ -320,6 +320,6 @@ func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), 
 // enqueueReferences looks again at what a pod that came, changed or went refers to.
 func (s *podSyncer) enqueueReferences(v *corev1.Pod, enqueue func(Key)) {
 	refs := pod.ReferencesOf(v)
-	s.refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
-	s.refer(resources.Secrets, refs.Secrets, enqueue)
+	s.Refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
+	s.Refer(resources.Secrets, refs.Secrets, enqueue)
 }

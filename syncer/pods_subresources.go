@@ -32,7 +32,7 @@ func (s *podSyncer) updatePodSubresources(ctx context.Context, v, want, host *co
 		if !change.update(want, have) {
 			continue
 		}
-		if err := s.writer.UpdateVia(ctx, change.subresource, have); err != nil {
+		if err := s.Writer.UpdateVia(ctx, change.subresource, have); err != nil {
 			// The host's status is of another spec than v's, and must not pass for v's.
 			behind := host.DeepCopy()
 			behind.Generation++
@@ -42,7 +42,7 @@ func (s *podSyncer) updatePodSubresources(ctx context.Context, v, want, host *co
 	}
 	if patch := pod.PatchGates(v, host); patch != nil {
 		have := host.DeepCopy()
-		if err := s.writer.PatchStatus(ctx, have, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		if err := s.Writer.PatchStatus(ctx, have, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 			return host, fmt.Errorf("answer the readiness gates of the host pod: %w", err)
 		}
 		host = have

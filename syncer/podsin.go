@@ -21,7 +21,7 @@ const podsIn = "pods of a namespace"
 
 // enqueuePods looks again at all pods of a namespace.
 func (s *podSyncer) enqueuePods(namespace string, enqueue func(Key)) {
-	if s.host.Sync.On(resources.Pods) {
+	if s.Host.Sync.On(resources.Pods) {
 		enqueue(Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
 }
@@ -29,11 +29,11 @@ func (s *podSyncer) enqueuePods(namespace string, enqueue func(Key)) {
 // enqueuePodsIn is the work of podsIn.
 func (s *podSyncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
 	var err error
-	s.compute(ctx, func() {
+	s.Compute(ctx, func() {
 		var all []*corev1.Pod
-		all, err = s.informers.Core().V1().Pods().Lister().Pods(in.Namespace).List(labels.Everything())
+		all, err = s.Informers.Core().V1().Pods().Lister().Pods(in.Namespace).List(labels.Everything())
 		for _, pod := range all {
-			s.queue.add(Key{Resource: resources.Pods, NamespacedName: client.ObjectKeyFromObject(pod)})
+			s.Queue.Add(Key{Resource: resources.Pods, NamespacedName: client.ObjectKeyFromObject(pod)})
 		}
 	})
 	return 0, err

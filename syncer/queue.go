@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// queue is the work of one space: each key at most once at a time, several keys
+// Queue is the work of one space: each key at most once at a time, several keys
 // at once. At rest it holds no goroutine, timers are set only for what is due
 // later, and it is no larger than the number of objects that there is something
 // to do for.
@@ -21,7 +21,7 @@ import (
 //
 // There is no pool that spaces share: whoever made its own API hang, by webhooks
 // that never answer, would hold the others' workers.
-type queue struct {
+type Queue struct {
 	do    func(context.Context, Key) next
 	limit int // of keys worked on at once
 
@@ -68,12 +68,12 @@ type timer struct {
 	idle, failed, refused bool
 }
 
-func newQueue(limit int, do func(context.Context, Key) next) *queue {
-	return &queue{do: do, limit: limit, marks: map[Key]mark{}, later: map[Key]*timer{}}
+func newQueue(limit int, do func(context.Context, Key) next) *Queue {
+	return &Queue{do: do, limit: limit, marks: map[Key]mark{}, later: map[Key]*timer{}}
 }
 
 // open begins the work, under ctx, on what was added before and is added later.
-func (q *queue) open(ctx context.Context) {
+func (q *Queue) open(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -86,7 +86,7 @@ func (q *queue) open(ctx context.Context) {
 }
 
 // close forgets what waits, and returns when nothing is worked on any more.
-func (q *queue) close() {
+func (q *Queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.first, q.rest = nil, nil
@@ -98,13 +98,13 @@ func (q *queue) close() {
 	q.workers.Wait()
 }
 
-// add has key worked on, once more if it is worked on right now.
-func (q *queue) add(key Key) { q.put(key, false) }
+// Add has key worked on, once more if it is worked on right now.
+func (q *Queue) Add(key Key) { q.put(key, false) }
 
 // addFirst is add for what is new.
-func (q *queue) addFirst(key Key) { q.put(key, true) }
+func (q *Queue) addFirst(key Key) { q.put(key, true) }
 
-func (q *queue) put(key Key, first bool) {
+func (q *Queue) put(key Key, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -123,7 +123,7 @@ func (q *queue) put(key Key, first bool) {
 }
 
 // wait queues a key. q.mu is held.
-func (q *queue) wait(key Key, first bool) {
+func (q *Queue) wait(key Key, first bool) {
 	q.marks[key] = waits
 	if first {
 		q.first = append(q.first, key)
@@ -133,7 +133,7 @@ func (q *queue) wait(key Key, first bool) {
 }
 
 // hire adds a worker, which leaves when nothing waits. q.mu is held.
-func (q *queue) hire() {
+func (q *Queue) hire() {
 	q.working++
 	safego.Go(&q.workers, "sync objects", func() {
 		for key, ok := q.take(); ok; key, ok = q.take() {
@@ -142,7 +142,7 @@ func (q *queue) hire() {
 	}, nil)
 }
 
-func (q *queue) take() (key Key, ok bool) {
+func (q *Queue) take() (key Key, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	from := &q.first
@@ -166,7 +166,7 @@ func (q *queue) take() (key Key, ok bool) {
 	return key, true
 }
 
-func (q *queue) done(key Key, n next) {
+func (q *Queue) done(key Key, n next) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	repeat := q.marks[key] == again
@@ -181,7 +181,7 @@ func (q *queue) done(key Key, n next) {
 }
 
 // hasten makes due what failed and is to be tried again later.
-func (q *queue) hasten() {
+func (q *Queue) hasten() {
 	q.mu.Lock()
 	var failed []Key
 	for key, t := range q.later {
@@ -193,12 +193,12 @@ func (q *queue) hasten() {
 	}
 	q.mu.Unlock()
 	for _, key := range failed {
-		q.add(key)
+		q.Add(key)
 	}
 }
 
 // setTimer sets a key's timer. q.mu is held.
-func (q *queue) setTimer(key Key, n next) {
+func (q *Queue) setTimer(key Key, n next) {
 	if t := q.later[key]; t != nil {
 		t.Stop()
 	}
@@ -211,7 +211,7 @@ func (q *queue) setTimer(key Key, n next) {
 }
 
 // putLater has key worked on after a while, unless it is before. Only its last call counts.
-func (q *queue) putLater(key Key, n next) {
+func (q *Queue) putLater(key Key, n next) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closed {
@@ -220,7 +220,7 @@ func (q *queue) putLater(key Key, n next) {
 }
 
 // due adds the key of a timer that has gone off, unless it was stopped too late.
-func (q *queue) due(key Key, t *timer) {
+func (q *Queue) due(key Key, t *timer) {
 	q.mu.Lock()
 	mine := q.later[key] == t
 	if mine {
@@ -228,26 +228,26 @@ func (q *queue) due(key Key, t *timer) {
 	}
 	q.mu.Unlock()
 	if mine {
-		q.add(key)
+		q.Add(key)
 	}
 }
 
 // empty reports whether nothing waits and nothing is worked on.
-func (q *queue) empty() bool {
+func (q *Queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ctx != nil && len(q.marks) == 0
 }
 
-// newWaits reports whether something waits that is new to the host.
-func (q *queue) newWaits() bool {
+// NewWaits reports whether something waits that is new to the host.
+func (q *Queue) NewWaits() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.first) > 0
 }
 
 // nextTimer is when the first key is due that sleep must not keep waiting.
-func (q *queue) nextTimer() (at time.Time, ok bool) {
+func (q *Queue) nextTimer() (at time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, t := range q.later {
@@ -259,14 +259,14 @@ func (q *queue) nextTimer() (at time.Time, ok bool) {
 }
 
 // length is how many keys wait.
-func (q *queue) length() int {
+func (q *Queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.first) + len(q.rest)
 }
 
 // unsynced is how many keys did not pass, and are due again later.
-func (q *queue) unsynced() (count int) {
+func (q *Queue) unsynced() (count int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, t := range q.later {

@@ -68,10 +68,10 @@ func TestAFloodOfChangesOfOneObjectIsOneKey(t *testing.T) {
 		q := newQueue(4, w.do)
 		q.open(t.Context())
 		defer q.close()
-		q.add(thing("hot"))
+		q.Add(thing("hot"))
 		synctest.Wait()
 		for range 1_000_000 {
-			q.add(thing("hot"))
+			q.Add(thing("hot"))
 		}
 		if len(q.marks) != 1 || len(q.first)+len(q.rest) > 1 || w.now != 1 {
 			t.Errorf("%d marks, %d keys wait, %d are worked on", len(q.marks), len(q.first)+len(q.rest), w.now)
@@ -93,7 +93,7 @@ func TestAQueueAtRestHoldsNothing(t *testing.T) {
 		q := newQueue(4, w.do)
 		q.open(t.Context())
 		for i := range 1000 {
-			q.add(thing(fmt.Sprint(i)))
+			q.Add(thing(fmt.Sprint(i)))
 		}
 		synctest.Wait()
 		if q.empty() || w.now != 4 {
@@ -118,10 +118,10 @@ func TestASpaceThatHangsHoldsNoOthersWork(t *testing.T) {
 		bad.open(t.Context())
 		good.open(t.Context())
 		for i := range 100 {
-			bad.add(thing(fmt.Sprint(i)))
+			bad.Add(thing(fmt.Sprint(i)))
 		}
 		synctest.Wait()
-		good.add(thing("mine"))
+		good.Add(thing("mine"))
 		synctest.Wait()
 		if hung.now != 2 || well.times(thing("mine")) != 1 {
 			t.Errorf("%d of the flood are under way; the other's was done %d times", hung.now, well.times(thing("mine")))
@@ -142,7 +142,7 @@ func TestWhatIsNewGoesFirstAndStarvesNothing(t *testing.T) {
 		w := &worker{}
 		q := newQueue(1, w.do)
 		for i := range 100 {
-			q.add(thing(fmt.Sprint("changed-", i)))
+			q.Add(thing(fmt.Sprint("changed-", i)))
 			q.addFirst(thing(fmt.Sprint("new-", i)))
 		}
 		q.open(t.Context())
@@ -173,10 +173,10 @@ func TestAKeyComesAgainWhenItIsDue(t *testing.T) {
 		if q.empty() {
 			t.Error("empty before it is open")
 		}
-		q.add(thing("late")) // what comes before it is open is kept
+		q.Add(thing("late")) // what comes before it is open is kept
 		q.open(t.Context())
-		q.add(thing("soon"))
-		q.add(thing("refused"))
+		q.Add(thing("soon"))
+		q.Add(thing("refused"))
 		synctest.Wait()
 		begin := time.Now()
 		if at, ok := q.nextTimer(); !ok || !at.Equal(begin.Add(time.Minute)) || !q.empty() {
@@ -194,7 +194,7 @@ func TestAKeyComesAgainWhenItIsDue(t *testing.T) {
 		}
 		// A change brings it earlier, and what comes of that counts.
 		results["soon"] = next{}
-		q.add(thing("soon"))
+		q.Add(thing("soon"))
 		synctest.Wait()
 		if at, ok := q.nextTimer(); !ok || !at.Equal(begin.Add(time.Hour)) {
 			t.Errorf("next is %v, %t", at.Sub(begin), ok)
@@ -204,7 +204,7 @@ func TestAKeyComesAgainWhenItIsDue(t *testing.T) {
 			t.Error("timers run on after the end")
 		}
 		done := len(w.did)
-		q.add(thing("after the end"))
+		q.Add(thing("after the end"))
 		pass(2 * time.Hour)
 		synctest.Wait()
 		if len(w.did) != done {

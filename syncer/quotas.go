@@ -17,9 +17,9 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// quotas are the host's ResourceQuotas, which are watched but not synced: of all namespaces, as an admin's own quota
+// Quotas are the host's ResourceQuotas, which are watched but not synced: of all namespaces, as an admin's own quota
 // for a space bears no label.
-const quotas = "resourcequotas"
+const Quotas = "resourcequotas"
 
 // annotationLeft is on quotas in the shared watch, and never on the host: what is left of each resource, in the order
 // of the resources' names, after the names.

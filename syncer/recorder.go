@@ -41,7 +41,7 @@ func brief(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage-len(more)], "") + more
 }
 
-func (r *eventRecorder) record(about runtime.Object, eventType, reason, message string) {
+func (r *eventRecorder) Record(about runtime.Object, eventType, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -50,7 +50,7 @@ func (r *eventRecorder) record(about runtime.Object, eventType, reason, message 
 	if r.broadcaster == nil {
 		r.broadcaster = record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: maxRecorded})
 		r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.events.Events("")})
-		r.recorder = r.broadcaster.NewRecorder(known(), corev1.EventSource{Component: "berth"})
+		r.recorder = r.broadcaster.NewRecorder(Scheme(), corev1.EventSource{Component: "berth"})
 	}
 	r.recorder.Event(about, eventType, reason, brief(message))
 }

@@ -12,7 +12,7 @@ import (
 
 // L3: a policy that changes the statuses which a syncer writes had it write them again, a thousand times a second.
 func TestHostilePoliciesDoNotKeepASyncerWriting(t *testing.T) {
-	s := &Engine{host: &Host{}}
+	s := &Engine{Host: &Host{}}
 	if err := s.reach(&rest.Config{Host: "https://192.0.2.1"}); err != nil {
 		t.Fatal(err)
 	}

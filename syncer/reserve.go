@@ -36,14 +36,14 @@ import (
 // The result is nil if the host object is another service's, or if services are
 // not synced. The error is AlreadyExists if v is new and the space has one of that
 // name.
-func (a *addresses) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+func (a *Addresses) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	if !a.host.Sync.On(resources.Services) {
 		return nil, nil
 	}
 	return a.reserveService(ctx, space, v, current)
 }
 
-func (a *addresses) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+func (a *Addresses) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	writer, err := a.as(space)
 	if err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func raced(err error) bool {
 // errThere says that a service is not new: the space has one of its name.
 var errThere = errors.New("the space has it already")
 
-func reserveService(ctx context.Context, account *account, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
+func reserveService(ctx context.Context, account *Account, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	want := space.Service(v)
-	account.hold(ctx, object{resources.Services, client.ObjectKeyFromObject(want)}, hostcache.Version(v.ResourceVersion))
+	account.Hold(ctx, Object{resources.Services, client.ObjectKeyFromObject(want)}, hostcache.Version(v.ResourceVersion))
 	have := &corev1.Service{}
 	err := account.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if client.IgnoreNotFound(err) != nil {
@@ -82,7 +82,7 @@ func reserveService(ctx context.Context, account *account, space translate.Space
 	id, ours := translate.IdentityOf(have)
 	switch {
 	case !ours || id.Space != space.Name:
-		return nil, errForeign
+		return nil, ErrForeign
 	case id.UID == v.UID || id.UID == "":
 		changed := translate.PushService(want, have)
 		if v.UID == "" {
@@ -128,16 +128,16 @@ const rightsTimeout = 15 * time.Second
 // address under which the space's pods will look for their API. It is the first
 // call with the space's account, and waits until rights that have just been
 // granted let the account in.
-func (a *addresses) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
+func (a *Addresses) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	end := time.Now().Add(rightsTimeout)
-	_ = wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (done bool, _ error) {
+	_ = wait.PollUntilContextCancel(ctx, FirstRetry, true, func(ctx context.Context) (done bool, _ error) {
 		clusterIP, err = a.reserveAPI(ctx, space)
 		return !apierrors.IsForbidden(err) || time.Now().After(end), nil
 	})
 	return clusterIP, err
 }
 
-func (a *addresses) reserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
+func (a *Addresses) reserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	v := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
 		Spec: corev1.ServiceSpec{
@@ -146,7 +146,7 @@ func (a *addresses) reserveAPI(ctx context.Context, space translate.Space) (clus
 		},
 	}
 	have := &corev1.Service{}
-	err = a.host.reader.Get(ctx, client.ObjectKeyFromObject(space.Service(v)), have)
+	err = a.host.Reader.Get(ctx, client.ObjectKeyFromObject(space.Service(v)), have)
 	if err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read the host's service: %w", err)
@@ -159,16 +159,16 @@ func (a *addresses) reserveAPI(ctx context.Context, space translate.Space) (clus
 		}
 	}
 	if id, ours := translate.IdentityOf(have); !ours || id.Space != space.Name {
-		return "", fmt.Errorf("reserve the address of the space's API: %w", errForeign)
+		return "", fmt.Errorf("reserve the address of the space's API: %w", ErrForeign)
 	}
 	return have.Spec.ClusterIP, nil
 }
 
 // ServiceRange is the host's range of cluster IPs, in CIDR form. Spaces use the
 // same, as their services' addresses are the host's.
-func (a *addresses) ServiceRange(ctx context.Context) (string, error) {
+func (a *Addresses) ServiceRange(ctx context.Context) (string, error) {
 	cidr := &networkingv1.ServiceCIDR{}
-	err := a.host.reader.Get(ctx, client.ObjectKey{Name: "kubernetes"}, cidr)
+	err := a.host.Reader.Get(ctx, client.ObjectKey{Name: "kubernetes"}, cidr)
 	if err != nil {
 		return "", fmt.Errorf("read the host's ServiceCIDR (Kubernetes 1.33 or later is needed): %w", err)
 	}

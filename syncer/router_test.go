@@ -29,7 +29,7 @@ func hostPod(space, name string) *corev1.Pod {
 }
 
 // newTestRouter gets its events from its test.
-func newTestRouter() *hostcache.Router { return newTrimmedRouter("", nil) }
+func newTestRouter() *hostcache.Router { return NewRouter("", nil) }
 
 func put(t *testing.T, f *hostcache.Router, objs ...client.Object) {
 	t.Helper()
@@ -201,7 +201,7 @@ func TestTheSharedWatchesKeepOnlyWhatIsRead(t *testing.T) {
 // Whoever reads while a sleeping space's objects are packed anew finds them, by
 // name and by index, and what changes meanwhile stays changed.
 func TestPackingAnewIsNotSeen(t *testing.T) {
-	f := newTrimmedRouter(resources.Pods, nil)
+	f := NewRouter(resources.Pods, nil)
 	pod := func(name string, version int) *corev1.Pod {
 		p := hostPod("a", name)
 		p.ResourceVersion = fmt.Sprint(version)
@@ -235,7 +235,7 @@ func TestPackingAnewIsNotSeen(t *testing.T) {
 				return
 			default:
 			}
-			if f.Get("berth-a/still") == nil || len(f.By(indexAddress, "10.0.0.1")) != 2 || len(f.By(indexNamespace, "a/default")) != 2 {
+			if f.Get("berth-a/still") == nil || len(f.By(indexAddress, "10.0.0.1")) != 2 || len(f.By(IndexNamespace, "a/default")) != 2 {
 				t.Error("an object was gone for a moment")
 			}
 		}

@@ -20,7 +20,7 @@ const (
 	// waits for an API most of the time: with half as many, a host whose scheduler
 	// and kubelets are as busy lets a burst of pods wait for them.
 	workers    = 64
-	firstRetry = 50 * time.Millisecond
+	FirstRetry = 50 * time.Millisecond
 	firstLater = time.Second // for what is not an error of the syncer's
 	lastRetry  = 10 * time.Minute
 	// hastened is how often at most what failed is tried again before its time, as the host takes writes again.
@@ -30,7 +30,7 @@ const (
 // Run works until ctx ends, and returns when all its work has stopped. It may
 // be called once.
 func (s *Engine) Run(ctx context.Context) error {
-	s.informers.Start(ctx.Done())
+	s.Informers.Start(ctx.Done())
 	var extended sync.WaitGroup
 	defer extended.Wait()
 	ctx, cancel := context.WithCancel(ctx) // what was installed ends with the syncer, whyever it does
@@ -39,15 +39,15 @@ func (s *Engine) Run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended
 	}
-	defer s.recorder.close()
-	defer s.queue.close()
+	defer s.Recorder.close()
+	defer s.Queue.close()
 	for _, count := range s.counts { // before what is new takes what they have
 		count()
 	}
-	s.queue.open(ctx)
-	defer s.sources.close()
-	if err := s.sources.open(s.queue); err != nil && ctx.Err() == nil { // informers may end with ctx
-		return fmt.Errorf("sync space %s: %w", s.space.Name, err)
+	s.Queue.open(ctx)
+	defer s.Sources.Close()
+	if err := s.Sources.Open(s.Queue); err != nil && ctx.Err() == nil { // informers may end with ctx
+		return fmt.Errorf("sync space %s: %w", s.Space.Name, err)
 	}
 	<-ctx.Done()
 	return nil
@@ -68,7 +68,7 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	}
 	after, err := s.try(ctx, key)
 	s.shortages.ended(key, err)
-	if errors.Is(err, errUnsettled) {
+	if errors.Is(err, ErrUnsettled) {
 		return next{after: s.soon.When(key), idle: true}
 	}
 	s.counters.count(err)
@@ -88,13 +88,13 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 		// Nothing is wrong with the syncer. Most often somebody was faster, and an
 		// event tells at once; but a conflict may also be over a quota, and what is
 		// not found may be a service account, or the host behind its proxy.
-		return next{after: s.later.When(key), idle: isClass(key.Resource)}
+		return next{after: s.later.When(key), idle: IsClass(key.Resource)}
 	case ctx.Err() != nil:
 		return next{}
 	default:
 		s.logger.Error(err, "Could not sync an object", "resource", key.Resource, "namespace", key.Namespace, "name", key.Name)
 		s.failing.Store(true)
-		return next{after: s.soon.When(key), idle: isClass(key.Resource), failed: true}
+		return next{after: s.soon.When(key), idle: IsClass(key.Resource), failed: true}
 	}
 }
 
@@ -114,12 +114,12 @@ func (s *Engine) wrote() {
 	if !s.failing.Load() {
 		return
 	}
-	now, last := s.clock.Now().UnixNano(), s.lastHastened.Load()
+	now, last := s.Clock.Now().UnixNano(), s.lastHastened.Load()
 	if now-last < int64(hastened) || !s.lastHastened.CompareAndSwap(last, now) {
 		return
 	}
 	s.failing.Store(false)
-	s.queue.hasten()
+	s.Queue.hasten()
 }
 
 // try turns a panic over one object into an error: the process holds other
@@ -130,18 +130,18 @@ func (s *Engine) try(ctx context.Context, key Key) (after time.Duration, err err
 			after, err = 0, fmt.Errorf("sync %s %s: panic: %v\n%s", key.Resource, key.NamespacedName, p, debug.Stack())
 		}
 	}()
-	return s.work[key.Resource](ctx, key.NamespacedName)
+	return s.Work[key.Resource](ctx, key.NamespacedName)
 }
 
 // Idle reports whether there is nothing to do: all that both sides have shown is
 // worked up, and the host's watches have shown the syncer's own writes. What
 // failed and is due later does not count, see [Engine.NextTimer].
 func (s *Engine) Idle() bool {
-	return s.sources.hasSynced() && s.queue.empty() && s.writer.seen()
+	return s.Sources.hasSynced() && s.Queue.empty() && s.Writer.seen()
 }
 
 // NextTimer is when the syncer has something to do by itself, ok is false if it
 // has not: tokens of running pods to replace, reservations to give back, and
 // tries to repeat that failed for the host's sake. What the host or the space's
 // rules refused is not among it: it is tried again when the space wakes.
-func (s *Engine) NextTimer() (at time.Time, ok bool) { return s.queue.nextTimer() }
+func (s *Engine) NextTimer() (at time.Time, ok bool) { return s.Queue.nextTimer() }

@@ -30,32 +30,32 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	recorder := record.NewFakeRecorder(10)
 	space := translate.Space{Name: "demo"}
 	v := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
-	f := newTrimmedRouter("", nil)
+	f := NewRouter("", nil)
 	host := pod.ToHost(space, v, pod.Surroundings{})
 	if err := f.Replace([]any{host}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{routers: map[string]*hostcache.Router{resources.Pods: f}}
+	h := &Host{Routers: map[string]*hostcache.Router{resources.Pods: f}}
 	virtual := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if err := virtual.GetIndexer().Add(v); err != nil {
 		t.Fatal(err)
 	}
-	s := &Engine{space: space, host: h, writer: newWriter(nil, h), recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
-	k := &syncedResource[*corev1.Pod]{
-		Engine: s, name: resources.Pods, nameLimit: translate.LimitSubdomain, virtual: virtual,
-		newObject:  func() *corev1.Pod { return &corev1.Pod{} },
-		toHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
-		updateHost: func(_, _ *corev1.Pod) bool { return false },
-		syncStatus: func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },
+	s := &Engine{Space: space, Host: h, Writer: NewWriter(nil, h), Recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&Queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
+	k := &Resource[*corev1.Pod]{
+		Engine: s, Name: resources.Pods, NameLimit: translate.LimitSubdomain, Virtual: virtual,
+		NewObject:  func() *corev1.Pod { return &corev1.Pod{} },
+		ToHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
+		UpdateHost: func(_, _ *corev1.Pod) bool { return false },
+		SyncStatus: func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },
 	}
 	again, err := k.reconcile(t.Context(), types.NamespacedName{Namespace: "default", Name: "web"})
-	s.recorder.close()
+	s.Recorder.close()
 	return again, recorder, err
 }
 
 // T8, S5: tokens of a pod that a newer rule forbids are refreshed, also in a space that sleeps.
 func TestTokensOfAPodThatANewRuleForbidsAreDue(t *testing.T) {
-	rule := forbids(field.ErrorList{field.Forbidden(field.NewPath("spec"), "by a new rule")})
+	rule := Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec"), "by a new rule")})
 	again, _, err := reconciled(t, rule, nil)
 	if again != time.Hour || !errors.Is(err, errRefused) {
 		t.Errorf("due after %s: %v", again, err)

@@ -22,9 +22,9 @@ import (
 func working(work func() (time.Duration, error)) *Engine {
 	return &Engine{
 		logger: logr.Discard(), shortages: &shortages{},
-		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
+		soon:  workqueue.NewTypedItemExponentialFailureRateLimiter[Key](FirstRetry, lastRetry),
 		later: workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-		work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){
+		Work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){
 			"things": func(context.Context, types.NamespacedName) (time.Duration, error) { return work() },
 		},
 	}
@@ -47,8 +47,8 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 		"refused":             {"the tenant was told", errRefused, firstLater, true},
 		"conflict":            {"somebody was faster, or it is about a quota", fmt.Errorf("sync: %w", apierrors.NewConflict(pod, "p", errors.New("changed"))), firstLater, false},
 		"not found":           {"it is gone, or what it needs is not there", errors.Join(nil, apierrors.NewNotFound(pod, "p")), firstLater, false},
-		"anything else":       {"the host is down", errors.New("connection refused"), firstRetry, false},
-		"forbidden, not told": {"for lack of a role", apierrors.NewForbidden(pod, "p", errors.New("no role")), firstRetry, false},
+		"anything else":       {"the host is down", errors.New("connection refused"), FirstRetry, false},
+		"forbidden, not told": {"for lack of a role", apierrors.NewForbidden(pod, "p", errors.New("no role")), FirstRetry, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 				tries = append(tries, s.reconcile(t.Context(), thing("t")))
 			}
 			want := func(after time.Duration) next {
-				n := next{after: after, idle: test.idle, refused: test.idle, failed: test.first == firstRetry}
+				n := next{after: after, idle: test.idle, refused: test.idle, failed: test.first == FirstRetry}
 				if test.idle {
 					n.wake = time.Hour // what is on the host already wants to be looked at, asleep or not
 				}
@@ -82,7 +82,7 @@ func TestWorkThatComesToNothingComesAgainEverLater(t *testing.T) {
 // A panic over one tenant's object is that object's failure, and ends no process.
 func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	s := working(func() (time.Duration, error) { panic("a bug that a tenant found") })
-	if got := s.reconcile(t.Context(), thing("t")); got != (next{after: firstRetry, failed: true}) {
+	if got := s.reconcile(t.Context(), thing("t")); got != (next{after: FirstRetry, failed: true}) {
 		t.Errorf("it comes again after %v", got)
 	}
 	if _, err := s.try(t.Context(), thing("t")); err == nil || !strings.Contains(err.Error(), "a bug that a tenant found") || !strings.Contains(err.Error(), "run_test.go") {
@@ -101,11 +101,11 @@ func TestWhatIsQueuedWhenASyncerStopsIsNotDone(t *testing.T) {
 // However its start ends, a syncer that has ended gets no more events.
 func TestASyncerThatHasEndedGetsNoMoreEvents(t *testing.T) {
 	handlers := 0
-	opens := func(*queue) (func(), func() bool, error) {
+	opens := func(*Queue) (func(), func() bool, error) {
 		handlers++
 		return func() { handlers-- }, nil, nil
 	}
-	fails := func(*queue) (func(), func() bool, error) { return nil, nil, errors.New("synced twice") }
+	fails := func(*Queue) (func(), func() bool, error) { return nil, nil, errors.New("synced twice") }
 	tests := map[string]struct {
 		sources []source
 		fails   bool
@@ -117,13 +117,13 @@ func TestASyncerThatHasEndedGetsNoMoreEvents(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := &sources{all: test.sources}
-			if err := f.open(nil); (err != nil) != test.fails {
+			if err := f.Open(nil); (err != nil) != test.fails {
 				t.Errorf("open: %v", err)
 			}
 			if f.hasSynced() == test.fails {
 				t.Errorf("synced: %t", f.hasSynced())
 			}
-			f.close()
+			f.Close()
 			if handlers != 0 {
 				t.Errorf("%d handlers are left", handlers)
 			}

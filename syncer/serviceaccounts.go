@@ -18,14 +18,14 @@ import (
 // which its pods run as: an identity that admins, and what they run on the host,
 // can tell apart. It has no rights, no secrets and no tokens.
 func (s *podSyncer) syncServiceAccounts() error {
-	add(&syncedResource[*corev1.ServiceAccount]{
-		Engine: s.Engine, name: resources.ServiceAccounts, nameLimit: translate.LimitSubdomain,
-		newObject: func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-		virtual:   s.informers.Core().V1().ServiceAccounts().Informer(),
-		toHost: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
-			return s.space.ServiceAccount(v), true, nil
+	Add(&Resource[*corev1.ServiceAccount]{
+		Engine: s.Engine, Name: resources.ServiceAccounts, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+		Virtual:   s.Informers.Core().V1().ServiceAccounts().Informer(),
+		ToHost: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
+			return s.Space.ServiceAccount(v), true, nil
 		},
-		updateHost: translate.PushServiceAccount,
+		UpdateHost: translate.PushServiceAccount,
 	}, nil)
 	return nil
 }
@@ -33,16 +33,16 @@ func (s *podSyncer) syncServiceAccounts() error {
 // withAccount makes a host pod run as the host account of v's, which may have to
 // be made: pods come no earlier than their accounts, but their work may.
 func (s *podSyncer) withAccount(ctx context.Context, v, host *corev1.Pod) error {
-	if !s.host.Sync.On(resources.ServiceAccounts) || v.Spec.ServiceAccountName == "" {
+	if !s.Host.Sync.On(resources.ServiceAccounts) || v.Spec.ServiceAccountName == "" {
 		return nil
 	}
-	account, err := s.informers.Core().V1().ServiceAccounts().Lister().ServiceAccounts(v.Namespace).Get(v.Spec.ServiceAccountName)
+	account, err := s.Informers.Core().V1().ServiceAccounts().Lister().ServiceAccounts(v.Namespace).Get(v.Spec.ServiceAccountName)
 	if err != nil {
 		return fmt.Errorf("find service account %s: %w", v.Spec.ServiceAccountName, err)
 	}
-	want := s.space.ServiceAccount(account)
-	if _, exists := cached[*corev1.ServiceAccount](s.host, resources.ServiceAccounts, want.Namespace, want.Name); !exists {
-		if err := createOnHost(ctx, s.hostAPI, want); err != nil && !apierrors.IsAlreadyExists(err) {
+	want := s.Space.ServiceAccount(account)
+	if _, exists := Get[*corev1.ServiceAccount](s.Host, resources.ServiceAccounts, want.Namespace, want.Name); !exists {
+		if err := CreateOnHost(ctx, s.HostAPI, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("make host service account of %s: %w", v.Spec.ServiceAccountName, err)
 		}
 	}

@@ -23,8 +23,8 @@ type serviceSyncer struct{ *Engine }
 
 func newServices(e *Engine) *serviceSyncer { return &serviceSyncer{e} }
 
-// declarations are the functions that declare the resources of this package to the engine.
-func (s *serviceSyncer) declarations() map[string]func() error {
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *serviceSyncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Services: s.syncServices, resources.EndpointSlices: s.syncEndpointSlices,
 		resources.Ingresses: s.syncIngresses, resources.Gateways: s.syncGateways, resources.HTTPRoutes: s.syncHTTPRoutes,
@@ -36,23 +36,23 @@ func (s *serviceSyncer) declarations() map[string]func() error {
 const slicesOf = "endpoint slices of a service"
 
 func (s *serviceSyncer) syncServices() error {
-	written := s.informers.Discovery().V1().EndpointSlices().Informer()
-	err := written.AddIndexers(cache.Indexers{indexService: func(obj any) ([]string, error) {
+	written := s.Informers.Discovery().V1().EndpointSlices().Informer()
+	err := written.AddIndexers(cache.Indexers{IndexService: func(obj any) ([]string, error) {
 		if v, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return sliceService(v), nil
+			return SliceService(v), nil
 		}
 		return nil, nil
 	}})
 	if err != nil {
 		return err
 	}
-	s.work[slicesOf] = func(ctx context.Context, service types.NamespacedName) (_ time.Duration, err error) {
-		s.compute(ctx, func() {
+	s.Work[slicesOf] = func(ctx context.Context, service types.NamespacedName) (_ time.Duration, err error) {
+		s.Compute(ctx, func() {
 			var keys []string
-			keys, err = written.GetIndexer().IndexKeys(indexService, service.String())
+			keys, err = written.GetIndexer().IndexKeys(IndexService, service.String())
 			for _, key := range keys {
 				if name, err := cache.ParseObjectName(key); err == nil {
-					s.queue.add(Key{Resource: resources.EndpointSlices, NamespacedName: types.NamespacedName(name)})
+					s.Queue.Add(Key{Resource: resources.EndpointSlices, NamespacedName: types.NamespacedName(name)})
 				}
 			}
 		})
@@ -61,32 +61,32 @@ func (s *serviceSyncer) syncServices() error {
 	enqueueSlices := func(service types.NamespacedName, enqueue func(Key)) {
 		enqueue(Key{Resource: slicesOf, NamespacedName: service})
 	}
-	add(&syncedResource[*corev1.Service]{
-		Engine: s.Engine, name: resources.Services, nameLimit: translate.LimitLabel,
-		newObject:     func() *corev1.Service { return &corev1.Service{} },
-		virtual:       s.informers.Core().V1().Services().Informer(),
-		makesRequests: true,
-		toHost: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
-			err := forbids(translate.CheckService(&v.Spec))
+	Add(&Resource[*corev1.Service]{
+		Engine: s.Engine, Name: resources.Services, NameLimit: translate.LimitLabel,
+		NewObject:     func() *corev1.Service { return &corev1.Service{} },
+		Virtual:       s.Informers.Core().V1().Services().Informer(),
+		MakesRequests: true,
+		ToHost: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
+			err := Forbid(translate.CheckService(&v.Spec))
 			if err == nil && v.Spec.Type == corev1.ServiceTypeExternalName {
 				err = s.withdrawExposures(ctx, v)
 			}
-			return s.space.Service(v), true, err
+			return s.Space.Service(v), true, err
 		},
-		updateHost: translate.PushService,
+		UpdateHost: translate.PushService,
 		// Both sides show one address, and an address is immutable.
-		needsRecreate: func(want, have *corev1.Service) bool {
+		NeedsRecreate: func(want, have *corev1.Service) bool {
 			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
 		},
-		syncStatus: s.syncServiceStatus,
-		relabel: func(ctx context.Context, v, host *corev1.Service) error {
+		SyncStatus: s.syncServiceStatus,
+		Relabel: func(ctx context.Context, v, host *corev1.Service) error {
 			have := host.DeepCopy()
-			if !s.space.PushServiceSelector(v, have) {
+			if !s.Space.PushServiceSelector(v, have) {
 				return nil
 			}
-			return s.hostAPI.Update(ctx, have)
+			return s.HostAPI.Update(ctx, have)
 		},
-		onHostEvent: func(host *corev1.Service, enqueue func(Key)) {
+		OnHostEvent: func(host *corev1.Service, enqueue func(Key)) {
 			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
 				enqueueSlices(types.NamespacedName{Namespace: id.Namespace, Name: id.Name}, enqueue)
 			}
@@ -99,37 +99,37 @@ func (s *serviceSyncer) syncServices() error {
 }
 
 func (s *serviceSyncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
-	status := s.space.PullServiceStatus(v, host, s.host.isNode)
+	status := s.Space.PullServiceStatus(v, host, s.Host.IsNode)
 	if equality.Semantic.DeepEqual(status.LoadBalancer, v.Status.LoadBalancer) {
 		return 0, nil
 	}
 	out := v.DeepCopy()
 	out.Status.LoadBalancer = status.LoadBalancer
-	return 0, s.virtualAPI.Status().Update(ctx, out)
+	return 0, s.VirtualAPI.Status().Update(ctx, out)
 }
 
 // syncEndpointSlices syncs to the host the endpoints of services without a selector;
 // all others are made on the host, by its own controller.
 func (s *serviceSyncer) syncEndpointSlices() error {
-	lister := s.informers.Core().V1().Services().Lister()
-	add(&syncedResource[*discoveryv1.EndpointSlice]{
-		Engine: s.Engine, name: resources.EndpointSlices, nameLimit: translate.LimitSubdomain,
-		newObject:     func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
-		virtual:       s.informers.Discovery().V1().EndpointSlices().Informer(),
-		makesRequests: true,
-		toHost: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
+	lister := s.Informers.Core().V1().Services().Lister()
+	Add(&Resource[*discoveryv1.EndpointSlice]{
+		Engine: s.Engine, Name: resources.EndpointSlices, NameLimit: translate.LimitSubdomain,
+		NewObject:     func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
+		Virtual:       s.Informers.Discovery().V1().EndpointSlices().Informer(),
+		MakesRequests: true,
+		ToHost: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
 			service, err := lister.Services(v.Namespace).Get(v.Labels[discoveryv1.LabelServiceName])
 			if err != nil || !translate.HasOwnEndpoints(service) {
 				return nil, false, client.IgnoreNotFound(err)
 			}
-			return s.space.EndpointSlice(v), true, s.withdrawExposures(ctx, service)
+			return s.Space.EndpointSlice(v), true, s.withdrawExposures(ctx, service)
 		},
-		updateHost: translate.PushEndpointSlice,
-		forCreate:  translate.SliceForCreate, // its event brings it back
-		needsRecreate: func(want, have *discoveryv1.EndpointSlice) bool {
+		UpdateHost: translate.PushEndpointSlice,
+		ForCreate:  translate.SliceForCreate, // its event brings it back
+		NeedsRecreate: func(want, have *discoveryv1.EndpointSlice) bool {
 			return want.Labels[discoveryv1.LabelServiceName] != have.Labels[discoveryv1.LabelServiceName]
 		},
-		mayUpdate: s.mayFill,
+		MayUpdate: s.mayFill,
 	}, nil)
 	return nil
 }

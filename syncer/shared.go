@@ -3,13 +3,15 @@
 
 package syncer
 
-import "k8s.io/client-go/rest"
+import (
+	"k8s.io/client-go/rest"
+)
 
 // Shared is the shared host cluster as a shard sees it: one set of watches for all its spaces, and what it allocates to their
 // Services. It is safe for concurrent use once started.
 type Shared struct {
 	*Host
-	*addresses
+	*Addresses
 }
 
 // NewShared prepares the watches on the cluster that config reaches. The account
@@ -22,5 +24,5 @@ func NewShared(config *rest.Config, o Options) (*Shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Shared{h, newAddresses(h)}, nil
+	return &Shared{h, NewAddresses(h)}, nil
 }

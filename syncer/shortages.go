@@ -67,9 +67,9 @@ type try struct {
 	eased    uint64    // shortages.eased before
 }
 
-func newShortages(q *queue, changed func(short bool)) *shortages {
+func newShortages(q *Queue, changed func(short bool)) *shortages {
 	return &shortages{
-		enqueue: q.add, after: q.putLater, changed: changed,
+		enqueue: q.Add, after: q.putLater, changed: changed,
 		of: map[string]*shortage{}, called: map[Key]*shortage{}, others: map[Key]struct{}{},
 	}
 }

@@ -82,7 +82,7 @@ func TestMoreQuotaCallsThoseWhoWait(t *testing.T) {
 func TestHostilePodOverWhichACreatePanicsLeavesTheOthersTheirTurn(t *testing.T) {
 	s, called := shortOf(t, "a", "b")
 	s.ease()
-	k := &syncedResource[*corev1.Pod]{Engine: &Engine{shortages: s, host: &Host{}}, name: resources.Pods, bound: bound{most: 1}} // no watch: it panics
+	k := &Resource[*corev1.Pod]{Engine: &Engine{shortages: s, Host: &Host{}}, Name: resources.Pods, Bound: Bound{most: 1}} // no watch: it panics
 	func() {
 		defer func() {
 			if recover() == nil {

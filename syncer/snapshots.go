@@ -22,40 +22,40 @@ import (
 // syncSnapshots syncs volume snapshots to the host, whose controller takes
 // them, and brings back what became of them.
 func (s *storageSyncer) syncSnapshots() error {
-	informer, err := s.fromExtension(resources.VolumeSnapshots)
+	informer, err := s.FromExtension(resources.VolumeSnapshots)
 	if err != nil {
 		return err
 	}
-	add(&syncedResource[*snapshotv1.VolumeSnapshot]{
-		Engine: s.Engine, name: resources.VolumeSnapshots, nameLimit: translate.LimitSubdomain,
-		newObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
-		virtual:   informer,
-		bound:     s.bound(bounds.VolumeSnapshots, "volume snapshots"),
-		toHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
-			errs := append(beyond(v), translate.CheckSnapshot(v)...)
+	Add(&Resource[*snapshotv1.VolumeSnapshot]{
+		Engine: s.Engine, Name: resources.VolumeSnapshots, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
+		Virtual:   informer,
+		Bound:     s.Bound(bounds.VolumeSnapshots, "volume snapshots"),
+		ToHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
+			errs := append(CheckUnknown(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
-				if _, ok := imported[*snapshotv1.VolumeSnapshotClass](s.host, resources.SnapshotClasses, *class); !ok {
+				if _, ok := Imported[*snapshotv1.VolumeSnapshotClass](s.Host, resources.SnapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
 						fmt.Sprintf("there is no class %q for spaces; see 'kubectl get volumesnapshotclasses'", *class)))
 				}
 			}
-			return s.space.Snapshot(v), true, forbids(errs)
+			return s.Space.Snapshot(v), true, Forbid(errs)
 		},
-		beforeCreate: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
+		BeforeCreate: func(ctx context.Context, v, want *snapshotv1.VolumeSnapshot) (err error) {
 			if v.Spec.VolumeSnapshotClassName == nil {
 				want.Spec.VolumeSnapshotClassName, err = s.defaultSnapshots(ctx, want)
 			}
 			return err
 		},
-		updateHost: translate.PushSnapshot,
-		syncStatus: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
+		UpdateHost: translate.PushSnapshot,
+		SyncStatus: func(ctx context.Context, v, host *snapshotv1.VolumeSnapshot) (time.Duration, error) {
 			status := translate.PullSnapshotStatus(v, host)
 			if status == nil || equality.Semantic.DeepEqual(status, v.Status) {
 				return 0, nil
 			}
 			out := v.DeepCopy()
 			out.Status = status
-			return 0, s.virtualAPI.Status().Update(ctx, out)
+			return 0, s.VirtualAPI.Status().Update(ctx, out)
 		},
 	}, nil)
 	return nil
@@ -66,9 +66,9 @@ func (s *storageSyncer) syncSnapshots() error {
 // its own default, imported or not.
 func (s *storageSyncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
 	name := ptr.Deref(host.Spec.Source.PersistentVolumeClaimName, "")
-	claim, ok := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, host.Namespace, name)
+	claim, ok := Get[*corev1.PersistentVolumeClaim](s.Host, resources.Claims, host.Namespace, name)
 	if !ok || claim.Spec.VolumeName == "" {
-		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "source", "persistentVolumeClaimName"),
+		return nil, Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "source", "persistentVolumeClaimName"),
 			"the claim has no volume yet; it is tried again, or name a class, see 'kubectl get volumesnapshotclasses'")})
 	}
 	volume, err := s.hostVolume(ctx, claim.Spec.VolumeName)
@@ -77,13 +77,13 @@ func (s *storageSyncer) defaultSnapshots(ctx context.Context, host *snapshotv1.V
 	}
 	driver := translate.DriverOf(volume)
 	var latest *snapshotv1.VolumeSnapshotClass
-	for class := range importedClasses[*snapshotv1.VolumeSnapshotClass](s.host, resources.SnapshotClasses) {
+	for class := range AllImported[*snapshotv1.VolumeSnapshotClass](s.Host, resources.SnapshotClasses) {
 		if class.Driver == driver && translate.IsDefaultSnapshots(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}
 	}
 	if latest == nil {
-		return nil, forbids(field.ErrorList{field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
+		return nil, Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
 			"there is no default class for spaces that is for the claim's volume; name a class, see 'kubectl get volumesnapshotclasses'")})
 	}
 	return &latest.Name, nil

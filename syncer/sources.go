@@ -23,13 +23,13 @@ type sources struct {
 
 // source begins to fill the queue, and returns how to end that. synced, if not nil,
 // reports whether all there was at first has been enqueued.
-type source func(q *queue) (remove func(), synced func() bool, err error)
+type source func(q *Queue) (remove func(), synced func() bool, err error)
 
-func (s *sources) add(one source) { s.all = append(s.all, one) }
+func (s *sources) Add(one source) { s.all = append(s.all, one) }
 
-// open opens all sources, until one fails. What it opened is to be closed at
+// Open opens all sources, until one fails. What it opened is to be closed at
 // any rate.
-func (s *sources) open(q *queue) error {
+func (s *sources) Open(q *Queue) error {
 	for _, open := range s.all {
 		remove, synced, err := open(q)
 		if err != nil {
@@ -44,7 +44,7 @@ func (s *sources) open(q *queue) error {
 	return nil
 }
 
-func (s *sources) close() {
+func (s *sources) Close() {
 	for _, remove := range slices.Backward(s.remove) {
 		remove()
 	}
@@ -55,19 +55,19 @@ func (s *sources) hasSynced() bool {
 	return s.opened.Load() && !slices.ContainsFunc(s.synced, func(synced func() bool) bool { return !synced() })
 }
 
-// fromSpace fills the queue from an informer of the space.
-func (s *Engine) fromSpace(informer cache.SharedIndexInformer, handle func(client.Object, func(Key))) {
-	s.fromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
+// FromSpace fills the queue from an informer of the space.
+func (s *Engine) FromSpace(informer cache.SharedIndexInformer, handle func(client.Object, func(Key))) {
+	s.FromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
 }
 
-// fromChanges is fromSpace with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
+// FromChanges is fromSpace with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
 // informer keeps for it all that changes meanwhile.
-func (s *Engine) fromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
+func (s *Engine) FromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
 	added := s.extended[informer]
 	if added == nil { // the rest does not wait for extensions
 		s.synced = append(s.synced, informer.HasSyncedChecker())
 	}
-	s.sources.add(func(q *queue) (func(), func() bool, error) {
+	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
 		receive := func(was, obj any, enqueue func(Key)) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
@@ -79,8 +79,8 @@ func (s *Engine) fromChanges(informer cache.SharedIndexInformer, handle func(was
 		}
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { receive(nil, obj, q.addFirst) },
-			UpdateFunc: func(was, obj any) { receive(was, obj, q.add) },
-			DeleteFunc: func(obj any) { receive(nil, obj, q.add) },
+			UpdateFunc: func(was, obj any) { receive(was, obj, q.Add) },
+			DeleteFunc: func(obj any) { receive(nil, obj, q.Add) },
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("watch the space: %w", err)
@@ -93,38 +93,38 @@ func (s *Engine) fromChanges(informer cache.SharedIndexInformer, handle func(was
 	})
 }
 
-// fromHost fills the queue from the shared watch of a resource on the host.
-func (s *Engine) fromHost(resource string, handle func(client.Object, func(Key))) {
-	s.sources.add(func(q *queue) (func(), func() bool, error) {
-		f := s.host.routers[resource]
+// FromHost fills the queue from the shared watch of a resource on the host.
+func (s *Engine) FromHost(resource string, handle func(client.Object, func(Key))) {
+	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
+		f := s.Host.Routers[resource]
 		if f == nil {
 			return func() {}, nil, nil // it is disabled
 		}
-		remove, err := f.Subscribe(s.space.Name, func(obj client.Object) { handle(obj, q.add) })
+		remove, err := f.Subscribe(s.Space.Name, func(obj client.Object) { handle(obj, q.Add) })
 		return remove, nil, err
 	})
 }
 
-// add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
+// Add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
 // object that was added, changed or deleted, but for changes that concern no others.
-func add[T client.Object](k *syncedResource[T], also func(v T, enqueue func(Key))) {
-	k.fromChanges(k.virtual, func(was, obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
+func Add[T client.Object](k *Resource[T], also func(v T, enqueue func(Key))) {
+	k.FromChanges(k.Virtual, func(was, obj client.Object, enqueue func(Key)) {
+		enqueue(Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(obj)})
 		v, ok := obj.(T)
 		if !ok || also == nil {
 			return
 		}
-		if before, ok := was.(T); ok && k.concernsNoOthers != nil && before.GetUID() == v.GetUID() && k.concernsNoOthers(before, v) {
+		if before, ok := was.(T); ok && k.ConcernsNoOthers != nil && before.GetUID() == v.GetUID() && k.ConcernsNoOthers(before, v) {
 			return
 		}
 		also(v, enqueue)
 	})
-	addToHost(k)
+	AddToHost(k)
 }
 
 // shownOnHost reports whether the host's watches show an object.
-func (s *Engine) shownOnHost(o object) bool {
-	_, ok := cached[client.Object](s.host, o.resource, o.Namespace, o.Name)
+func (s *Engine) shownOnHost(o Object) bool {
+	_, ok := Get[client.Object](s.Host, o.Resource, o.Namespace, o.Name)
 	return ok
 }
 
@@ -133,33 +133,33 @@ func (s *Engine) count(resource string, host client.Object) {
 	if s.bytes == nil {
 		return
 	}
-	o := object{resource, client.ObjectKeyFromObject(host)}
+	o := Object{resource, client.ObjectKeyFromObject(host)}
 	if !s.shownOnHost(o) {
 		s.bytes.show(o, 0)
-		s.hostNames.show(o, 0)
+		s.HostNames.show(o, 0)
 		return
 	}
 	s.bytes.show(o, sizeOf(host))
-	s.hostNames.show(o, int64(len(hostsOf(host))))
+	s.HostNames.show(o, int64(len(HostNames(host))))
 }
 
-// addToHost declares a resource that is synced to the host: its work and the host's events.
-func addToHost[T client.Object](k *syncedResource[T]) {
-	k.work[k.name] = k.reconcile
+// AddToHost declares a resource that is synced to the host: its work and the host's events.
+func AddToHost[T client.Object](k *Resource[T]) {
+	k.Work[k.Name] = k.reconcile
 	k.counts = append(k.counts, func() {
-		for host := range hosted[T](k.host, k.space.Name, k.name) {
-			k.count(k.name, host)
+		for host := range Of[T](k.Host, k.Space.Name, k.Name) {
+			k.count(k.Name, host)
 		}
 	})
-	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
-		key, ok := keyOf(k.name, obj)
+	k.FromHost(k.Name, func(obj client.Object, enqueue func(Key)) {
+		key, ok := KeyOf(k.Name, obj)
 		host, is := obj.(T)
-		k.count(k.name, obj)
-		if !ok && is && k.ownerOf != nil {
-			key, ok = k.ownerOf(host)
+		k.count(k.Name, obj)
+		if !ok && is && k.OwnerOf != nil {
+			key, ok = k.OwnerOf(host)
 		}
-		if is && k.onHostEvent != nil {
-			k.onHostEvent(host, enqueue)
+		if is && k.OnHostEvent != nil {
+			k.OnHostEvent(host, enqueue)
 		}
 		if ok {
 			enqueue(key)

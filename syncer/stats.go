@@ -40,6 +40,6 @@ func (c *counters) count(err error) {
 func (s *Engine) Stats() Stats {
 	return Stats{
 		Done: s.counters.done.Load(), Conflicts: s.counters.conflicts.Load(), Refused: s.counters.refused.Load(), Failed: s.counters.failed.Load(),
-		Queued: s.queue.length(), Unsynced: s.queue.unsynced() + s.shortages.count(),
+		Queued: s.Queue.length(), Unsynced: s.Queue.unsynced() + s.shortages.count(),
 	}
 }

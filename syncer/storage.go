@@ -28,8 +28,8 @@ type storageSyncer struct {
 
 func newStorage(e *Engine, classes *classSyncer) *storageSyncer { return &storageSyncer{e, classes} }
 
-// declarations are the functions that declare the resources of this package to the engine.
-func (s *storageSyncer) declarations() map[string]func() error {
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *storageSyncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Claims: s.syncClaims, resources.Volumes: s.syncVolumes, resources.VolumeSnapshots: s.syncSnapshots,
 	}
@@ -38,24 +38,24 @@ func (s *storageSyncer) declarations() map[string]func() error {
 // syncClaims syncs volume claims to the host, which provisions and binds, and the
 // bound volume to the space.
 func (s *storageSyncer) syncClaims() error {
-	k := &syncedResource[*corev1.PersistentVolumeClaim]{
-		Engine: s.Engine, name: resources.Claims, nameLimit: translate.LimitSubdomain,
-		newObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
-		virtual:   s.informers.Core().V1().PersistentVolumeClaims().Informer(),
-		toHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
-			return s.space.Claim(v), true, forbids(translate.CheckClaim(translate.AskedClaim(v), s.host.Sync.On(resources.VolumeSnapshots)))
+	k := &Resource[*corev1.PersistentVolumeClaim]{
+		Engine: s.Engine, Name: resources.Claims, NameLimit: translate.LimitSubdomain,
+		NewObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
+		Virtual:   s.Informers.Core().V1().PersistentVolumeClaims().Informer(),
+		ToHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
+			return s.Space.Claim(v), true, Forbid(translate.CheckClaim(translate.AskedClaim(v), s.Host.Sync.On(resources.VolumeSnapshots)))
 		},
-		updateHost: translate.PushClaim,
-		syncStatus: s.syncClaimStatus,
+		UpdateHost: translate.PushClaim,
+		SyncStatus: s.syncClaimStatus,
 	}
-	k.handleMissing = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) {
+	k.HandleMissing = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) {
 		return handleMissingClaim(ctx, k, v)
 	}
-	k.beforeCreate = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
-		want.Spec.StorageClassName, err = s.classes.hostStorage(ctx, v)
+	k.BeforeCreate = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
+		want.Spec.StorageClassName, err = s.classes.HostStorage(ctx, v)
 		return err
 	}
-	add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
+	Add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(Key)) {
 		enqueue(Key{Resource: resources.Volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
 	})
 	return nil
@@ -67,10 +67,10 @@ func (s *storageSyncer) syncClaimStatus(ctx context.Context, v, host *corev1.Per
 		// The claim came before the space knew a default class: as on any
 		// cluster, it gets it later. The name of one that is not imported (any more)
 		// stays on the host.
-		if _, ok := imported[*storagev1.StorageClass](s.host, resources.StorageClasses, *host.Spec.StorageClassName); ok {
+		if _, ok := Imported[*storagev1.StorageClass](s.Host, resources.StorageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
-			return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
+			return 0, s.VirtualAPI.Update(ctx, want) // its event brings us back
 		}
 	}
 	if want.Spec.VolumeName != "" {
@@ -79,23 +79,23 @@ func (s *storageSyncer) syncClaimStatus(ctx context.Context, v, host *corev1.Per
 		}
 	}
 	if want.Spec.VolumeName != v.Spec.VolumeName || !equality.Semantic.DeepEqual(want.Annotations, v.Annotations) {
-		return 0, s.virtualAPI.Update(ctx, want) // its event brings us back
+		return 0, s.VirtualAPI.Update(ctx, want) // its event brings us back
 	}
 	if equality.Semantic.DeepEqual(want.Status, v.Status) {
 		return 0, nil
 	}
-	return 0, s.virtualAPI.Status().Update(ctx, want)
+	return 0, s.VirtualAPI.Status().Update(ctx, want)
 }
 
 // handleMissingClaim marks a bound claim whose host claim is gone: its data is, too, and
 // an empty volume in its place would hide that. A new claim is made only for
 // one that never had a volume.
-func handleMissingClaim(ctx context.Context, k *syncedResource[*corev1.PersistentVolumeClaim], v *corev1.PersistentVolumeClaim) (bool, error) {
+func handleMissingClaim(ctx context.Context, k *Resource[*corev1.PersistentVolumeClaim], v *corev1.PersistentVolumeClaim) (bool, error) {
 	if v.Spec.VolumeName == "" {
 		return false, nil
 	}
-	_, err := k.live(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: k.space.HostNamespace(), Name: k.space.HostName(v.Namespace, v.Name, k.nameLimit),
+	_, err := k.Live(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.Namespace, v.Name, k.NameLimit),
 	}})
 	if !apierrors.IsNotFound(err) {
 		return true, err
@@ -103,28 +103,28 @@ func handleMissingClaim(ctx context.Context, k *syncedResource[*corev1.Persisten
 	if v.Status.Phase == corev1.ClaimLost {
 		return true, nil
 	}
-	k.recorder.record(v, corev1.EventTypeWarning, ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
+	k.Recorder.Record(v, corev1.EventTypeWarning, ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
 	out := v.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
-	return true, k.virtualAPI.Status().Update(ctx, out)
+	return true, k.VirtualAPI.Status().Update(ctx, out)
 }
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
 func (s *storageSyncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
-	if !s.host.Sync.On(resources.Volumes) {
+	if !s.Host.Sync.On(resources.Volumes) {
 		return nil
 	}
 	host, err := s.hostVolume(ctx, hostVolume)
 	if err != nil {
 		return fmt.Errorf("read the volume of claim %s/%s: %w", v.Namespace, v.Name, err)
 	}
-	if ref := host.Spec.ClaimRef; ref == nil || ref.Namespace != s.space.HostNamespace() {
+	if ref := host.Spec.ClaimRef; ref == nil || ref.Namespace != s.Space.HostNamespace() {
 		return nil // not (or no longer) bound to this space
 	}
 	want := translate.Volume(v, host)
-	have, err := s.informers.Core().V1().PersistentVolumes().Lister().Get(want.Name)
+	have, err := s.Informers.Core().V1().PersistentVolumes().Lister().Get(want.Name)
 	if apierrors.IsNotFound(err) {
-		if err := s.virtualAPI.Create(ctx, want.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := s.VirtualAPI.Create(ctx, want.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		return nil // its event brings us back
@@ -134,35 +134,35 @@ func (s *storageSyncer) ensureVolume(ctx context.Context, v *corev1.PersistentVo
 	}
 	have = have.DeepCopy()
 	if translate.PullVolume(want, have) {
-		return s.virtualAPI.Update(ctx, have)
+		return s.VirtualAPI.Update(ctx, have)
 	}
 	if have.Status.Phase != corev1.VolumeBound {
 		have.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}
-		return s.virtualAPI.Status().Update(ctx, have)
+		return s.VirtualAPI.Status().Update(ctx, have)
 	}
 	return nil
 }
 
 // hostVolume is a volume of the host's that a claim of the space's is bound to.
 func (s *storageSyncer) hostVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	if host, ok := cached[*corev1.PersistentVolume](s.host, resources.Volumes, "", name); ok && host.Spec.ClaimRef != nil {
+	if host, ok := Get[*corev1.PersistentVolume](s.Host, resources.Volumes, "", name); ok && host.Spec.ClaimRef != nil {
 		return host, nil
 	}
 	host := &corev1.PersistentVolume{} // the watch lags, or holds no more than the name, or there is none
-	return host, s.host.reader.Get(ctx, types.NamespacedName{Name: name}, host)
+	return host, s.Host.Reader.Get(ctx, types.NamespacedName{Name: name}, host)
 }
 
 // syncVolumes ends the space's volumes with their claims.
 func (s *storageSyncer) syncVolumes() error {
-	informer := s.informers.Core().V1().PersistentVolumes()
-	s.work[resources.Volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	informer := s.Informers.Core().V1().PersistentVolumes()
+	s.Work[resources.Volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		v, err := informer.Lister().Get(key.Name)
 		if err != nil || v.Labels[translate.LabelManagedBy] != translate.ManagedBy || v.Spec.ClaimRef == nil {
 			return 0, client.IgnoreNotFound(err)
 		}
 		ref := v.Spec.ClaimRef
 		claim := &corev1.PersistentVolumeClaim{}
-		err = s.virtualAPI.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, claim)
+		err = s.VirtualAPI.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, claim)
 		if client.IgnoreNotFound(err) != nil || err == nil && claim.UID == ref.UID {
 			return 0, client.IgnoreNotFound(err)
 		}
@@ -170,23 +170,23 @@ func (s *storageSyncer) syncVolumes() error {
 		if v.Status.Phase != corev1.VolumeReleased {
 			out := v.DeepCopy()
 			out.Status.Phase = corev1.VolumeReleased
-			return 0, s.virtualAPI.Status().Update(ctx, out)
+			return 0, s.VirtualAPI.Status().Update(ctx, out)
 		}
-		return 0, s.virtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
+		return 0, s.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID})
 	}
-	s.fromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
+	s.FromSpace(informer.Informer(), func(obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Resource: resources.Volumes, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
 		if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef != nil {
 			enqueue(Key{Resource: resources.Claims, NamespacedName: types.NamespacedName{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}})
 		}
 	})
-	s.fromHost(resources.Volumes, func(obj client.Object, enqueue func(Key)) {
+	s.FromHost(resources.Volumes, func(obj client.Object, enqueue func(Key)) {
 		v, ok := obj.(*corev1.PersistentVolume)
 		if !ok || v.Spec.ClaimRef == nil {
 			return
 		}
-		if host, ok := cached[*corev1.PersistentVolumeClaim](s.host, resources.Claims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name); ok {
-			if key, ok := keyOf(resources.Claims, host); ok {
+		if host, ok := Get[*corev1.PersistentVolumeClaim](s.Host, resources.Claims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name); ok {
+			if key, ok := KeyOf(resources.Claims, host); ok {
 				enqueue(key)
 			}
 		}

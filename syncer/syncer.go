@@ -45,12 +45,12 @@ type Config struct {
 type Syncer struct {
 	engine  *Engine
 	host    *Shared
-	account *account // of the space on the host
+	account *Account // of the space on the host
 }
 
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
-	onHost, err := c.Host.client(c.Space, c.Account)
+	onHost, err := c.Host.Client(c.Space, c.Account)
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
@@ -61,8 +61,8 @@ func New(c Config) (*Syncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Syncer{engine: e, host: c.Host, account: newAccount(e.writer)}
-	e.hostAPI = s.account
+	s := &Syncer{engine: e, host: c.Host, account: NewAccount(e.Writer)}
+	e.HostAPI = s.account
 	if err := s.declare(c); err != nil {
 		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
 	}
@@ -72,11 +72,11 @@ func New(c Config) (*Syncer, error) {
 // declare declares the resources that are enabled, and removes the stale objects of the others.
 func (s *Syncer) declare(c Config) error {
 	classes := newClasses(s.engine)
-	declarations := classes.declarations()
+	declarations := classes.Declarations()
 	for _, of := range []map[string]func() error{
-		newPods(s.engine, classes, c.Where, c.Release, c.TokenKey).declarations(),
-		newStorage(s.engine, classes).declarations(),
-		newServices(s.engine).declarations(),
+		newPods(s.engine, classes, c.Where, c.Release, c.TokenKey).Declarations(),
+		newStorage(s.engine, classes).Declarations(),
+		newServices(s.engine).Declarations(),
 	} {
 		maps.Copy(declarations, of)
 	}
@@ -88,14 +88,14 @@ func (s *Syncer) declare(c Config) error {
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
-		_, extended := extensions()[k.Name]
+		_, extended := Extensions()[k.Name]
 		switch {
-		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, isClass(k.Name) && !extended: // of which none may be left in the space
+		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, IsClass(k.Name) && !extended: // of which none may be left in the space
 			if err := declare(); err != nil {
 				return err
 			}
-		case removedWhenOff(k):
-			s.engine.removeStale(k.Name)
+		case RemovedWhenOff(k):
+			s.engine.RemoveStale(k.Name)
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (s *Syncer) declare(c Config) error {
 // Run syncs until ctx ends, and returns when all its work has stopped. It may
 // be called once.
 func (s *Syncer) Run(ctx context.Context) error {
-	defer s.host.use(s.engine.space, s.account)()
+	defer s.host.Use(s.engine.Space, s.account)()
 	return s.engine.Run(ctx)
 }
 

@@ -37,7 +37,7 @@ const (
 const tokensPerSecond = 200
 
 func newTokenPace() *rate.Limiter {
-	return rate.NewLimiter(tokensPerSecond, burstSeconds*tokensPerSecond)
+	return rate.NewLimiter(tokensPerSecond, BurstSeconds*tokensPerSecond)
 }
 
 // tokenWrites are the token secrets that were written and that the host's watch has
@@ -82,18 +82,18 @@ func (s *podSyncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Du
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
-	if s.host.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
+	if s.Host.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
-	name := s.space.TokenSecretName(v.Namespace, v.Name)
-	shown := s.host.routers[resources.Secrets].Delivered.Load() // before what is there is looked at
-	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.clock.Now()) {
-		return at.Sub(s.clock.Now()), nil
+	name := s.Space.TokenSecretName(v.Namespace, v.Name)
+	shown := s.Host.Routers[resources.Secrets].Delivered.Load() // before what is there is looked at
+	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.Clock.Now()) {
+		return at.Sub(s.Clock.Now()), nil
 	}
-	have, exists := cached[*corev1.Secret](s.host, resources.Secrets, s.space.HostNamespace(), name)
+	have, exists := Get[*corev1.Secret](s.Host, resources.Secrets, s.Space.HostNamespace(), name)
 	if exists && metav1.IsControlledBy(have, host) && (s.tokenKey == "" || have.Annotations[annotationTokenKey] == s.tokenKey) {
 		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRefresh]); err == nil {
-			if left := at.Sub(s.clock.Now()); left > 0 {
+			if left := at.Sub(s.Clock.Now()); left > 0 {
 				return left, nil
 			}
 		}
@@ -106,11 +106,11 @@ func (s *podSyncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Du
 	owner.BlockOwnerDeletion = nil // where that is enforced, it takes a right to the pod's finalizers
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: s.space.HostNamespace(),
+			Name: name, Namespace: s.Space.HostNamespace(),
 			Labels: map[string]string{
-				translate.LabelSpace: s.space.Name, translate.LabelNamespace: v.Namespace, translate.LabelManagedBy: translate.ManagedBy,
+				translate.LabelSpace: s.Space.Name, translate.LabelNamespace: v.Namespace, translate.LabelManagedBy: translate.ManagedBy,
 			},
-			Annotations:     map[string]string{annotationRefresh: s.clock.Now().Add(refresh).UTC().Format(time.RFC3339), annotationTokenKey: s.tokenKey},
+			Annotations:     map[string]string{annotationRefresh: s.Clock.Now().Add(refresh).UTC().Format(time.RFC3339), annotationTokenKey: s.tokenKey},
 			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		Data: data,
@@ -118,20 +118,20 @@ func (s *podSyncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Du
 	// The name is never a tenant's, so that what is there is an older one of ours:
 	// that of a pod of the same name, which goes with it.
 	if exists {
-		err = s.hostAPI.Update(ctx, want)
+		err = s.HostAPI.Update(ctx, want)
 	} else {
-		err = createOnHost(ctx, s.hostAPI, want)
+		err = CreateOnHost(ctx, s.HostAPI, want)
 	}
 	switch { // the watch lags
 	case exists && apierrors.IsNotFound(err):
-		err = createOnHost(ctx, s.hostAPI, want)
+		err = CreateOnHost(ctx, s.HostAPI, want)
 	case !exists && apierrors.IsAlreadyExists(err):
-		err = s.hostAPI.Update(ctx, want)
+		err = s.HostAPI.Update(ctx, want)
 	}
 	if err != nil {
 		return 0, err
 	}
-	s.tokens.wrote(name, tokenWrite{host.UID, hostcache.Version(want.ResourceVersion), s.clock.Now().Add(refresh)}, shown)
+	s.tokens.wrote(name, tokenWrite{host.UID, hostcache.Version(want.ResourceVersion), s.Clock.Now().Add(refresh)}, shown)
 	return refresh, nil
 }
 
@@ -142,11 +142,11 @@ func (s *podSyncer) tokensOf(secret *corev1.Secret) (key Key, ok bool) {
 	if owner == nil || owner.Kind != "Pod" {
 		return key, false
 	}
-	host, ok := cached[*corev1.Pod](s.host, resources.Pods, secret.Namespace, owner.Name)
+	host, ok := Get[*corev1.Pod](s.Host, resources.Pods, secret.Namespace, owner.Name)
 	if !ok || host.UID != owner.UID {
 		return key, false
 	}
-	return keyOf(resources.Pods, host)
+	return KeyOf(resources.Pods, host)
 }
 
 func (s *podSyncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
@@ -165,12 +165,12 @@ func (s *podSyncer) requestTokens(ctx context.Context, v *corev1.Pod, requests [
 			ask.Spec.Audiences = []string{r.Audience}
 		}
 		of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: account}}
-		if err := s.virtualAPI.SubResource("token").Create(ctx, of, ask); err != nil {
+		if err := s.VirtualAPI.SubResource("token").Create(ctx, of, ask); err != nil {
 			return nil, 0, fmt.Errorf("request a token of service account %s/%s: %w", v.Namespace, account, err)
 		}
 		data[r.Key] = []byte(ask.Status.Token)
 		// As a kubelet does: at four fifths of the life.
-		if life := ask.Status.ExpirationTimestamp.Sub(s.clock.Now()) * 4 / 5; refresh == 0 || life < refresh {
+		if life := ask.Status.ExpirationTimestamp.Sub(s.Clock.Now()) * 4 / 5; refresh == 0 || life < refresh {
 			refresh = life
 		}
 	}

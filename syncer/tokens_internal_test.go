@@ -35,7 +35,7 @@ func (tokens) Create(_ context.Context, _, request client.Object, _ ...client.Su
 // S8: a pod may ask for hundreds of tokens, and while the space may write no more to the host, again with each try.
 func TestHostileTokensAreRequestedAtARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &podSyncer{Engine: &Engine{virtualAPI: issuer{}, clock: clock.RealClock{}}, tokenPace: newTokenPace()}
+		s := &podSyncer{Engine: &Engine{VirtualAPI: issuer{}, Clock: clock.RealClock{}}, tokenPace: newTokenPace()}
 		requests, begun := make([]pod.TokenRequest, 500), time.Now()
 		for range 20 {
 			if _, _, err := s.requestTokens(t.Context(), &corev1.Pod{}, requests); err != nil {

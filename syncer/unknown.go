@@ -24,12 +24,12 @@ const maxUnknown = 10
 
 // typed is an object of a space's as the type of its kind, with a note of what
 // that does not hold. What can't be read as that type keeps its metadata only.
-func typed(e extension, obj any) (any, error) {
+func typed(e Extension, obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil // a tombstone's, or one that is typed already
 	}
-	out, ok := e.of.DeepCopyObject().(client.Object)
+	out, ok := e.Object.DeepCopyObject().(client.Object)
 	if !ok {
 		return obj, nil
 	}
@@ -44,7 +44,7 @@ func typed(e extension, obj any) (any, error) {
 			}
 		}
 	case err != nil:
-		out, _ = e.of.DeepCopyObject().(client.Object)
+		out, _ = e.Object.DeepCopyObject().(client.Object)
 		out.SetNamespace(u.GetNamespace())
 		out.SetName(u.GetName())
 		out.SetUID(u.GetUID())
@@ -64,10 +64,10 @@ func typed(e extension, obj any) (any, error) {
 	return out, nil
 }
 
-// beyond refuses fields that would not go to the host: what is left of v there
+// CheckUnknown refuses fields that would not go to the host: what is left of v there
 // could mean another thing than v, be it a gateway that no longer asks its clients
 // for certificates.
-func beyond(v client.Object) (errs field.ErrorList) {
+func CheckUnknown(v client.Object) (errs field.ErrorList) {
 	note := v.GetAnnotations()[annotationUnknown]
 	if note == "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// refer looks again at what has been, or is, referred to.
-func (s *Engine) refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
+// Refer looks again at what has been, or is, referred to.
+func (s *Engine) Refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
 	watch := s.names[resource]
 	if len(names) == 0 || watch == nil {
 		return
@@ -32,21 +32,21 @@ type usage struct {
 	// hosted, if set, names what is on the host: all that there is in the space
 	// is to be there, whether it is referred to or not.
 	hosted func() []string
-	// settled, if set, reports whether all of those informers have what there is.
-	settled func() bool
+	// Settled, if set, reports whether all of those informers have what there is.
+	Settled func() bool
 }
 
-// usedBy is the usage of what the pods of the space refer to or, if the sync
+// UsedBy is the usage of what the pods of the space refer to or, if the sync
 // option says so, of everything.
-func (s *Engine) usedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
-	u := usage{index: index, in: append(in, s.informers.Core().V1().Pods().Informer())}
-	if s.host.Sync.Value(resource) == resources.All {
+func (s *Engine) UsedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
+	u := usage{index: index, in: append(in, s.Informers.Core().V1().Pods().Informer())}
+	if s.Host.Sync.Value(resource) == resources.All {
 		u.hosted = func() []string { return s.hostedKeys(resource) }
 	}
 	return u
 }
 
-func (u usage) contains(key types.NamespacedName) (bool, error) {
+func (u usage) Contains(key types.NamespacedName) (bool, error) {
 	if u.hosted != nil {
 		return true, nil
 	}
@@ -56,8 +56,8 @@ func (u usage) contains(key types.NamespacedName) (bool, error) {
 			return err == nil, err
 		}
 	}
-	if u.settled != nil && !u.settled() {
-		return false, errUnsettled
+	if u.Settled != nil && !u.Settled() {
+		return false, ErrUnsettled
 	}
 	return false, nil
 }
@@ -75,8 +75,8 @@ func (u usage) all() (names []string) {
 
 // hostedKeys names the virtual objects that the host objects of a resource are of.
 func (s *Engine) hostedKeys(resource string) (names []string) {
-	for host := range hosted[client.Object](s.host, s.space.Name, resource) {
-		if key, ok := keyOf(resource, host); ok {
+	for host := range Of[client.Object](s.Host, s.Space.Name, resource) {
+		if key, ok := KeyOf(resource, host); ok {
 			names = append(names, key.String())
 		}
 	}
@@ -86,13 +86,13 @@ func (s *Engine) hostedKeys(resource string) (names []string) {
 // Indexes of a space's pods and ingresses by what they refer to, as
 // namespace/name.
 const (
-	indexConfigMaps = "berth.dev/configmaps"
-	indexSecrets    = "berth.dev/secrets"
+	IndexConfigMaps = "berth.dev/configmaps"
+	IndexSecrets    = "berth.dev/secrets"
 )
 
-// indexReferences lets config maps and secrets find the pods that use them:
+// IndexReferences lets config maps and secrets find the pods that use them:
 // only those in use go to the host.
-func indexReferences(informer cache.SharedIndexInformer) error {
+func IndexReferences(informer cache.SharedIndexInformer) error {
 	index := func(pick func(pod.References) []types.NamespacedName) cache.IndexFunc {
 		return func(obj any) ([]string, error) {
 			v, ok := obj.(*corev1.Pod)
@@ -107,7 +107,7 @@ func indexReferences(informer cache.SharedIndexInformer) error {
 		}
 	}
 	return informer.AddIndexers(cache.Indexers{
-		indexConfigMaps: index(func(r pod.References) []types.NamespacedName { return r.ConfigMaps }),
-		indexSecrets:    index(func(r pod.References) []types.NamespacedName { return r.Secrets }),
+		IndexConfigMaps: index(func(r pod.References) []types.NamespacedName { return r.ConfigMaps }),
+		IndexSecrets:    index(func(r pod.References) []types.NamespacedName { return r.Secrets }),
 	})
 }

@@ -20,7 +20,7 @@ import (
 // sleepingRouter tells a host's sleepers of what its test puts in.
 func sleepingRouter() (*Host, *hostcache.Router) {
 	h := &Host{}
-	return h, newTrimmedRouter("", h.sleepers.changed)
+	return h, NewRouter("", h.sleepers.changed)
 }
 
 // T8: what is, and what is no change of a space's host objects.

@@ -23,51 +23,51 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// writer writes to the host as a space's account, and remembers of its writes
+// Writer writes to the host as a space's account, and remembers of its writes
 // what the shared watches have not shown yet.
-type writer struct {
+type Writer struct {
 	client.Client
-	host *Host
+	Host *Host
 
 	mu      sync.Mutex
 	written map[string]uint64    // the latest resource version of each resource
-	deleted map[object]types.UID // what may be there still, as far as is seen
+	deleted map[Object]types.UID // what may be there still, as far as is seen
 	tidied  int                  // how many of deleted there were after the last look
-	holds   map[object]*hold
+	holds   map[Object]*hold
 }
 
-func newWriter(c client.Client, host *Host) *writer {
-	return &writer{Client: c, host: host, written: map[string]uint64{}, deleted: map[object]types.UID{}, holds: map[object]*hold{}}
+func NewWriter(c client.Client, host *Host) *Writer {
+	return &Writer{Client: c, Host: host, written: map[string]uint64{}, deleted: map[Object]types.UID{}, holds: map[Object]*hold{}}
 }
 
 // Create creates an object on the host, and makes obj what it is then.
-func (w *writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (w *Writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	return w.wroteUnless(w.Client.Create(ctx, obj, opts...), obj)
 }
 
 // Update updates an object on the host, and makes obj what it is then.
-func (w *writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+func (w *Writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	return w.wroteUnless(w.Client.Update(ctx, obj, opts...), obj)
 }
 
 // UpdateVia updates an object through one of its subresources, and makes obj what
 // it is then.
-func (w *writer) UpdateVia(ctx context.Context, subresource string, obj client.Object) error {
+func (w *Writer) UpdateVia(ctx context.Context, subresource string, obj client.Object) error {
 	return w.wroteUnless(w.Client.SubResource(subresource).Update(ctx, obj), obj)
 }
 
 // PatchStatus patches an object's status, and makes obj what it is then.
-func (w *writer) PatchStatus(ctx context.Context, obj client.Object, patch client.Patch) error {
+func (w *Writer) PatchStatus(ctx context.Context, obj client.Object, patch client.Patch) error {
 	return w.wroteUnless(w.Client.Status().Patch(ctx, obj, patch), obj)
 }
 
 // Delete deletes an object on the host.
-func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+func (w *Writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	err := w.Client.Delete(ctx, obj, opts...)
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.deleted[object{resourceOf(obj), client.ObjectKeyFromObject(obj)}] = obj.GetUID()
+		w.deleted[Object{resourceOf(obj), client.ObjectKeyFromObject(obj)}] = obj.GetUID()
 		if len(w.deleted) > 2*w.tidied+100 {
 			w.tidy()
 		}
@@ -76,12 +76,12 @@ func (w *writer) Delete(ctx context.Context, obj client.Object, opts ...client.D
 }
 
 // seen reports whether the host's watches have told of all writes.
-func (w *writer) seen() bool {
+func (w *Writer) seen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tidy()
 	for resource, wrote := range w.written {
-		if w.host.routers[resource].Delivered.Load() >= wrote {
+		if w.Host.Routers[resource].Delivered.Load() >= wrote {
 			delete(w.written, resource)
 		}
 	}
@@ -90,19 +90,19 @@ func (w *writer) seen() bool {
 
 // tidy forgets deletions that the watches have got, but for that they must have
 // told of them. w.mu is held.
-func (w *writer) tidy() {
+func (w *Writer) tidy() {
 	for o, uid := range w.deleted {
-		there, ok := cached[client.Object](w.host, o.resource, o.Namespace, o.Name)
+		there, ok := Get[client.Object](w.Host, o.Resource, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.resource] = max(w.written[o.resource], w.host.routers[o.resource].Reached.Load())
+			w.written[o.Resource] = max(w.written[o.Resource], w.Host.Routers[o.Resource].Reached.Load())
 		}
 	}
 	w.tidied = len(w.deleted)
 }
 
 // wroteUnless notes the write that made obj, unless it failed.
-func (w *writer) wroteUnless(err error, obj client.Object) error {
+func (w *Writer) wroteUnless(err error, obj client.Object) error {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *writer) wroteUnless(err error, obj client.Object) error {
 }
 
 // wrote notes a write. w.mu is held.
-func (w *writer) wrote(resource, resourceVersion string) {
+func (w *Writer) wrote(resource, resourceVersion string) {
 	if v := hostcache.Version(resourceVersion); v > w.written[resource] {
 		w.written[resource] = v
 	}

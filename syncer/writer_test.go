@@ -30,7 +30,7 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var w *writer
+	var w *Writer
 	expect := func(what string, want bool) {
 		t.Helper()
 		if got := w.seen(); got != want {
@@ -38,12 +38,12 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 		}
 	}
 	telling := "" // what the watch is about to tell
-	f := newTrimmedRouter("", func(string) {
+	f := NewRouter("", func(string) {
 		if telling != "" {
 			expect(telling, false)
 		}
 	})
-	w = newWriter(nil, &Host{routers: map[string]*hostcache.Router{resources.Pods: f}})
+	w = NewWriter(nil, &Host{Routers: map[string]*hostcache.Router{resources.Pods: f}})
 	store(f.Replace(nil, "10"))
 	expect("nothing was written", true)
 	w.wrote(resources.Pods, "12")
@@ -52,7 +52,7 @@ func TestAWriteIsSeenWhenTheWatchHasToldOfIt(t *testing.T) {
 	store(f.Add(pod(12)))
 	expect("the watch has told of it", true)
 
-	w.deleted[object{resources.Pods, client.ObjectKeyFromObject(pod(12))}] = "u"
+	w.deleted[Object{resources.Pods, client.ObjectKeyFromObject(pod(12))}] = "u"
 	expect("deleted", false)
 	telling = "the watch has got the deletion"
 	store(f.Delete(pod(13)))
