@@ -27,7 +27,7 @@ type Config struct {
 	// process uncleanly is held back at its next start; see package crashlog. None
 	// are kept if it is empty.
 	ActiveDir string
-	// Host reaches the shared cluster; see [syncer.NewShared] for the rights needed.
+	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
 	Host *rest.Config
 	// Sync says what is synced with it.
 	Sync syncer.Options

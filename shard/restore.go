@@ -54,7 +54,7 @@ func (s *Shard) Prepare(ctx context.Context, name string) error {
 
 // AdoptServices makes or finds the host objects of the services of a space that
 // was prepared and does not run, and returns them with their addresses; see
-// [syncer.Shared.AdoptServices].
+// [syncer.Host.AdoptServices].
 func (s *Shard) AdoptServices(ctx context.Context, name string, vs []*corev1.Service) ([]*corev1.Service, error) {
 	return s.host.AdoptServices(ctx, translate.Space{Name: name}, vs)
 }

@@ -33,7 +33,7 @@ var (
 // Shard runs spaces. It is safe for concurrent use.
 type Shard struct {
 	config       Config
-	host         *syncer.Shared
+	host         *syncer.Host
 	serviceRange string
 	volume       *kine.Volume
 	credentials  *credentials.Verifier
@@ -66,7 +66,7 @@ type Shard struct {
 // bounds the start only.
 func Start(ctx context.Context, c Config) (*Shard, error) {
 	c = c.complete()
-	host, err := syncer.NewShared(c.Host, c.Sync)
+	host, err := syncer.NewHost(c.Host, c.Sync)
 	if err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
@@ -159,7 +159,7 @@ func (s *Shard) ForgetCredentials(space string) { s.credentials.Forget(space) }
 
 // Host is the shared host as the shard's watches show it: who calls from which
 // address, and what DNS has to say.
-func (s *Shard) Host() *syncer.Shared { return s.host }
+func (s *Shard) Host() *syncer.Host { return s.host }
 
 // ServiceRange is the host's range of cluster IPs, in CIDR form.
 func (s *Shard) ServiceRange() string { return s.serviceRange }

@@ -51,7 +51,7 @@ func (env *testEnv) allocations(ctx context.Context) (map[string]string, error) 
 
 // adopting is an environment without a syncer, whose space has some services, and a
 // host by which others adopt them.
-func adopting(t *testing.T, name string, have ...*corev1.Service) (*testEnv, *syncer.Shared) {
+func adopting(t *testing.T, name string, have ...*corev1.Service) (*testEnv, *syncer.Host) {
 	t.Helper()
 	env := newEnv(t, name)
 	env.begin(nil)
@@ -62,7 +62,7 @@ func adopting(t *testing.T, name string, have ...*corev1.Service) (*testEnv, *sy
 	if err := env.kill(); err != nil {
 		t.Fatal(err)
 	}
-	host, err := syncer.NewShared(env.cluster.Config(), env.options)
+	host, err := syncer.NewHost(env.cluster.Config(), env.options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,12 @@
 
 // Package syncer keeps one space and its host namespace alike: what a tenant
 // wrote goes to the host, what the host says of it comes back. Shards
-// run one [Syncer] a space and one [Host] a process.
+// run one [Syncer] a space and one [hostcache.Host] a process.
 //
 // # The engine's contract
 //
 // A resource is declared in a file of its own (pods.go, services.go, ...) as a
-// [Resource]: how a virtual object looks on the host (toHost), which fields of
+// [engine.Resource]: how a virtual object looks on the host (toHost), which fields of
 // an existing host object the tenant owns (updateHost), and which of the virtual
 // object the host owns (syncStatus). The engine does the rest, the same for all:
 //
@@ -38,9 +38,9 @@
 //
 // A syncer with nothing to do runs no goroutine but those of its watches. Config
 // maps and secrets are not held but read when a pod refers to them. A space
-// without requests, whose syncer is [Engine.Idle], can be put to sleep: the
-// syncer is stopped, and [Host.OnChange] says when it is wanted again, beside
-// [Engine.NextTimer]. A syncer that is begun anew catches up with all that
+// without requests, whose syncer is [engine.Engine.Idle], can be put to sleep: the
+// syncer is stopped, and [hostcache.Host.OnChange] says when it is wanted again, beside
+// [engine.Engine.NextTimer]. A syncer that is begun anew catches up with all that
 // happened on both sides.
 //
 // Host objects are written as the space's own service account, which can reach

@@ -59,14 +59,14 @@ type testEnv struct {
 	virtual kubernetes.Interface // as the tenant's admin, but past the isolation plug-in
 
 	mu       sync.Mutex
-	run      *syncerRun     // nil between two runs
-	reserver *syncer.Shared // of the present or, before the first, a coming run
+	run      *syncerRun   // nil between two runs
+	reserver *syncer.Host // of the present or, before the first, a coming run
 }
 
 // syncerRun is one run of a syncer, from its start to its end.
 type syncerRun struct {
 	wire    *wire
-	host    *syncer.Shared
+	host    *syncer.Host
 	syncer  *syncer.Syncer
 	end     context.CancelFunc
 	crashed chan struct{} // closed by crash
@@ -83,7 +83,7 @@ func newEnv(t *testing.T, name string) *testEnv {
 	defer cancel()
 	env.build(t)
 	var err error
-	if env.reserver, err = syncer.NewShared(env.cluster.Config(), env.options); err != nil {
+	if env.reserver, err = syncer.NewHost(env.cluster.Config(), env.options); err != nil {
 		t.Fatal(err)
 	}
 	address, err := env.reserver.ReserveAPI(ctx, env.space)
@@ -203,7 +203,7 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	run := newRun()
 	run.wire.obey(ruled(run))
 	var err error
-	if run.host, err = syncer.NewShared(run.wire.config(toHost, env.cluster.Config()), env.options); err != nil {
+	if run.host, err = syncer.NewHost(run.wire.config(toHost, env.cluster.Config()), env.options); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)

@@ -4,71 +4,34 @@
 package syncer
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"iter"
-	"strings"
-	"sync"
-
-	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	nodev1 "k8s.io/api/node/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
-	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/syncer/services"
 	"github.com/berth-dev/berth/translate"
 )
 
-// Host is the shared host cluster as a shard sees it: one set of watches for
-// all its spaces. It is safe for concurrent use once started.
-type Host struct {
-	Options
-	config  *rest.Config
-	mapper  meta.RESTMapper
-	Reader  client.Client
-	cancel  context.CancelFunc // ends the watches
-	running sync.WaitGroup
-	watches map[string]hostWatch // of each resource that is watched
-	// Definitions of the extensions that are synced, by resource; set by Start.
-	Definitions map[string]*apiextensionsv1.CustomResourceDefinition
-	Routers     map[string]*hostcache.Router
-	sleepers    sleepers
-	followers   followers
-	short       sync.Map // of the spaces, by name, of which a quota refused something
-	// stale are the host objects that spaces have of disabled resources, by object:
-	// each a *metav1.PartialObjectMetadata; set by Start.
-	stale sync.Map
-	reach *reach
+// ServiceAccount is the name of the account, in each space's host namespace,
+// that the space's syncer writes as.
+const ServiceAccount = hostcache.ServiceAccount
+
+// AsAccount is config as the space's own account on the host that it reaches.
+func AsAccount(config *rest.Config, space translate.Space) *rest.Config {
+	return hostcache.AsAccount(config, space)
 }
 
-// Options say what spaces share of a host, and how. The zero value has every
-// resource at its default.
-type Options struct {
-	Sync resources.SyncOptions
-	// IngressAnnotations are the keys of the annotations that go along with an
-	// ingress. They are commands to a controller that all spaces share: some let
-	// their author run code in it.
-	IngressAnnotations []string
-	// QuotaChanged, if set, is told of each space whose quota on the host, or what is used of it, is another than before.
-	// It must not block.
-	QuotaChanged func(space string)
+// QuotaExceeded reports whether the host refused an object for a quota.
+func QuotaExceeded(err error) bool { return engine.QuotaExceeded(err) }
+
+// Options say what spaces share of a host, and how.
+type Options = hostcache.Options
+
+// Host is the shared host cluster as a shard sees it: one set of watches for all its spaces, and what it allocates to their
+// Services. It is safe for concurrent use once started.
+type Host struct {
+	*hostcache.Host
+	*services.Addresses
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
@@ -77,264 +40,9 @@ type Options struct {
 // events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
 // reads for gateways, too: both claim host names.
 func NewHost(config *rest.Config, o Options) (*Host, error) {
-	config = rest.CopyConfig(config)
-	reach := &reach{}
-	config.Wrap(reach.wrap)
-	config.QPS = -1 // the host's own priority and fairness decides
-	config.UserAgent = "berth-syncer"
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	mapper := newMapper()
-	reader, err := newClient(config, mapper)
+	h, err := hostcache.NewHost(config, o)
 	if err != nil {
-		return nil, fmt.Errorf("make host client: %w", err)
+		return nil, err
 	}
-	clientset, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make host client: %w", err)
-	}
-	h := &Host{
-		Options: o, config: config, reach: reach,
-		mapper: mapper, Reader: reader, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
-		watches: map[string]hostWatch{}, Routers: map[string]*hostcache.Router{},
-	}
-	watches, err := hostWatches(clientset, config)
-	if err != nil {
-		return nil, fmt.Errorf("make host client: %w", err)
-	}
-	for name, from := range watches {
-		if !o.Sync.On(name) && !watchedAlways(name) && (name != resources.Ingresses || !o.Sync.On(resources.Gateways)) {
-			continue
-		}
-		if name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {
-			continue // virtual nodes are of what pods say
-		}
-		changed := h.sleepers.changed
-		if name == resources.Events || name == resources.Budgets || name == resources.Nodes || IsClass(name) {
-			changed = nil // see OnChange
-		}
-		h.watches[name] = from
-		h.Routers[name] = NewRouter(name, changed)
-		if name == resources.Nodes {
-			h.WatchNodes(h.Routers[name])
-		}
-	}
-	h.watches[Quotas] = hostWatch{clientset.CoreV1().RESTClient(), Quotas, &corev1.ResourceQuota{}, ""}
-	h.Routers[Quotas] = NewRouter(Quotas, nil)
-	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged)
-	return h, nil
-}
-
-// indexes are those of a resource, besides its objects' namespaces and spaces.
-func indexes(resource string) cache.Indexers {
-	switch resource {
-	case resources.Pods:
-		return cache.Indexers{indexAddress: indexBy(podAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Pod]), IndexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
-	case resources.Nodes:
-		return cache.Indexers{indexNode: indexBy(nodeAddresses)}
-	case resources.Budgets:
-		return cache.Indexers{IndexNamespace: indexBy(VirtualNamespace[*policyv1.PodDisruptionBudget])}
-	case resources.Services:
-		return cache.Indexers{indexAddress: indexBy(serviceAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Service])}
-	case resources.EndpointSlices:
-		return cache.Indexers{indexAddress: indexBy(sliceAddresses), IndexService: indexBy(SliceService)}
-	case resources.Ingresses, resources.Gateways, resources.HTTPRoutes:
-		return cache.Indexers{indexHosts: indexClaims}
-	default:
-		return nil
-	}
-}
-
-// watchedAlways reports whether other resources' work reads this one's watch.
-func watchedAlways(name string) bool {
-	return name == resources.Pods || name == resources.Services || name == resources.EndpointSlices || name == resources.Secrets || name == resources.Claims
-}
-
-func IsClass(name string) bool {
-	return name == resources.StorageClasses || name == resources.IngressClasses || name == resources.RuntimeClasses || name == resources.PriorityClasses || name == resources.SnapshotClasses || name == resources.GatewayClasses
-}
-
-// Start begins the watches and returns when they have caught up, or with an
-// error when ctx ends before or the host refuses one. They go on until Stop.
-func (h *Host) Start(ctx context.Context) error {
-	if err := errors.Join(h.extend(ctx), h.findStale(ctx)); err != nil {
-		return err
-	}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	h.cancel = cancel
-	for name, f := range h.Routers {
-		from := h.watches[name]
-		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(), from.of) }, nil)
-	}
-	for name, f := range h.Routers {
-		if err := f.AwaitFilled(ctx, name); err != nil {
-			h.Stop()
-			return err
-		}
-	}
-	return nil
-}
-
-// Stop ends the watches and waits for them.
-func (h *Host) Stop() {
-	if h.cancel != nil {
-		h.cancel()
-	}
-	h.running.Wait()
-}
-
-// Pack makes what is held of spaces that sleep take less memory. The caller
-// collects garbage before and afterwards.
-func (h *Host) Pack(spaces []string) error {
-	for resource, f := range h.Routers {
-		for _, space := range spaces {
-			if err := f.Repack(space); err != nil {
-				return fmt.Errorf("pack %s of space %s: %w", resource, space, err)
-			}
-		}
-	}
-	return nil
-}
-
-// Get reads a host object from the shared watches; ok is false if it is not there.
-func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
-	key := name
-	if namespace != "" {
-		key = namespace + "/" + name
-	}
-	f := h.Routers[resource]
-	if f == nil {
-		return obj, false // it is disabled
-	}
-	obj, ok = f.Get(key).(T)
-	return obj, ok
-}
-
-// Of are a space's host objects of a resource, of the shared watches.
-func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		f := h.Routers[resource]
-		if f == nil {
-			return
-		}
-		for item := range f.Of(space) {
-			if obj, ok := item.(T); ok && !yield(obj) {
-				return
-			}
-		}
-	}
-}
-
-// spaceOf finds the space that a host object concerns, "" if none.
-func spaceOf(obj client.Object) string {
-	switch o := obj.(type) {
-	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *snapshotv1.VolumeSnapshotClass, *gatewayv1.GatewayClass:
-		if own, ok := translate.IdentityOf(obj); ok {
-			return own.Space
-		}
-		return hostcache.EverySpace
-	case *corev1.Node:
-		return hostcache.EverySpace
-	case *corev1.Event:
-		return spaceIn(o.Namespace)
-	case *corev1.ResourceQuota:
-		return spaceIn(o.Namespace)
-	case *corev1.PersistentVolume:
-		if o.Spec.ClaimRef == nil {
-			return ""
-		}
-		return spaceIn(o.Spec.ClaimRef.Namespace)
-	default:
-		space := spaceIn(o.GetNamespace())
-		if o.GetLabels()[translate.LabelSpace] != space {
-			return "" // foreign, or it only says that it is the space's
-		}
-		return space
-	}
-}
-
-// spaceIn is the space whose host namespace this is, "" if it is none's.
-func spaceIn(namespace string) string {
-	space, found := strings.CutPrefix(namespace, translate.HostNamespacePrefix)
-	if !found {
-		return ""
-	}
-	return space
-}
-
-// NewRouter makes a router of a resource's host objects, that keeps what readers need of them.
-func NewRouter(resource string, changed func(space string)) *hostcache.Router {
-	r := hostcache.New(spaceOf, changed, indexes(resource))
-	r.Trim = trim
-	return r
-}
-
-// trim drops what no reader needs, to save memory: field managers, the data of
-// config maps and secrets, and the bodies of events, volumes and exposures that
-// are no space's.
-func trim(o client.Object) client.Object {
-	o.SetManagedFields(nil)
-	hostcache.DigestData(o)
-	if q, ok := o.(*corev1.ResourceQuota); ok {
-		o = leftOf(q)
-	}
-	if spaceOf(o) == "" {
-		switch it := o.(type) {
-		case *corev1.Event:
-			o = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: it.Namespace, Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
-		case *corev1.PersistentVolume:
-			o = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
-		case *networkingv1.Ingress, *gatewayv1.Gateway, *gatewayv1.HTTPRoute:
-			o = claimsOnly(it)
-		}
-	}
-	hostcache.Pack(o)
-	return o
-}
-
-// newClient makes a client without discovery: the kinds that are synced are
-// known, and a space should not wait for what it does not ask.
-func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
-	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = "", "" // what is fastest, kind by kind
-	return client.New(config, client.Options{Scheme: Scheme(), Mapper: mapper})
-}
-
-// NewClient makes a client of the kinds that are synced, of the host or of a space.
-func (h *Host) NewClient(config *rest.Config) (client.Client, error) {
-	return newClient(config, h.mapper)
-}
-
-func newMapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Event", "ServiceAccount"} {
-		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
-	for _, kind := range []string{"PersistentVolume", "Namespace", "Node"} {
-		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
-	}
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("Ingress"), meta.RESTScopeNamespace)
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), meta.RESTScopeNamespace)
-	m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
-	m.Add(storagev1.SchemeGroupVersion.WithKind("StorageClass"), meta.RESTScopeRoot)
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("IngressClass"), meta.RESTScopeRoot)
-	m.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
-	m.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), meta.RESTScopeRoot)
-	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
-	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshot"), meta.RESTScopeNamespace)
-	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshotClass"), meta.RESTScopeRoot)
-	at := gatewayv1.SchemeGroupVersion // its plural is not what upstream's rule makes of it
-	m.AddSpecific(at.WithKind("Gateway"), at.WithResource("gateways"), at.WithResource("gateway"), meta.RESTScopeNamespace)
-	m.Add(gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), meta.RESTScopeNamespace)
-	m.Add(gatewayv1.SchemeGroupVersion.WithKind("GatewayClass"), meta.RESTScopeRoot)
-	return m
-}
-
-// MetadataList is a list of the metadata of one kind.
-func MetadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
-	all := &metav1.PartialObjectMetadataList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	return all
+	return &Host{h, services.NewAddresses(h)}, nil
 }

@@ -25,7 +25,7 @@ func TestAStartFailsWithoutTheRightToList(t *testing.T) {
 		}
 		return send()
 	})
-	host, err := syncer.NewShared(w.config(toHost, theHost(t).Config()), syncer.Options{})
+	host, err := syncer.NewHost(w.config(toHost, theHost(t).Config()), syncer.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

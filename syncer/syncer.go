@@ -15,7 +15,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/classes"
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/pods"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/syncer/services"
+	"github.com/berth-dev/berth/syncer/storage"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -24,7 +30,7 @@ type Config struct {
 	Space translate.Space
 	// Where the space's pods run.
 	Where translate.Placement
-	Host  *Shared
+	Host  *Host
 	// Virtual reaches the space's API with all rights.
 	Virtual *rest.Config
 	// Release of Kubernetes that the space's API says it is; virtual nodes
@@ -43,10 +49,13 @@ type Config struct {
 
 // Syncer syncs one space with its host namespace.
 type Syncer struct {
-	engine  *Engine
-	host    *Shared
-	account *Account // of the space on the host
+	engine  *engine.Engine
+	host    *Host
+	account *services.Account // of the space on the host
 }
+
+// Stats count the work of one space's syncer since it was made.
+type Stats = engine.Stats
 
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
@@ -54,14 +63,14 @@ func New(c Config) (*Syncer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
-	e, err := newEngine(EngineConfig{
+	e, err := engine.New(engine.Config{
 		Space: c.Space, Host: c.Host.Host, OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
 		Account: c.Account, Logger: c.Logger, Clock: c.Clock,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Syncer{engine: e, host: c.Host, account: NewAccount(e.Writer)}
+	s := &Syncer{engine: e, host: c.Host, account: services.NewAccount(e.Writer)}
 	e.HostAPI = s.account
 	if err := s.declare(c); err != nil {
 		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
@@ -71,12 +80,12 @@ func New(c Config) (*Syncer, error) {
 
 // declare declares the resources that are enabled, and removes the stale objects of the others.
 func (s *Syncer) declare(c Config) error {
-	classes := newClasses(s.engine)
+	classes := classes.New(s.engine)
 	declarations := classes.Declarations()
 	for _, of := range []map[string]func() error{
-		newPods(s.engine, classes, c.Where, c.Release, c.TokenKey).Declarations(),
-		newStorage(s.engine, classes).Declarations(),
-		newServices(s.engine).Declarations(),
+		pods.New(s.engine, classes, c.Where, c.Release, c.TokenKey).Declarations(),
+		storage.New(s.engine, classes).Declarations(),
+		services.New(s.engine).Declarations(),
 	} {
 		maps.Copy(declarations, of)
 	}
@@ -88,13 +97,13 @@ func (s *Syncer) declare(c Config) error {
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
-		_, extended := Extensions()[k.Name]
+		_, extended := hostcache.Extensions()[k.Name]
 		switch {
-		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, IsClass(k.Name) && !extended: // of which none may be left in the space
+		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, hostcache.IsClass(k.Name) && !extended: // of which none may be left in the space
 			if err := declare(); err != nil {
 				return err
 			}
-		case RemovedWhenOff(k):
+		case hostcache.RemovedWhenOff(k):
 			s.engine.RemoveStale(k.Name)
 		}
 	}

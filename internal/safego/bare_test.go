@@ -38,7 +38,7 @@ func reviewed() map[string]string {
 		"shard/wake.go begin":                                        "what it calls is guarded",
 		"shard/wake.go run":                                          "what it calls is guarded",
 		"streams/slots.go held":                                      "it closes a connection",
-		"syncer/reserve.go hold":                                     "it starts a timer, by safego",
+		"syncer/engine/holds.go Hold":                                "it starts a timer, by safego",
 		"vcluster/bootstrap/bootstrap.go ensureBootstrap":            "what it calls is guarded",
 		"vcluster/gate/gate.go Close":                                "it cancels a context",
 		"vcluster/gate/gate.go Serve":                                "it sets deadlines",
