@@ -30,6 +30,7 @@ import (
 // Syncer syncs classes: the host's to the space, and the tenant's own to the host.
 type Syncer struct{ *engine.Engine }
 
+// New returns the syncer of the classes of the space that an engine is of.
 func New(e *engine.Engine) *Syncer { return &Syncer{e} }
 
 // Declarations are the functions that declare the resources of this package to the engine.

@@ -65,6 +65,7 @@ func (k *Resource[T]) createHost(ctx context.Context, v, host T) error {
 	return err
 }
 
+// CreateBounded creates a host object, unless the bound of its resource is reached. No quota of the host counts it.
 func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
 	if k.Bound.most == 0 {
 		return CreateOnHost(ctx, k.HostAPI, host)

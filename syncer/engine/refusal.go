@@ -37,6 +37,7 @@ var ErrForeign = errors.New("host name taken")
 // the space says it first; here it is refused once more.
 type Forbidden struct{ error }
 
+// Forbid returns a [Forbidden] error if the space's rules say something against an object, else nil.
 func Forbid(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil

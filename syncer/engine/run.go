@@ -22,6 +22,7 @@ const (
 	// waits for an API most of the time: with half as many, a host whose scheduler
 	// and kubelets are as busy lets a burst of pods wait for them.
 	workers    = 64
+	// FirstRetry is after how long what failed is tried again, the first time.
 	FirstRetry = 50 * time.Millisecond
 	firstLater = time.Second // for what is not an error of the syncer's
 	lastRetry  = 10 * time.Minute

@@ -36,6 +36,7 @@ type Writer struct {
 	holds   map[hostcache.Object]*hold
 }
 
+// NewWriter returns a writer that writes by a client, which acts as the space's account.
 func NewWriter(c client.Client, host *hostcache.Host) *Writer {
 	return &Writer{Client: c, Host: host, written: map[string]uint64{}, deleted: map[hostcache.Object]types.UID{}, holds: map[hostcache.Object]*hold{}}
 }

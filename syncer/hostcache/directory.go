@@ -93,6 +93,7 @@ func (s addressSet) add(ip string) {
 
 func (s addressSet) all() []string { return slices.Collect(maps.Keys(s)) }
 
+// SliceService names the service that an endpoint slice is of, as namespace/name, in a list for indexes.
 func SliceService(slice *discoveryv1.EndpointSlice) []string {
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
 		return []string{slice.Namespace + "/" + service}
@@ -100,6 +101,7 @@ func SliceService(slice *discoveryv1.EndpointSlice) []string {
 	return nil
 }
 
+// VirtualNamespace names the namespace of a host object's virtual object, as space/namespace, in a list for indexes.
 func VirtualNamespace[T client.Object](o T) []string {
 	id, ok := translate.IdentityOf(o)
 	if service, is := any(o).(*corev1.Service); !ok || is && !taken(service) {

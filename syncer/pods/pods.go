@@ -43,6 +43,7 @@ type Syncer struct {
 	ownNodes  ownNodes
 }
 
+// New returns the syncer of the pods of the space that an engine is of. They run where the placement says.
 func New(e *engine.Engine, classes *classes.Syncer, where translate.Placement, release, tokenKey string) *Syncer {
 	s := &Syncer{Engine: e, classes: classes, where: where, release: release, tokenKey: tokenKey, tokenPace: newTokenPace()}
 	e.NamedNodes = s.nodesNamedBy

@@ -24,6 +24,7 @@ type Addresses struct {
 	running  sync.Map // accounts of the spaces that are synced, by name: each an *account
 }
 
+// NewAddresses returns those of a host.
 func NewAddresses(host *hostcache.Host) *Addresses {
 	return &Addresses{host: host, requests: engine.NewSlots()}
 }
@@ -61,8 +62,10 @@ type Account struct {
 	exposing sync.RWMutex
 }
 
+// NewAccount returns the account that a writer writes as.
 func NewAccount(w *engine.Writer) *Account { return &Account{Writer: w} }
 
+// Create creates an object on the host. A Service that is exposed from the start gets no endpoints of its tenant's.
 func (a *Account) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	if service, ok := obj.(*corev1.Service); ok {
 		if translate.Exposed(&service.Spec) {
@@ -74,6 +77,7 @@ func (a *Account) Create(ctx context.Context, obj client.Object, opts ...client.
 	return a.Writer.Create(ctx, obj, opts...)
 }
 
+// Update updates an object on the host. A Service that is to be exposed loses the endpoints that its tenant wrote.
 func (a *Account) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	if service, ok := obj.(*corev1.Service); ok && translate.Exposed(&service.Spec) {
 		return a.updateExposed(ctx, service, opts...)
@@ -81,6 +85,7 @@ func (a *Account) Update(ctx context.Context, obj client.Object, opts ...client.
 	return a.Writer.Update(ctx, obj, opts...)
 }
 
+// Delete deletes an object on the host.
 func (a *Account) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	if _, ok := obj.(*corev1.Service); ok {
 		a.exposing.RLock()

@@ -23,6 +23,7 @@ import (
 // Syncer syncs services, and what exposes them.
 type Syncer struct{ *engine.Engine }
 
+// New returns the syncer of the services of the space that an engine is of.
 func New(e *engine.Engine) *Syncer { return &Syncer{e} }
 
 // Declarations are the functions that declare the resources of this package to the engine.

@@ -29,6 +29,7 @@ type Syncer struct {
 	classes *classes.Syncer
 }
 
+// New returns the syncer of the claims of the space that an engine is of.
 func New(e *engine.Engine, classes *classes.Syncer) *Syncer { return &Syncer{e, classes} }
 
 // Declarations are the functions that declare the resources of this package to the engine.
