@@ -132,9 +132,8 @@ func (s *Syncer) declare(c Config) error {
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
-		_, extended := hostcache.Extensions()[k.Name]
 		switch {
-		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, hostcache.IsClass(k.Name) && !extended: // of which none may be left in the space
+		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, k.Class && !k.Extension: // of which none may be left in the space
 			if err := declare(); err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ type exportedClass[T client.Object] struct {
 }
 
 func (c *exportedClass[T]) add() error {
-	c.ClusterScoped, c.DeleteForbidden, c.NameLimit, c.ToHost, c.MakesRequests = true, true, translate.LimitSubdomain, c.hostClass, true
+	c.DeleteForbidden, c.NameLimit, c.ToHost, c.MakesRequests = true, translate.LimitSubdomain, c.hostClass, true
 	engine.Add(c.Resource, nil)
 	return nil
 }
@@ -88,7 +88,6 @@ func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass
 	return &exportedClass[*schedulingv1.PriorityClass]{
 		Resource: &engine.Resource[*schedulingv1.PriorityClass]{
 			Engine: s.Engine, Name: resources.ExportedPriorityClasses, Bound: s.exportedClassesBound(),
-			NewObject:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 			Virtual:       s.Informers.Scheduling().V1().PriorityClasses().Informer(),
 			UpdateHost:    translate.PushPriorityClass,
 			NeedsRecreate: translate.OtherPriority,
@@ -104,7 +103,6 @@ func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
 	return &exportedClass[*storagev1.StorageClass]{
 		Resource: &engine.Resource[*storagev1.StorageClass]{
 			Engine: s.Engine, Name: resources.ExportedStorageClasses, Bound: s.exportedClassesBound(),
-			NewObject:     func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 			Virtual:       s.Informers.Storage().V1().StorageClasses().Informer(),
 			UpdateHost:    translate.PushStorageClass,
 			NeedsRecreate: translate.OtherStorage,

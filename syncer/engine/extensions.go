@@ -25,7 +25,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/internal/safego"
-	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -35,13 +35,13 @@ func (s *Engine) FromExtension(resource string) (cache.SharedIndexInformer, erro
 	if a := s.added[resource]; a != nil {
 		return a.informer, nil
 	}
-	e := hostcache.Extensions()[resource]
+	r := resources.Of(resource)
 	api, err := dynamic.NewForConfig(s.toSpace)
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", resource, err)
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(api, e.GroupVersion.WithResource(resource), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	if err := informer.SetTransform(func(obj any) (any, error) { return typed(e, obj) }); err != nil {
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, r.GVR(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	if err := informer.SetTransform(func(obj any) (any, error) { return typed(r, obj) }); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", resource, err)
 	}
 	a := &added{resource: resource, informer: informer}

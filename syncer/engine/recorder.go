@@ -12,7 +12,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // eventRecorder records events about a tenant's objects in its space. Few spaces
@@ -52,7 +52,7 @@ func (r *eventRecorder) Record(about runtime.Object, eventType, reason, message 
 	if r.broadcaster == nil {
 		r.broadcaster = record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: maxRecorded})
 		r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.events.Events("")})
-		r.recorder = r.broadcaster.NewRecorder(hostcache.Scheme(), corev1.EventSource{Component: "berth"})
+		r.recorder = r.broadcaster.NewRecorder(resources.Scheme(), corev1.EventSource{Component: "berth"})
 	}
 	r.recorder.Event(about, eventType, reason, brief(message))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -30,11 +31,9 @@ const reservation = time.Minute
 // host. T is a pointer to its Go type, the same on both sides. A nil hook does nothing.
 type Resource[T client.Object] struct {
 	*Engine
-	Name            string // the resource's, plural, as in URLs
-	NameLimit       int    // of names on the host, in bytes
-	ClusterScoped   bool   // it is in no namespace, on either side
-	DeleteForbidden bool   // the host object of what the space's rules forbid (by now) is deleted
-	NewObject       func() T
+	Name            string                    // the resource's, plural, as in URLs
+	NameLimit       int                       // of names on the host, in bytes
+	DeleteForbidden bool                      // the host object of what the space's rules forbid (by now) is deleted
 	Virtual         cache.SharedIndexInformer // nil: read from the API
 	Bound           Bound                     // of host objects; the zero value is none
 
@@ -89,7 +88,7 @@ type Resource[T client.Object] struct {
 
 func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	at := k.Space.HostNamespace()
-	if k.ClusterScoped {
+	if resources.Of(k.Name).InCluster {
 		at = ""
 	}
 	host, hosted := hostcache.Get[T](k.Host, k.Name, at, k.Space.HostName(key.Namespace, key.Name, k.NameLimit))
@@ -269,7 +268,7 @@ func (k *Resource[T]) update(ctx context.Context, v, want, host T) (T, error) {
 		return host, nil
 	}
 	if id, _ := translate.IdentityOf(host); id.UID == "" {
-		current := k.NewObject()
+		current := k.newObject()
 		if err := k.VirtualAPI.Get(ctx, client.ObjectKeyFromObject(v), current); err != nil {
 			return host, err
 		}
@@ -320,7 +319,7 @@ func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, hos
 			return holdLag, nil // its request takes long
 		}
 	}
-	current := k.NewObject()
+	current := k.newObject()
 	err := k.VirtualAPI.Get(ctx, key, current)
 	if err == nil && (id.UID == "" || current.GetUID() == id.UID) {
 		return time.Second, nil // the space's watch lags
@@ -342,14 +341,17 @@ func (k *Resource[T]) deleteHost(ctx context.Context, host T) error {
 
 // Live reads a host object past the watch.
 func (k *Resource[T]) Live(ctx context.Context, like T) (T, error) {
-	host := k.NewObject()
+	host := k.newObject()
 	err := k.HostAPI.Get(ctx, client.ObjectKeyFromObject(like), host)
 	return host, err
 }
 
+// newObject is an empty object of the resource.
+func (k *Resource[T]) newObject() T { return resources.Of(k.Name).New().(T) }
+
 func (k *Resource[T]) virtualObject(ctx context.Context, key types.NamespacedName) (v T, exists bool, err error) {
 	if k.Virtual == nil {
-		v = k.NewObject()
+		v = k.newObject()
 		err = k.VirtualAPI.Get(ctx, key, v)
 		return v, err == nil, client.IgnoreNotFound(err)
 	}

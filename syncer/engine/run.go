@@ -14,14 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
 	// workers is how many reconciles of one space are under way at once. Each
 	// waits for an API most of the time: with half as many, a host whose scheduler
 	// and kubelets are as busy lets a burst of pods wait for them.
-	workers    = 64
+	workers = 64
 	// FirstRetry is after how long what failed is tried again, the first time.
 	FirstRetry = 50 * time.Millisecond
 	firstLater = time.Second // for what is not an error of the syncer's
@@ -91,13 +91,13 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 		// Nothing is wrong with the syncer. Most often somebody was faster, and an
 		// event tells at once; but a conflict may also be over a quota, and what is
 		// not found may be a service account, or the host behind its proxy.
-		return next{after: s.later.When(key), idle: hostcache.IsClass(key.Resource)}
+		return next{after: s.later.When(key), idle: resources.Of(key.Resource).Class}
 	case ctx.Err() != nil:
 		return next{}
 	default:
 		s.logger.Error(err, "Could not sync an object", "resource", key.Resource, "namespace", key.Namespace, "name", key.Name)
 		s.failing.Store(true)
-		return next{after: s.soon.When(key), idle: hostcache.IsClass(key.Resource), failed: true}
+		return next{after: s.soon.When(key), idle: resources.Of(key.Resource).Class, failed: true}
 	}
 }
 

@@ -43,7 +43,6 @@ func reconciled(t *testing.T, down, pull error) (time.Duration, *record.FakeReco
 	s := &Engine{Space: space, Host: h, Writer: NewWriter(nil, h), Recorder: &eventRecorder{broadcaster: record.NewBroadcaster(), recorder: recorder}, shortages: newShortages(&Queue{}, func(bool) {}), processor: newComputing(clock.RealClock{})}
 	k := &Resource[*corev1.Pod]{
 		Engine: s, Name: resources.Pods, NameLimit: translate.LimitSubdomain, Virtual: virtual,
-		NewObject:  func() *corev1.Pod { return &corev1.Pod{} },
 		ToHost:     func(context.Context, *corev1.Pod) (*corev1.Pod, bool, error) { return host, true, down },
 		UpdateHost: func(_, _ *corev1.Pod) bool { return false },
 		SyncStatus: func(context.Context, *corev1.Pod, *corev1.Pod) (time.Duration, error) { return time.Hour, pull },

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -25,15 +25,12 @@ const maxUnknown = 10
 
 // typed is an object of a space's as the type of its kind, with a note of what
 // that does not hold. What can't be read as that type keeps its metadata only.
-func typed(e hostcache.Extension, obj any) (any, error) {
+func typed(r resources.Resource, obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil // a tombstone's, or one that is typed already
 	}
-	out, ok := e.Object.DeepCopyObject().(client.Object)
-	if !ok {
-		return obj, nil
-	}
+	out := r.New()
 	var unknown []string
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, out, true)
 	strict, is := runtime.AsStrictDecodingError(err)
@@ -45,7 +42,7 @@ func typed(e hostcache.Extension, obj any) (any, error) {
 			}
 		}
 	case err != nil:
-		out, _ = e.Object.DeepCopyObject().(client.Object)
+		out = r.New()
 		out.SetNamespace(u.GetNamespace())
 		out.SetName(u.GetName())
 		out.SetUID(u.GetUID())

@@ -8,16 +8,8 @@ import (
 	"fmt"
 	"sync"
 
-	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -121,38 +113,9 @@ func (w *Writer) wrote(resource, resourceVersion string) {
 
 // resourceOf is the resource, as in keys, of a host object that syncers write.
 func resourceOf(obj client.Object) string {
-	switch obj.(type) {
-	case *corev1.Pod:
-		return resources.Pods
-	case *corev1.Service:
-		return resources.Services
-	case *corev1.ConfigMap:
-		return resources.ConfigMaps
-	case *corev1.Secret:
-		return resources.Secrets
-	case *corev1.PersistentVolumeClaim:
-		return resources.Claims
-	case *discoveryv1.EndpointSlice:
-		return resources.EndpointSlices
-	case *networkingv1.Ingress:
-		return resources.Ingresses
-	case *networkingv1.NetworkPolicy:
-		return resources.NetworkPolicies
-	case *policyv1.PodDisruptionBudget:
-		return resources.Budgets
-	case *corev1.ServiceAccount:
-		return resources.ServiceAccounts
-	case *snapshotv1.VolumeSnapshot:
-		return resources.VolumeSnapshots
-	case *gatewayv1.Gateway:
-		return resources.Gateways
-	case *gatewayv1.HTTPRoute:
-		return resources.HTTPRoutes
-	case *schedulingv1.PriorityClass:
-		return resources.ExportedPriorityClasses
-	case *storagev1.StorageClass:
-		return resources.ExportedStorageClasses
-	default:
+	r, ok := resources.ToHostOf(obj)
+	if !ok {
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}
+	return r.Name
 }

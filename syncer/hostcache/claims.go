@@ -60,7 +60,7 @@ func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
 // ask for thousands of names: few are claimed, if any.
 func (h *Host) Wildcards() map[string]bool {
 	all := map[string]bool{}
-	for _, resource := range Exposures() {
+	for _, resource := range exposures() {
 		for _, other := range Find[client.Object](h, resource, indexHosts, wildcards) {
 			for _, name := range HostNames(other) {
 				if rest, is := strings.CutPrefix(name, wildcard); is {
@@ -104,7 +104,7 @@ func (h *Host) Claimed(name string, wildcards map[string]bool, space translate.S
 		}
 	}
 	for _, claim := range claims {
-		for _, resource := range Exposures() {
+		for _, resource := range exposures() {
 			for _, other := range Find[client.Object](h, resource, indexHosts, claim) {
 				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {
 					continue
@@ -150,8 +150,12 @@ func claimant(o metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// Exposures are the resources by which what all spaces share on the host leads from
-// outside to their services, under host names that each may claim.
-func Exposures() []string {
-	return []string{resources.Ingresses, resources.Gateways, resources.HTTPRoutes}
+// exposures are the resources of which several spaces, and the host's own users, may claim the same host names.
+func exposures() (names []string) {
+	for _, r := range resources.Table() {
+		if r.Exposure {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }

@@ -11,24 +11,17 @@ import (
 	"strings"
 	"sync"
 
-	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -88,37 +81,33 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
-	clientset, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make host client: %w", err)
-	}
 	h := &Host{
 		Options: o, config: config, reach: reach,
 		mapper: mapper, Reader: reader, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, Routers: map[string]*Router{},
 	}
-	watches, err := hostWatches(clientset, config)
+	watches, err := hostWatches(config)
 	if err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
-	for name, from := range watches {
-		if !o.Sync.On(name) && !watchedAlways(name) && (name != resources.Ingresses || !o.Sync.On(resources.Gateways)) {
+	for _, r := range resources.Table() {
+		if r.Type == nil || !o.Sync.On(r.Name) && !r.Read && (r.Name != resources.Ingresses || !o.Sync.On(resources.Gateways)) {
 			continue
 		}
-		if name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {
+		if r.Name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {
 			continue // virtual nodes are of what pods say
 		}
 		changed := h.sleepers.changed
-		if name == resources.Events || name == resources.Budgets || name == resources.Nodes || IsClass(name) {
+		if r.Quiet {
 			changed = nil // see OnChange
 		}
-		h.watches[name] = from
-		h.Routers[name] = NewRouter(name, changed)
-		if name == resources.Nodes {
-			h.WatchNodes(h.Routers[name])
+		h.watches[r.Name] = watches[r.Name]
+		h.Routers[r.Name] = NewRouter(r.Name, changed)
+		if r.Name == resources.Nodes {
+			h.WatchNodes(h.Routers[r.Name])
 		}
 	}
-	h.watches[Quotas] = hostWatch{clientset.CoreV1().RESTClient(), Quotas, &corev1.ResourceQuota{}, ""}
+	h.watches[Quotas] = watches[Quotas]
 	h.Routers[Quotas] = NewRouter(Quotas, nil)
 	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged)
 	return h, nil
@@ -137,20 +126,12 @@ func indexes(resource string) cache.Indexers {
 		return cache.Indexers{indexAddress: indexBy(serviceAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Service])}
 	case resources.EndpointSlices:
 		return cache.Indexers{indexAddress: indexBy(sliceAddresses), IndexService: indexBy(SliceService)}
-	case resources.Ingresses, resources.Gateways, resources.HTTPRoutes:
-		return cache.Indexers{indexHosts: indexClaims}
 	default:
+		if resources.Of(resource).Exposure {
+			return cache.Indexers{indexHosts: indexClaims}
+		}
 		return nil
 	}
-}
-
-// watchedAlways reports whether other resources' work reads this one's watch.
-func watchedAlways(name string) bool {
-	return name == resources.Pods || name == resources.Services || name == resources.EndpointSlices || name == resources.Secrets || name == resources.Claims
-}
-
-func IsClass(name string) bool {
-	return name == resources.StorageClasses || name == resources.IngressClasses || name == resources.RuntimeClasses || name == resources.PriorityClasses || name == resources.SnapshotClasses || name == resources.GatewayClasses
 }
 
 // Start begins the watches and returns when they have caught up, or with an
@@ -226,12 +207,13 @@ func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
 
 // spaceOf finds the space that a host object concerns, "" if none.
 func spaceOf(obj client.Object) string {
-	switch o := obj.(type) {
-	case *storagev1.StorageClass, *networkingv1.IngressClass, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *snapshotv1.VolumeSnapshotClass, *gatewayv1.GatewayClass:
+	if resources.IsClass(obj) {
 		if own, ok := translate.IdentityOf(obj); ok {
 			return own.Space
 		}
 		return EverySpace
+	}
+	switch o := obj.(type) {
 	case *corev1.Node:
 		return EverySpace
 	case *corev1.Event:
@@ -283,8 +265,10 @@ func trim(o client.Object) client.Object {
 			o = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: it.Namespace, Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
 		case *corev1.PersistentVolume:
 			o = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
-		case *networkingv1.Ingress, *gatewayv1.Gateway, *gatewayv1.HTTPRoute:
-			o = claimsOnly(it)
+		default:
+			if r, ok := resources.ToHostOf(o); ok && r.Exposure {
+				o = claimsOnly(o)
+			}
 		}
 	}
 	Pack(o)
@@ -296,7 +280,7 @@ func trim(o client.Object) client.Object {
 func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "", "" // what is fastest, kind by kind
-	return client.New(config, client.Options{Scheme: Scheme(), Mapper: mapper})
+	return client.New(config, client.Options{Scheme: resources.Scheme(), Mapper: mapper})
 }
 
 // NewClient makes a client of the kinds that are synced, of the host or of a space.
@@ -304,30 +288,22 @@ func (h *Host) NewClient(config *rest.Config) (client.Client, error) {
 	return newClient(config, h.mapper)
 }
 
+// newMapper maps the kinds that are synced, and those besides that syncers read or write.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Event", "ServiceAccount"} {
-		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	for _, r := range resources.Table() {
+		if r.Type == nil {
+			continue
+		}
+		kind, scope := r.GVK(), meta.RESTScope(meta.RESTScopeNamespace)
+		if r.InCluster {
+			scope = meta.RESTScopeRoot
+		}
+		m.AddSpecific(kind, r.GVR(), kind.GroupVersion().WithResource(strings.ToLower(kind.Kind)), scope)
 	}
-	m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
-	for _, kind := range []string{"PersistentVolume", "Namespace", "Node"} {
-		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
-	}
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("Ingress"), meta.RESTScopeNamespace)
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), meta.RESTScopeNamespace)
-	m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
-	m.Add(storagev1.SchemeGroupVersion.WithKind("StorageClass"), meta.RESTScopeRoot)
-	m.Add(networkingv1.SchemeGroupVersion.WithKind("IngressClass"), meta.RESTScopeRoot)
-	m.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
-	m.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), meta.RESTScopeRoot)
 	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
-	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshot"), meta.RESTScopeNamespace)
-	m.Add(snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshotClass"), meta.RESTScopeRoot)
-	at := gatewayv1.SchemeGroupVersion // its plural is not what upstream's rule makes of it
-	m.AddSpecific(at.WithKind("Gateway"), at.WithResource("gateways"), at.WithResource("gateway"), meta.RESTScopeNamespace)
-	m.Add(gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), meta.RESTScopeNamespace)
-	m.Add(gatewayv1.SchemeGroupVersion.WithKind("GatewayClass"), meta.RESTScopeRoot)
 	return m
 }
 

@@ -16,7 +16,7 @@ import (
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
 	for resource, f := range h.Routers {
-		if IsClass(resource) || resource == Quotas {
+		if resources.Of(resource).Class || resource == Quotas {
 			continue
 		}
 		for _, item := range f.All() {

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +19,7 @@ import (
 // RemovedWhenOff reports whether the host objects of a resource are deleted when it is
 // disabled: no syncer updates them any more. A tenant could not end its pods, and
 // ingresses would be served wherever their services lead by then.
-func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts() }
+func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts }
 
 // findStale finds the stale host objects: those that spaces have of disabled
 // resources. Their syncers remove them, as their own accounts, when they run next.
@@ -30,12 +29,8 @@ func (h *Host) findStale(ctx context.Context) error {
 		if h.Sync.On(k.Name) || !RemovedWhenOff(k) {
 			continue
 		}
-		gvk, err := h.mapper.KindFor(schema.GroupVersionResource{Resource: k.Name})
-		if err != nil {
-			return fmt.Errorf("find %s, which are disabled: %w", k.Name, err)
-		}
-		all := MetadataList(gvk)
-		err = h.Reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
+		all := MetadataList(k.GVK())
+		err := h.Reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
 		if apierrors.IsNotFound(err) {
 			continue // the host does not have the resource
 		}

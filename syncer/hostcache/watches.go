@@ -5,23 +5,17 @@ package hostcache
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	nodev1 "k8s.io/api/node/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/syncer/resources"
-	"github.com/berth-dev/berth/translate"
 )
 
 // hostWatch is where the host's objects of a resource are listed and watched.
@@ -36,48 +30,34 @@ func (w hostWatch) lister() *cache.ListWatch {
 	return cache.NewFilteredListWatchFromClient(w.api, w.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
 }
 
-const (
-	// ofSpaces have the label of a space.
-	ofSpaces = translate.LabelSpace
-	// ofTenants have also that of a namespace in it, which isolation objects have not.
-	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
-)
-
-// hostWatches are those of each resource, one for all spaces.
-func hostWatches(c kubernetes.Interface, config *rest.Config) (map[string]hostWatch, error) {
-	core, network := c.CoreV1().RESTClient(), c.NetworkingV1().RESTClient()
-	watches := map[string]hostWatch{
-		resources.Pods:            {core, "pods", &corev1.Pod{}, ofSpaces},
-		resources.Nodes:           {core, "nodes", &corev1.Node{}, ""},
-		resources.Services:        {core, "services", &corev1.Service{}, ofSpaces},
-		resources.ConfigMaps:      {core, "configmaps", &corev1.ConfigMap{}, ofSpaces},
-		resources.Secrets:         {core, "secrets", &corev1.Secret{}, ofSpaces},
-		resources.Claims:          {core, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, ofSpaces},
-		resources.EndpointSlices:  {c.DiscoveryV1().RESTClient(), "endpointslices", &discoveryv1.EndpointSlice{}, ofSpaces},
-		resources.NetworkPolicies: {network, "networkpolicies", &networkingv1.NetworkPolicy{}, ofTenants},
-		resources.Budgets:         {c.PolicyV1().RESTClient(), "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, ofSpaces},
-		resources.ServiceAccounts: {core, "serviceaccounts", &corev1.ServiceAccount{}, ofTenants},
-		resources.Volumes:         {core, "persistentvolumes", &corev1.PersistentVolume{}, ""},
-		resources.Ingresses:       {network, "ingresses", &networkingv1.Ingress{}, ""},
-		resources.Events:          {core, "events", &corev1.Event{}, ""},
-		resources.StorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ""},
-		resources.IngressClasses:  {network, "ingressclasses", &networkingv1.IngressClass{}, ""},
-		resources.RuntimeClasses:  {c.NodeV1().RESTClient(), "runtimeclasses", &nodev1.RuntimeClass{}, ""},
-		resources.PriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ""},
-
-		resources.ExportedPriorityClasses: {c.SchedulingV1().RESTClient(), "priorityclasses", &schedulingv1.PriorityClass{}, ofSpaces},
-		resources.ExportedStorageClasses:  {c.StorageV1().RESTClient(), "storageclasses", &storagev1.StorageClass{}, ofSpaces},
+// hostWatches are those of each resource, one for all spaces, and that of quotas.
+func hostWatches(config *rest.Config) (map[string]hostWatch, error) {
+	connections, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
 	}
-	for resource, e := range Extensions() {
-		api, err := e.api(config)
-		if err != nil {
-			return nil, fmt.Errorf("watch %s: %w", resource, err)
+	codecs := serializer.NewCodecFactory(resources.Scheme()).WithoutConversion()
+	watch := func(gvr schema.GroupVersionResource, of runtime.Object, selector string, extension bool) (hostWatch, error) {
+		config := rest.CopyConfig(config)
+		config.GroupVersion, config.APIPath, config.NegotiatedSerializer = ptr.To(gvr.GroupVersion()), "/apis", codecs
+		if gvr.Group == "" {
+			config.APIPath = "/api"
 		}
-		selector := ofSpaces
-		if IsClass(resource) || slices.Contains(Exposures(), resource) { // others' claims count as well
-			selector = ""
+		if extension { // which speaks JSON only
+			config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, ""
 		}
-		watches[resource] = hostWatch{api, resource, e.Object, selector}
+		api, err := rest.RESTClientForConfigAndClient(config, connections)
+		return hostWatch{api, gvr.Resource, of, selector}, err
 	}
-	return watches, nil
+	watches := map[string]hostWatch{}
+	for _, r := range resources.Table() {
+		if r.Type == nil {
+			continue
+		}
+		if watches[r.Name], err = watch(r.GVR(), r.Type, r.Selector, r.Extension); err != nil {
+			return nil, fmt.Errorf("watch %s: %w", r.Name, err)
+		}
+	}
+	watches[Quotas], err = watch(corev1.SchemeGroupVersion.WithResource(Quotas), &corev1.ResourceQuota{}, "", false)
+	return watches, err
 }

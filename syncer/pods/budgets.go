@@ -20,8 +20,7 @@ import (
 func (s *Syncer) syncBudgets() error {
 	engine.Add(&engine.Resource[*policyv1.PodDisruptionBudget]{
 		Engine: s.Engine, Name: resources.Budgets, NameLimit: translate.LimitLabel,
-		NewObject: func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
-		Virtual:   s.Informers.Policy().V1().PodDisruptionBudgets().Informer(),
+		Virtual: s.Informers.Policy().V1().PodDisruptionBudgets().Informer(),
 		ToHost: func(_ context.Context, v *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, bool, error) {
 			return s.Space.Budget(v, s.podsUnder(s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel))), true, nil
 		},

@@ -22,8 +22,7 @@ func (s *Syncer) syncConfigMaps() error {
 	used := s.UsedBy(resources.ConfigMaps, engine.IndexConfigMaps)
 	engine.AddToHost(&engine.Resource[*corev1.ConfigMap]{
 		Engine: s.Engine, Name: resources.ConfigMaps, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-		IsUsed:    used.Contains,
+		IsUsed: used.Contains,
 		ToHost: func(_ context.Context, v *corev1.ConfigMap) (*corev1.ConfigMap, bool, error) {
 			return s.Space.ConfigMap(v), true, nil
 		},
@@ -52,8 +51,7 @@ func (s *Syncer) syncSecrets() error {
 	used.Settled = func() bool { return s.Settled(resources.Gateways) }
 	engine.AddToHost(&engine.Resource[*corev1.Secret]{
 		Engine: s.Engine, Name: resources.Secrets, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *corev1.Secret { return &corev1.Secret{} },
-		IsUsed:    used.Contains,
+		IsUsed: used.Contains,
 		ToHost: func(_ context.Context, v *corev1.Secret) (*corev1.Secret, bool, error) {
 			return s.Space.Secret(v), true, nil
 		},

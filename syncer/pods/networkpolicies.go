@@ -24,8 +24,7 @@ func (s *Syncer) syncNetworkPolicies() error {
 	namespaces := s.Informers.Core().V1().Namespaces()
 	engine.Add(&engine.Resource[*networkingv1.NetworkPolicy]{
 		Engine: s.Engine, Name: resources.NetworkPolicies, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
-		Virtual:   policies.Informer(),
+		Virtual: policies.Informer(),
 		ToHost: func(_ context.Context, v *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool, error) {
 			all, err := namespaces.Lister().List(labels.Everything())
 			if err != nil {

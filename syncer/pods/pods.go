@@ -70,9 +70,8 @@ func (s *Syncer) syncPods() error {
 	}
 	k := &engine.Resource[*corev1.Pod]{
 		Engine: s.Engine, Name: resources.Pods, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *corev1.Pod { return &corev1.Pod{} },
-		Virtual:   informer,
-		ToHost:    s.podToHost,
+		Virtual: informer,
+		ToHost:  s.podToHost,
 		UpdateHost: func(want, have *corev1.Pod) bool {
 			pod.TellNode(s.Space, want, have)
 			return pod.Push(want, have)

@@ -22,8 +22,7 @@ import (
 func (s *Syncer) syncServiceAccounts() error {
 	engine.Add(&engine.Resource[*corev1.ServiceAccount]{
 		Engine: s.Engine, Name: resources.ServiceAccounts, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-		Virtual:   s.Informers.Core().V1().ServiceAccounts().Informer(),
+		Virtual: s.Informers.Core().V1().ServiceAccounts().Informer(),
 		ToHost: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
 			return s.Space.ServiceAccount(v), true, nil
 		},

@@ -12,7 +12,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -54,12 +53,12 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 	}
 	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
 	if s.Host.Sync.On(resources.Ingresses) {
-		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, resources.Ingresses, networkingv1.SchemeGroupVersion.WithKind("Ingress"), name); err != nil {
+		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, resources.Ingresses, name); err != nil {
 			return err
 		}
 	}
 	if s.Host.Sync.On(resources.HTTPRoutes) {
-		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, resources.HTTPRoutes, gatewayv1.SchemeGroupVersion.WithKind("HTTPRoute"), name)
+		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, resources.HTTPRoutes, name)
 	}
 	return nil
 }
@@ -67,8 +66,8 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 // withdrawExposuresOf withdraws those of one resource. They are listed past the watch, which may
 // not know yet of the latest; only those are read of which it does not: a space may
 // have megabytes of them, and as many endpoint slices that ask.
-func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resource string, gvk schema.GroupVersionKind, service string) error {
-	all := hostcache.MetadataList(gvk)
+func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resource, service string) error {
+	all := hostcache.MetadataList(resources.Of(resource).GVK())
 	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
 		return fmt.Errorf("list the space's %s on the host: %w", resource, err)
 	}
@@ -79,14 +78,7 @@ func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resour
 		}
 		exposed, ok := hostcache.Get[T](s.Host, resource, listed.Namespace, listed.Name)
 		if !ok || !hostcache.Same(exposed, listed) {
-			o, err := hostcache.Scheme().New(gvk)
-			if err != nil {
-				return err
-			}
-			exposed, ok = o.(T)
-			if !ok {
-				continue
-			}
+			exposed = resources.Of(resource).New().(T)
 			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {

@@ -30,7 +30,6 @@ func (s *Syncer) syncGateways() error {
 	}
 	k := &engine.Resource[*gatewayv1.Gateway]{
 		Engine: s.Engine, Name: resources.Gateways, NameLimit: translate.LimitLabel, // controllers make a label of it
-		NewObject:  func() *gatewayv1.Gateway { return &gatewayv1.Gateway{} },
 		Virtual:    informer,
 		UpdateHost: translate.PushGateway,
 		Bound:      s.Bound(bounds.Gateways, "gateways"),
@@ -103,7 +102,6 @@ func (s *Syncer) syncHTTPRoutes() error {
 	}
 	k := &engine.Resource[*gatewayv1.HTTPRoute]{
 		Engine: s.Engine, Name: resources.HTTPRoutes, NameLimit: translate.LimitSubdomain,
-		NewObject:  func() *gatewayv1.HTTPRoute { return &gatewayv1.HTTPRoute{} },
 		Virtual:    informer,
 		UpdateHost: translate.PushHTTPRoute,
 		Bound:      s.Bound(bounds.Routes, "routes"),

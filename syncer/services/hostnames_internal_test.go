@@ -23,7 +23,7 @@ import (
 func TestHostileHostNamesAreNotLookedForByEachLabel(t *testing.T) {
 	t.Parallel()
 	h := &hostcache.Host{Routers: map[string]*hostcache.Router{}}
-	for _, resource := range hostcache.Exposures() {
+	for _, resource := range []string{resources.Ingresses, resources.Gateways, resources.HTTPRoutes} {
 		h.Routers[resource] = hostcache.NewRouter(resource, nil)
 	}
 	k := &engine.Resource[*networkingv1.Ingress]{Engine: &engine.Engine{Host: h, Space: translate.Space{Name: "demo"}}, Name: resources.Ingresses, NameLimit: translate.LimitSubdomain}

@@ -22,8 +22,7 @@ import (
 func (s *Syncer) syncIngresses() error {
 	k := &engine.Resource[*networkingv1.Ingress]{
 		Engine: s.Engine, Name: resources.Ingresses, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
-		Virtual:   s.Informers.Networking().V1().Ingresses().Informer(),
+		Virtual: s.Informers.Networking().V1().Ingresses().Informer(),
 		UpdateHost: func(want, have *networkingv1.Ingress) bool {
 			return translate.PushIngress(want, have, s.Host.IngressAnnotations)
 		},

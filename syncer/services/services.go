@@ -66,7 +66,6 @@ func (s *Syncer) syncServices() error {
 	}
 	engine.Add(&engine.Resource[*corev1.Service]{
 		Engine: s.Engine, Name: resources.Services, NameLimit: translate.LimitLabel,
-		NewObject:     func() *corev1.Service { return &corev1.Service{} },
 		Virtual:       s.Informers.Core().V1().Services().Informer(),
 		MakesRequests: true,
 		ToHost: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
@@ -117,7 +116,6 @@ func (s *Syncer) syncEndpointSlices() error {
 	lister := s.Informers.Core().V1().Services().Lister()
 	engine.Add(&engine.Resource[*discoveryv1.EndpointSlice]{
 		Engine: s.Engine, Name: resources.EndpointSlices, NameLimit: translate.LimitSubdomain,
-		NewObject:     func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		Virtual:       s.Informers.Discovery().V1().EndpointSlices().Informer(),
 		MakesRequests: true,
 		ToHost: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {

@@ -30,9 +30,8 @@ func (s *Syncer) syncSnapshots() error {
 	}
 	engine.Add(&engine.Resource[*snapshotv1.VolumeSnapshot]{
 		Engine: s.Engine, Name: resources.VolumeSnapshots, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *snapshotv1.VolumeSnapshot { return &snapshotv1.VolumeSnapshot{} },
-		Virtual:   informer,
-		Bound:     s.Bound(bounds.VolumeSnapshots, "volume snapshots"),
+		Virtual: informer,
+		Bound:   s.Bound(bounds.VolumeSnapshots, "volume snapshots"),
 		ToHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(engine.CheckUnknown(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {

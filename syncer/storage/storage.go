@@ -44,8 +44,7 @@ func (s *Syncer) Declarations() map[string]func() error {
 func (s *Syncer) syncClaims() error {
 	k := &engine.Resource[*corev1.PersistentVolumeClaim]{
 		Engine: s.Engine, Name: resources.Claims, NameLimit: translate.LimitSubdomain,
-		NewObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
-		Virtual:   s.Informers.Core().V1().PersistentVolumeClaims().Informer(),
+		Virtual: s.Informers.Core().V1().PersistentVolumeClaims().Informer(),
 		ToHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
 			return s.Space.Claim(v), true, engine.Forbid(translate.CheckClaim(translate.AskedClaim(v), s.Host.Sync.On(resources.VolumeSnapshots)))
 		},
