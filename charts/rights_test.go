@@ -128,6 +128,8 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		value    any
 	}{
 		"space-rules.yaml":           {"isolation.AccountRules", isolation.AccountRules()},
+		"watch-rules.yaml":           {"resources.Table", watchRules()},
+		"optional-resources.yaml":    {"resources.Table", optionalResources()},
 		"space-policy.yaml":          {"isolation.AccountPolicy", isolation.AccountPolicy()},
 		"space-pods-policy.yaml":     {"isolation.PodPolicy", isolation.PodPolicy()},
 		"space-runtimes-policy.yaml": {"isolation.RuntimePolicy", isolation.RuntimePolicy()},
@@ -168,6 +170,52 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 			t.Errorf("%s does not hold all: %v", name, binding.Spec)
 		}
 	}
+}
+
+// watchRules are the rights to watch what is synced unless it is disabled, by group.
+func watchRules() (rules []rbacv1.PolicyRule) {
+	for _, r := range resources.Table() {
+		if r.Type == nil || r.Optional() {
+			continue
+		}
+		of := r.GVR()
+		i := slices.IndexFunc(rules, func(have rbacv1.PolicyRule) bool { return have.APIGroups[0] == of.Group })
+		if i < 0 {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{of.Group}, Resources: []string{of.Resource}, Verbs: []string{"list", "watch"}})
+		} else {
+			rules[i].Resources = append(rules[i].Resources, of.Resource)
+		}
+	}
+	return rules
+}
+
+// optionalResource is what the chart has to know of a resource that is not synced unless it is enabled.
+type optionalResource struct {
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	// Written says that spaces' accounts write it, Removed that what is left of it is deleted when it is disabled.
+	Written bool `json:"written,omitempty"`
+	Removed bool `json:"removed,omitempty"`
+	// Definition is the name of the CustomResourceDefinition by which a host has it.
+	Definition string `json:"definition,omitempty"`
+}
+
+// optionalResources are those but nodes, and the classes of tenants, of which other templates are.
+func optionalResources() (all []optionalResource) {
+	for _, r := range resources.Table() {
+		exported := r.Direction == resources.ToHost && r.InCluster
+		if r.Type == nil || !r.Optional() || exported || r.Name == resources.Nodes {
+			continue
+		}
+		o := optionalResource{Name: r.Name, Group: r.GVR().Group, Written: r.Direction == resources.ToHost}
+		o.Removed = o.Written && !r.Lasts
+		if r.Extension {
+			o.Definition = r.GVR().GroupResource().String()
+		}
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b optionalResource) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 func paramsOf(policy admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ParamRef {

@@ -257,29 +257,18 @@ func LabelledBy(labels, annotations map[string]string) Option {
 // exactly what syncing, as it is by default, and streams take. Network policies are among them: it can
 // open what its own pods reach. What others reach, and may do, it can't.
 func AccountRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{
-			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
-		{
-			APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
+	return append(defaultRules(), []rbacv1.PolicyRule{
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices/restricted"}, Verbs: []string{"get", "create", "update", "delete"}},
 		// What changes in a pod that runs; of its status the conditions of readiness gates.
 		{APIGroups: []string{""}, Resources: []string{"pods/ephemeralcontainers", "pods/resize"}, Verbs: []string{"update"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
-		{
-			APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
 		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
 		// from 1.35 on want the right to create for, too. Proxies are not here:
 		// those of a space go through port forwarding.
 		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-	}
+	}...)
 }
 
 // inside lets a space's pods reach their DNS and their API, which are Berth's. The

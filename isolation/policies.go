@@ -120,8 +120,8 @@ func accountPolicy(resources func(name string) bool, policy hostpolicy.Policy) a
 // written are those of the resources that the accounts have a right to write.
 func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWithOperations) {
 	rights := AccountRules()
-	for _, r := range optionalRules() { // whether or not they are enabled: the policy is the same for all
-		rights = append(rights, r.PolicyRule)
+	for _, r := range optional() { // whether or not they are enabled: the policy is the same for all
+		rights = append(rights, writeRule(r))
 	}
 	for _, r := range rights {
 		names := slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return !resources(name) })
