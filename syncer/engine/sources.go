@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // sources are where a syncer's work comes from, on both sides.
@@ -142,7 +143,7 @@ func (s *Engine) count(resource string, host client.Object) {
 		return
 	}
 	s.bytes.show(o, sizeOf(host))
-	s.HostNames.show(o, int64(len(hostcache.HostNames(host))))
+	s.HostNames.show(o, int64(len(resources.HostsOf(host))))
 }
 
 // AddToHost declares a resource that is synced to the host: its work and the host's events.

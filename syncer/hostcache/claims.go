@@ -7,11 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -22,23 +19,13 @@ import (
 // claim.
 const indexHosts = "berth.dev/hosts"
 
-// HostNames are the host names that an exposure claims, sorted.
-func HostNames(object any) []string {
-	switch d := object.(type) {
-	case *networkingv1.Ingress:
-		return translate.IngressHosts(d)
-	case *gatewayv1.Gateway:
-		return translate.GatewayHosts(d)
-	case *gatewayv1.HTTPRoute:
-		return translate.HTTPRouteHosts(d)
-	default:
-		return nil
-	}
-}
-
 func indexClaims(obj any) ([]string, error) {
-	hosts := HostNames(obj)
-	if o, ok := obj.(client.Object); ok && spaceIn(o.GetNamespace()) != "" {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return nil, nil
+	}
+	hosts := resources.HostsOf(o)
+	if spaceIn(o.GetNamespace()) != "" {
 		// Whoever wrote it: this runs under the index's lock, which all spaces wait
 		// for. The host's admins' own claims all count.
 		hosts = hosts[:min(len(hosts), bounds.IngressHosts.Max())]
@@ -60,9 +47,9 @@ func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
 // ask for thousands of names: few are claimed, if any.
 func (h *Host) Wildcards() map[string]bool {
 	all := map[string]bool{}
-	for _, resource := range exposures() {
-		for _, other := range Find[client.Object](h, resource, indexHosts, wildcards) {
-			for _, name := range HostNames(other) {
+	for _, r := range resources.Exposures() {
+		for _, other := range Find[client.Object](h, r.Name, indexHosts, wildcards) {
+			for _, name := range resources.HostsOf(other) {
 				if rest, is := strings.CutPrefix(name, wildcard); is {
 					all[rest] = true
 				}
@@ -81,7 +68,7 @@ type OwnNames struct {
 // NamesOf are the host names that a host object claims.
 func NamesOf(host client.Object) OwnNames {
 	since := host.GetCreationTimestamp()
-	return OwnNames{HostNames(host), &since}
+	return OwnNames{resources.HostsOf(host), &since}
 }
 
 // of is since when a host name is claimed, nil if it is not.
@@ -104,8 +91,8 @@ func (h *Host) Claimed(name string, wildcards map[string]bool, space translate.S
 		}
 	}
 	for _, claim := range claims {
-		for _, resource := range exposures() {
-			for _, other := range Find[client.Object](h, resource, indexHosts, claim) {
+		for _, r := range resources.Exposures() {
+			for _, other := range Find[client.Object](h, r.Name, indexHosts, claim) {
 				if other.GetNamespace() == space.HostNamespace() || other.GetDeletionTimestamp() != nil {
 					continue
 				}
@@ -119,28 +106,8 @@ func (h *Host) Claimed(name string, wildcards map[string]bool, space translate.S
 }
 
 // claimsOnly is what syncers must know of an exposure that is no space's.
-func claimsOnly(object client.Object) client.Object {
-	hosts := slices.DeleteFunc(HostNames(object), func(host string) bool { return host == "" })
-	switch object.(type) {
-	case *networkingv1.Ingress:
-		out := &networkingv1.Ingress{ObjectMeta: claimant(object)}
-		for _, host := range hosts {
-			out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{Host: host})
-		}
-		return out
-	case *gatewayv1.Gateway:
-		out := &gatewayv1.Gateway{ObjectMeta: claimant(object)}
-		for _, host := range hosts {
-			out.Spec.Listeners = append(out.Spec.Listeners, gatewayv1.Listener{Hostname: ptr.To(gatewayv1.Hostname(host))})
-		}
-		return out
-	default:
-		out := &gatewayv1.HTTPRoute{ObjectMeta: claimant(object)}
-		for _, host := range hosts {
-			out.Spec.Hostnames = append(out.Spec.Hostnames, gatewayv1.Hostname(host))
-		}
-		return out
-	}
+func claimsOnly(e *resources.Exposure, object client.Object) client.Object {
+	return e.Claim(claimant(object), slices.DeleteFunc(e.Hosts(object), func(host string) bool { return host == "" }))
 }
 
 func claimant(o metav1.Object) metav1.ObjectMeta {
@@ -148,14 +115,4 @@ func claimant(o metav1.Object) metav1.ObjectMeta {
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 		CreationTimestamp: o.GetCreationTimestamp(), DeletionTimestamp: o.GetDeletionTimestamp(),
 	}
-}
-
-// exposures are the resources of which several spaces, and the host's own users, may claim the same host names.
-func exposures() (names []string) {
-	for _, r := range resources.Table() {
-		if r.Exposure {
-			names = append(names, r.Name)
-		}
-	}
-	return names
 }

@@ -127,7 +127,7 @@ func indexes(resource string) cache.Indexers {
 	case resources.EndpointSlices:
 		return cache.Indexers{indexAddress: indexBy(sliceAddresses), IndexService: indexBy(SliceService)}
 	default:
-		if resources.Of(resource).Exposure {
+		if resources.Of(resource).Exposure != nil {
 			return cache.Indexers{indexHosts: indexClaims}
 		}
 		return nil
@@ -266,8 +266,8 @@ func trim(o client.Object) client.Object {
 		case *corev1.PersistentVolume:
 			o = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
 		default:
-			if r, ok := resources.ToHostOf(o); ok && r.Exposure {
-				o = claimsOnly(o)
+			if r, ok := resources.ToHostOf(o); ok && r.Exposure != nil {
+				o = claimsOnly(r.Exposure, o)
 			}
 		}
 	}

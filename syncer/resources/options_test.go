@@ -127,7 +127,7 @@ func TestEachResourceOnTheHostIsDescribedOnce(t *testing.T) {
 			t.Errorf("%s and %s are one resource of the host", r.Name, other)
 		}
 		of[r.GVR().String()] = r.Name
-		if r.Selector == "" && !r.Exposure {
+		if r.Selector == "" && r.Exposure == nil {
 			t.Errorf("%s: all objects of the host are watched, though nothing needs others than spaces'", r.Name)
 		}
 	}

@@ -121,9 +121,8 @@ type Resource struct {
 	InCluster bool
 	// Class says that it is the host's classes, of which spaces import some.
 	Class bool
-	// Exposure says that its objects lead from outside to services, under host names that each may claim: others' claims
-	// count as well.
-	Exposure bool
+	// Exposure, if set, says that its objects lead from outside to services.
+	Exposure *Exposure
 
 	// Selector of labels says which of the host's objects are watched: all if it is empty.
 	Selector string
@@ -252,7 +251,7 @@ func Table() []Resource {
 		},
 		{
 			Name: Ingresses, Direction: ToHost, Values: []string{On, Off},
-			Type: &networkingv1.Ingress{}, Exposure: true,
+			Type: &networkingv1.Ingress{}, Exposure: ingressExposure(),
 			Status: "load balancer's status",
 			Rewritten: "names of services and TLS secrets; no annotations but those the admin allows, no default backend, no wildcard; " +
 				"an imported class; a host name is its first claimant's",
@@ -328,14 +327,14 @@ func Table() []Resource {
 		},
 		{
 			Name: Gateways, Direction: ToHost, Values: []string{Off, On},
-			Type: &gatewayv1.Gateway{}, Extension: true, Exposure: true,
+			Type: &gatewayv1.Gateway{}, Extension: true, Exposure: gatewayExposure(),
 			Status: "addresses; conditions without their words; attached routes",
 			Rewritten: "names of TLS secrets; ports 80 and 443; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
 				"no options; an imported class",
 		},
 		{
 			Name: HTTPRoutes, Direction: ToHost, Values: []string{Off, On},
-			Type: &gatewayv1.HTTPRoute{}, Extension: true, Exposure: true,
+			Type: &gatewayv1.HTTPRoute{}, Extension: true, Exposure: routeExposure(),
 			Status:    "conditions of its gateways without their words",
 			Rewritten: "names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors. Needs `gateways=on`",
 		},

@@ -10,11 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
@@ -52,13 +50,13 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 		return nil
 	}
 	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
-	if s.Host.Sync.On(resources.Ingresses) {
-		if err := withdrawExposuresOf[*networkingv1.Ingress](ctx, s, resources.Ingresses, name); err != nil {
+	for _, r := range resources.Exposures() {
+		if r.Exposure.Services == nil || !s.Host.Sync.On(r.Name) {
+			continue
+		}
+		if err := s.withdrawExposuresOf(ctx, r, name); err != nil {
 			return err
 		}
-	}
-	if s.Host.Sync.On(resources.HTTPRoutes) {
-		return withdrawExposuresOf[*gatewayv1.HTTPRoute](ctx, s, resources.HTTPRoutes, name)
 	}
 	return nil
 }
@@ -66,26 +64,26 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 // withdrawExposuresOf withdraws those of one resource. They are listed past the watch, which may
 // not know yet of the latest; only those are read of which it does not: a space may
 // have megabytes of them, and as many endpoint slices that ask.
-func withdrawExposuresOf[T client.Object](ctx context.Context, s *Syncer, resource, service string) error {
-	all := hostcache.MetadataList(resources.Of(resource).GVK())
+func (s *Syncer) withdrawExposuresOf(ctx context.Context, r resources.Resource, service string) error {
+	all := hostcache.MetadataList(r.GVK())
 	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
-		return fmt.Errorf("list the space's %s on the host: %w", resource, err)
+		return fmt.Errorf("list the space's %s on the host: %w", r.Name, err)
 	}
 	for i := range all.Items {
 		listed := &all.Items[i]
 		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.Space.Name {
 			continue
 		}
-		exposed, ok := hostcache.Get[T](s.Host, resource, listed.Namespace, listed.Name)
+		exposed, ok := hostcache.Get[client.Object](s.Host, r.Name, listed.Namespace, listed.Name)
 		if !ok || !hostcache.Same(exposed, listed) {
-			exposed = resources.Of(resource).New().(T)
+			exposed = r.New()
 			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
-				return fmt.Errorf("read one of the space's %s on the host: %w", resource, err)
+				return fmt.Errorf("read one of the space's %s on the host: %w", r.Name, err)
 			}
 		}
-		if !slices.Contains(servicesOf(exposed), service) {
+		if !slices.Contains(r.Exposure.Services(exposed), service) {
 			continue
 		}
 		if err := s.withdraw(ctx, exposed); err != nil {

@@ -7,16 +7,13 @@ import (
 	"context"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/resources"
-	"github.com/berth-dev/berth/translate"
 )
 
 // exposure is one of them.
@@ -38,44 +35,21 @@ type exposure[T client.Object] struct {
 // namespace/name.
 const indexServices = "berth.dev/services"
 
-// servicesOf are the names of the services that an exposure leads to, in its own
-// namespace.
-func servicesOf(object any) []string {
-	switch d := object.(type) {
-	case *networkingv1.Ingress:
-		return translate.IngressServices(d)
-	case *gatewayv1.HTTPRoute:
-		return translate.HTTPRouteServices(d)
-	default:
-		return nil
-	}
-}
-
-// secretsOf are the secrets that an exposure needs.
-func secretsOf(object any) []types.NamespacedName {
-	switch d := object.(type) {
-	case *networkingv1.Ingress:
-		return translate.IngressSecrets(d)
-	case *gatewayv1.Gateway:
-		return translate.GatewaySecrets(d)
-	default:
-		return nil
-	}
-}
-
 // addExposure declares a resource of exposures.
 func addExposure[T client.Object](e *exposure[T]) error {
 	k := e.synced
 	err := k.Virtual.AddIndexers(cache.Indexers{
 		engine.IndexSecrets: func(obj any) (names []string, _ error) {
-			for _, ref := range secretsOf(obj) {
-				names = append(names, ref.String())
+			if v, ok := obj.(client.Object); ok {
+				for _, ref := range resources.SecretsOf(v) {
+					names = append(names, ref.String())
+				}
 			}
 			return names, nil
 		},
 		indexServices: func(obj any) (names []string, _ error) {
 			if v, ok := obj.(client.Object); ok {
-				for _, name := range servicesOf(v) {
+				for _, name := range resources.ServicesOf(v) {
 					names = append(names, v.GetNamespace()+"/"+name)
 				}
 			}
@@ -113,7 +87,7 @@ func addExposure[T client.Object](e *exposure[T]) error {
 		}
 		return syncStatus(ctx, v, host)
 	}
-	engine.Add(k, func(v T, enqueue func(engine.Key)) { k.Refer(resources.Secrets, secretsOf(v), enqueue) })
+	engine.Add(k, func(v T, enqueue func(engine.Key)) { k.Refer(resources.Secrets, resources.SecretsOf(v), enqueue) })
 	// Whether an exposure may be depends on its services.
 	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), indexServices)
 	return nil
@@ -138,7 +112,7 @@ func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.Share
 // wayOut refuses backends by which the host's controller would be led out of the
 // space.
 func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
-	for _, name := range servicesOf(v) {
+	for _, name := range resources.ServicesOf(v) {
 		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
 			errs = append(errs, field.Forbidden(e.backends.Key(name),
 				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // unclaimed refuses the host names of v that are in use outside of its space, or that are in none of its domains.
@@ -23,7 +24,7 @@ func unclaimed[T client.Object](k *engine.Resource[T], v T, path *field.Path) (e
 		own = hostcache.NamesOf(host)
 	}
 	covering := k.Host.Wildcards()
-	for _, name := range hostcache.HostNames(v) {
+	for _, name := range resources.HostsOf(v) {
 		if !inDomains(name, k.Space.Settings.Domains) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
 				name, strings.Join(k.Space.Settings.Domains, ", "))))
@@ -38,7 +39,7 @@ func unclaimed[T client.Object](k *engine.Resource[T], v T, path *field.Path) (e
 // has on the host already, so that this stays.
 func claimNames[T client.Object](k *engine.Resource[T], v T, path *field.Path) error {
 	o := hostcache.Object{Resource: k.Name, NamespacedName: types.NamespacedName{Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.GetNamespace(), v.GetName(), k.NameLimit)}}
-	if _, err := k.HostNames.Take(o, int64(len(hostcache.HostNames(v)))); err != nil {
+	if _, err := k.HostNames.Take(o, int64(len(resources.HostsOf(v)))); err != nil {
 		k.HostNames.Keep(engine.Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(v)})
 		return fmt.Errorf("%s: %w", path, err)
 	}
