@@ -24,7 +24,7 @@ import (
 )
 
 // reservation is how long a host object that was made ahead of its virtual
-// object (see [Host.ReserveService]) may wait for it.
+// object, to reserve what the host allocates to it, may wait for it.
 const reservation = time.Minute
 
 // Resource declares what is special about one resource that is synced to the
@@ -44,7 +44,7 @@ type Resource[T client.Object] struct {
 
 	// ToHost returns v's wanted host object, or false if it should have none.
 	ToHost func(ctx context.Context, v T) (T, bool, error)
-	// MakesRequests says that toHost makes requests.
+	// MakesRequests says that ToHost makes requests.
 	MakesRequests bool
 
 	// HandleMissing is called before a missing host object is created, and reports
@@ -186,7 +186,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 	return again, err
 }
 
-// wanted is toHost, as fast as the syncer may compute.
+// wanted is ToHost, as fast as the syncer may compute.
 func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err error) {
 	if k.MakesRequests {
 		return k.ToHost(ctx, v)
@@ -294,7 +294,7 @@ func (k *Resource[T]) settle(ctx context.Context, key types.NamespacedName, v T,
 	}
 	r.Message = brief(r.Message)
 	k.Recorder.Record(v, corev1.EventTypeWarning, r.Reason, r.Message)
-	if k.ReportRefusal != nil && !hosted { // syncStatus would write otherwise
+	if k.ReportRefusal != nil && !hosted { // SyncStatus would write otherwise
 		if err := k.ReportRefusal(ctx, v, r); err != nil {
 			return 0, err
 		}

@@ -63,7 +63,7 @@ func (s *Engine) FromSpace(informer cache.SharedIndexInformer, handle func(clien
 	s.FromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
 }
 
-// FromChanges is fromSpace with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
+// FromChanges is [Engine.FromSpace] with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
 // informer keeps for it all that changes meanwhile.
 func (s *Engine) FromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
 	added := s.extended[informer]

@@ -8,5 +8,8 @@
 // (syncer/hostcache); the rights of spaces' accounts (isolation) and of Berth's own (charts); and the table of
 // docs/reference/sync.md. What is done about each resource is in packages pods, services, storage, and classes beside this one.
 //
+// To add a resource, describe it in table.go, write its translation (translate) and what it declares to the engine, and name the fields
+// that Berth writes of it (isolation/hostpolicy). Tests tell what is missing. Then run `make generate`.
+//
 // It has no client, and holds no object but an empty one of each type.
 package resources

@@ -26,7 +26,7 @@ import (
 //
 //   - A slice is created without addresses. It gets them by an update of just that
 //     version, after the service was read on the host and had no selector
-//     ([Engine.mayFill]).
+//     ([Syncer.mayFill]).
 //   - A service without a selector first gets one. Only then are its slices listed
 //     and deleted, and only after that is it exposed, by an update of just that
 //     version ([Account.updateExposed]).

@@ -111,7 +111,7 @@ func reserveService(ctx context.Context, account *Account, space translate.Space
 }
 
 // markReserved makes for a write at any rate: the syncer may be about to mark the
-// host object as that of an earlier one of the name, see syncedResource.update.
+// host object as that of an earlier one of the name, see engine.Resource.
 func markReserved(host *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&host.ObjectMeta, annotationReserved, rand.Text())
 }
