@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,6 +47,8 @@ const ServiceAccount = "berth-syncer"
 type Host struct {
 	config *rest.Config
 	sync   resources.SyncOptions
+	// only is the one space that this host is for, see Options.Only.
+	only string
 	// annotations of ingresses that go along to the host.
 	annotations []string
 	mapper      meta.RESTMapper
@@ -78,6 +81,10 @@ type Options struct {
 	// QuotaChanged, if set, is told of each space whose quota on the host, or what is used of it, is another than before.
 	// It must not block.
 	QuotaChanged func(space string)
+	// Only is the name of the one space that is synced, if the configuration reaches the host as that space's own account.
+	// Watches are then of the space's host namespace, except for those of resources that are in no namespace, and of those by
+	// which others claim host names. If it is empty, they are of all namespaces.
+	Only string
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
@@ -103,7 +110,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	h := &Host{
-		config: config, sync: o.Sync, annotations: o.IngressAnnotations, reach: reach,
+		config: config, sync: o.Sync, only: o.Only, annotations: o.IngressAnnotations, reach: reach,
 		mapper: mapper, reader: reader, definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, routers: map[string]*hostcache.Router{},
 		requests: newFairSlots(hostRequests, workers),
@@ -133,6 +140,22 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	h.routers[quotas] = newTrimmedRouter(spaceOf, nil, nil)
 	h.watchQuotas(h.routers[quotas], o.QuotaChanged)
 	return h, nil
+}
+
+// namespaceOf is the namespace in which a resource is watched; all if it is empty.
+func (h *Host) namespaceOf(resource string) string {
+	if clusterScoped(resource) || slices.Contains(exposures(), resource) {
+		return metav1.NamespaceAll
+	}
+	return h.ownNamespace()
+}
+
+// ownNamespace is that of the one space whose account this is; empty, which is all namespaces, if it is that of many.
+func (h *Host) ownNamespace() string {
+	if h.only == "" {
+		return metav1.NamespaceAll
+	}
+	return translate.Space{Name: h.only}.HostNamespace()
 }
 
 // indexes are those of a resource, besides its objects' namespaces and spaces.
@@ -174,7 +197,7 @@ func (h *Host) Start(ctx context.Context) error {
 	h.cancel = cancel
 	for name, f := range h.routers {
 		from := h.watches[name]
-		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(), from.of) }, nil)
+		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(h.namespaceOf(name)), from.of) }, nil)
 	}
 	for name, f := range h.routers {
 		if err := f.AwaitFilled(ctx, name); err != nil {

@@ -31,8 +31,13 @@ type hostWatch struct {
 	selector string // of labels; all if it is empty
 }
 
-func (w hostWatch) lister() *cache.ListWatch {
-	return cache.NewFilteredListWatchFromClient(w.api, w.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
+func (w hostWatch) lister(namespace string) *cache.ListWatch {
+	return cache.NewFilteredListWatchFromClient(w.api, w.resource, namespace, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
+}
+
+// clusterScoped reports whether the objects of a resource are in no namespace.
+func clusterScoped(resource string) bool {
+	return resource == volumes || resource == nodes || isClass(resource) || resource == exportedPriorityClasses || resource == exportedStorageClasses
 }
 
 const (

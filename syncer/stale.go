@@ -37,7 +37,7 @@ func (h *Host) findStale(ctx context.Context) error {
 			return fmt.Errorf("find %s, which are disabled: %w", k.Name, err)
 		}
 		all := metadataOf(gvk)
-		err = h.reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
+		err = h.reader.List(ctx, all, client.InNamespace(h.ownNamespace()), client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
 		if apierrors.IsNotFound(err) {
 			continue // the host does not have the resource
 		}

@@ -7,11 +7,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/kubernetes/scheme"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
@@ -19,7 +22,6 @@ import (
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
-	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // dedicatedStopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
@@ -28,16 +30,13 @@ const dedicatedStopTimeout = 20 * time.Second
 
 // RunDedicated runs one space in this process, until ctx ends, for the platform whose [Options.DedicatedCommand] started it.
 func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, logger klog.Logger) error {
-	config, err := process.LoadHostConfig(d.HostKubeconfig)
+	dir := datadir.Dedicated(d.DataDir, d.Space)
+	config, err := process.LoadHostConfig(filepath.Join(dir, hostKubeconfigFile))
 	if err != nil {
 		return err
 	}
-	host, err := client.New(config, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		return fmt.Errorf("make host client: %w", err)
-	}
-	ca, err := pki.OpenCA(datadir.PortKeys(d.DataDir), datadir.PortCA)
-	if err != nil {
+	ca := &rereadFile{path: filepath.Join(dir, servingCAFile)}
+	if err := ca.check(); err != nil {
 		return err
 	}
 	traces, sendTraces, err := d.Traces.Start(ctx, version.Berth, logger)
@@ -49,11 +48,12 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, lo
 		defer cancel()
 		sendTraces(stop)
 	}()
-	closed := closedRanges(ctx, host, logger)
-	spaces, err := shard.Start(ctx, shard.Config{
-		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: d.Specs.Sync(), ServingCA: ca.PEM,
+	sync := d.Specs.Sync()
+	sync.Only = d.Space
+	spaces, err := startShardOnceAllowed(ctx, shard.Config{
+		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
-		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, closed) },
+		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
 		Pods:     d.Pods.Endpoint(), Memory: shard.ProcessMemory(),
 		Idle: d.Specs.Idle, Traces: traces, Logger: logger,
 	})
@@ -77,5 +77,40 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, lo
 		status, _ := spaces.Status(d.Space)
 		return spaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
 	}))
-	return dedicated.Serve(ctx, datadir.Dedicated(d.DataDir, d.Space), spaces.Handler(d.Space), commands, logger)
+	return dedicated.Serve(ctx, dir, spaces.Handler(d.Space), commands, logger)
+}
+
+// rightsTimeout is how long the host's authorizer may take to learn of rights that were granted a moment ago.
+const rightsTimeout = 15 * time.Second
+
+// startShardOnceAllowed starts a shard whose account may have got its rights a moment ago.
+func startShardOnceAllowed(ctx context.Context, config shard.Config) (spaces *shard.Shard, err error) {
+	end := time.Now().Add(rightsTimeout)
+	_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (done bool, _ error) {
+		spaces, err = shard.Start(ctx, config)
+		return !apierrors.IsForbidden(err) || time.Now().After(end), nil
+	})
+	return spaces, err
+}
+
+// rereadFile is a file that others replace. It is safe for concurrent use.
+type rereadFile struct {
+	path string
+	last atomic.Pointer[[]byte]
+}
+
+// check fails if the file cannot be read.
+func (f *rereadFile) check() error {
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return fmt.Errorf("read what the platform wrote for this space: %w", err)
+	}
+	f.last.Store(&data)
+	return nil
+}
+
+// read returns what is in the file, or was when it could last be read.
+func (f *rereadFile) read() []byte {
+	_ = f.check()
+	return *f.last.Load()
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,11 +34,10 @@ const startTimeout = 2 * time.Minute
 
 // Environment is what the platform has for its spaces. All of it must be set, but for Traces.
 type Environment struct {
-	// Host is by what the host is reached, and HostKubeconfig that by which the processes of dedicated spaces reach it: that
-	// which they are pods of if empty. RenewHostKubeconfig renews what is in that file, if that is the platform's to do.
-	Host                *rest.Config
-	HostKubeconfig      string
-	RenewHostKubeconfig func() error
+	// Host is by what the host is reached, and HostAddress where the processes of dedicated spaces reach it, without what
+	// authenticates there.
+	Host        *rest.Config
+	HostAddress func() (*clientcmdapi.Cluster, error)
 	// CA is that of the port, and Endpoint the URL of a space's API there.
 	CA       *pki.CA
 	Endpoint func(space string) string
@@ -56,6 +56,7 @@ type Manager struct {
 
 	secrets    *kubeconfig.Secrets
 	hostClient client.Client
+	access     *hostAccess    // of dedicated spaces' processes
 	closed     []netip.Prefix // to spaces' pods
 	shard      *shard.Shard
 	prepare    func(ctx context.Context, space string) error // isolates a space on the host

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -39,6 +40,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
+	m.access = &hostAccess{host: host, cluster: m.env.HostAddress}
 	specs := m.config.Specs
 	m.closed = closedRanges(ctx, host, m.logger)
 	options := []isolation.Option{
@@ -115,8 +117,19 @@ func (m *Manager) isolate(ctx context.Context, host client.Client, name string, 
 	space := translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed}
 	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
 		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
+	undedicate := false
+	if m.processes.get(name) != nil {
+		options = append(options, isolation.Dedicated(m.config.Specs.Sync().Sync))
+	} else if _, err := os.Stat(datadir.Dedicated(m.config.DataDir, name)); err == nil { // it had a process once
+		undedicate, options = true, append(options, isolation.Undedicated(m.config.Specs.Sync().Sync))
+	}
 	if err := isolation.Apply(ctx, host, space, own.Quota, options...); err != nil {
 		return err
+	}
+	if undedicate {
+		if err := os.RemoveAll(datadir.Dedicated(m.config.DataDir, name)); err != nil {
+			return fmt.Errorf("delete the files of space %s's process: %w", name, err)
+		}
 	}
 	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
 	return nil

@@ -6,6 +6,7 @@ package process
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -14,9 +15,9 @@ import (
 // Dedicated is what the process of a dedicated space is told, in a file.
 type Dedicated struct {
 	Options
-	Space          string
-	HostKubeconfig string // that of the cluster which the process is a pod of if empty
-	Endpoint       string // URL of the platform's TLS listener, without a path
+	Space    string
+	Endpoint string         // URL of the platform's TLS listener, without a path
+	Closed   []netip.Prefix // public ranges of the host, which are closed to spaces' pods
 }
 
 // ReadDedicated reads what the process of a dedicated space is told.

@@ -6,6 +6,7 @@ package process
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -21,7 +22,7 @@ import (
 
 // T9, X4: the process of a dedicated space is told all that this one was told.
 func TestADedicatedSpacesProcessIsToldTheSame(t *testing.T) {
-	told := &Dedicated{Space: "own", HostKubeconfig: "/host", Endpoint: "https://berth.example", Options: Options{
+	told := &Dedicated{Space: "own", Closed: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Endpoint: "https://berth.example", Options: Options{
 		DataDir: "/data", Pods: Pods{Address: "192.0.2.1", APIPort: 1, DNSPort: 2, Upstreams: []string{"192.0.2.2"}, HostDomain: "d"},
 		Traces: Traces{Endpoint: "127.0.0.1:4317", PerMillion: 7}, Options: specs.Options{
 			IdleAfter: time.Minute, Spaces: []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Limits: map[string]resource.Quantity{"watches": resource.MustParse("5")}}}},
