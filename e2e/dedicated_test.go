@@ -81,6 +81,24 @@ func TestASpaceMayHaveAProcessOfItsOwn(t *testing.T) {
 			}
 		}
 	})
+	t.Run("is copied and restored", func(t *testing.T) {
+		bucket := "file://" + t.TempDir()
+		kept := must(own.CoreV1().ConfigMaps("default").Get(t.Context(), "seen", metav1.GetOptions{}))(t)
+		berthDoes(t, "snapshot", "create", "own", "--to", bucket, "--data-dir", b.dir)
+		own.kubectl(t, "delete", "configmap", "seen")
+		own.kubectl(t, "create", "configmap", "later")
+		berthDoes(t, "snapshot", "restore", "own", "--from", bucket, "--data-dir", b.dir)
+		if again := await(t, own.CoreV1().ConfigMaps("default").Get, "seen", there); again.UID != kept.UID {
+			t.Errorf("the restored config map is %s, want %s", again.UID, kept.UID)
+		}
+		awaitGone(t, "what came after the snapshot", own.CoreV1().ConfigMaps("default").Get, "later")
+		if now := own.awaitRunning(t, "default", "moves"); now.UID != before.UID {
+			t.Errorf("the restored space has another pod")
+		}
+		if now := childrenOf(t, b.Pid); !slices.Equal(now, children) {
+			t.Errorf("the restore took another process: %v, was %v", now, children)
+		}
+	})
 	t.Run("is started again, and harms nobody", func(t *testing.T) {
 		if err := syscall.Kill(children[0], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -129,7 +147,7 @@ func checkOwnAccount(t *testing.T, b *berth) {
 	for i := range files {
 		files[i] = filepath.Base(files[i])
 	}
-	if want := []string{"api.sock", "berth.log", "config.json", "control.sock", "host.kubeconfig", "host.token", "serving-ca.crt"}; !slices.Equal(files, want) {
+	if want := []string{"api.sock", "berth.log", "config.json", "control.sock", "host.kubeconfig", "host.token", "serving-ca.crt", "tmp"}; !slices.Equal(files, want) {
 		t.Errorf("the process is given %q, want %q", files, want)
 	}
 	account := newCluster(t, filepath.Join(b.dir, "dedicated", "own", "host.kubeconfig"))

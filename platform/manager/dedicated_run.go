@@ -28,9 +28,8 @@ import (
 // start.
 const dedicatedStopTimeout = 20 * time.Second
 
-// RunDedicated runs one space in this process, until ctx ends, for the platform whose [Options.DedicatedCommand] started it.
-func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, logger klog.Logger) error {
-	dir := datadir.Dedicated(d.DataDir, d.Space)
+// RunDedicated runs one space in this process, until ctx ends, for the platform that wrote the files in dir.
+func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version Version, logger klog.Logger) error {
 	config, err := process.LoadHostConfig(filepath.Join(dir, hostKubeconfigFile))
 	if err != nil {
 		return err
@@ -67,17 +66,33 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, lo
 			logger.Error(err, "stop shard")
 		}
 	}()
-	if err := spaces.Add(d.Space); err != nil {
+	stores, err := newStoreServer(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
+	if err != nil {
 		return err
 	}
-	spaces.WarmUp(d.Space)
+	if err := stores.resume(); err != nil {
+		return err
+	}
 	commands := http.NewServeMux()
 	serveSpaces(commands, spaces)
+	stores.serve(commands)
 	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)
 		return spaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
 	}))
-	return dedicated.Serve(ctx, dir, spaces.Handler(d.Space), commands, logger)
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := spaces.Handler(d.Space)
+		if handler == nil { // its store is somewhere else
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the space is being moved; try again later", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	if d.Remote() {
+		return dedicated.ServeTLS(ctx, d.Listen, dedicated.ServerTLS(dir), api, commands, logger)
+	}
+	return dedicated.Serve(ctx, dir, api, commands, logger)
 }
 
 // rightsTimeout is how long the host's authorizer may take to learn of rights that were granted a moment ago.

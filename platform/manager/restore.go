@@ -80,7 +80,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.shard.Wake(ctx, result.Space); err != nil {
+	wake := func(ctx context.Context) error { return s.shard.Wake(ctx, result.Space) }
+	if process := s.elsewhere(result.Space); process != nil {
+		wake = process.Wake
+	}
+	if err := wake(ctx); err != nil {
 		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; it is tried again, `berth spaces` tells more", result.Space, result.Snapshot, err)
 	}
 	return result, nil
@@ -88,8 +92,8 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if s.elsewhere(id.Space) {
-		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; set spec.isolation of its Space object to Shared, or stop berth, and restore the space while none runs", id.Space))
+	if process := s.elsewhere(id.Space); process != nil { // which restores it, so that no store is opened here that it wrote
+		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
 	}
 	_, had := s.shard.Status(id.Space)
 	err := s.stop(ctx, id.Space)
@@ -102,7 +106,7 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
 	_, had := s.shard.Status(as)
 	dir := datadir.Space(s.dataDir, as)
-	if err := s.mayClone(id, as, had || s.elsewhere(as) || snapshot.Exists(dir), replace); err != nil {
+	if err := s.mayClone(id, as, had || s.elsewhere(as) != nil || snapshot.Exists(dir), replace); err != nil {
 		return snapshot.Changes{}, err
 	}
 	changes, err := snapshot.Clone(ctx, bucket, id, as, datadir.Spaces(s.dataDir), datadir.Scratch(s.dataDir),
@@ -129,7 +133,7 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 	switch {
 	case !there:
 		return nil
-	case s.elsewhere(as):
+	case s.elsewhere(as) != nil:
 		remedy = "it runs in a process of its own; choose another name, or set spec.isolation of its Space object to Shared and say --replace"
 	case as == id.Space:
 		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"

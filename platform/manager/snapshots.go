@@ -25,8 +25,8 @@ type snapshots struct {
 	dataDir string
 	keeper  *snapshot.Keeper
 	logger  klog.Logger
-	// elsewhere tells whether a space runs in a process of its own.
-	elsewhere func(space string) bool
+	// elsewhere is a space that has a process of its own; nil if it has none.
+	elsewhere func(space string) dedicatedSpace
 	changes   *changes
 	// ensure creates the object of a space that was restored, unless it is there.
 	ensure func(ctx context.Context, space string) error
@@ -41,7 +41,7 @@ type snapshots struct {
 func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
-		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: shardSpaces{m.shard},
+		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{shardSpaces{m.shard}, m},
 		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
 	if o.To != "" {
@@ -51,7 +51,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	}
 	s := &snapshots{
 		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn,
-		elsewhere: func(space string) bool { return m.processes.get(space) != nil },
+		elsewhere: m.elsewhere,
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (m *Manager) Snapshot(ctx context.Context, space, to string) (snapshot.Info
 	if err != nil {
 		return snapshot.Info{}, err
 	}
-	if _, ok := m.shard.Status(space); !ok {
+	if _, ok := m.shard.Status(space); !ok && m.processes.get(space) == nil {
 		return snapshot.Info{}, apierrors.NewNotFound(v1alpha1.Resource("spaces"), space)
 	}
 	return m.snapshots.keeper.Take(ctx, space, bucket)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -18,7 +19,13 @@ type Dedicated struct {
 	Space    string
 	Endpoint string         // URL of the platform's TLS listener, without a path
 	Closed   []netip.Prefix // public ranges of the host, which are closed to spaces' pods
+	// Listen is where the process serves the platform, if it runs on another machine and has a volume of its own; it serves
+	// sockets in its directory if that is empty.
+	Listen dedicated.Addresses
 }
+
+// Remote reports whether the process runs elsewhere than the platform.
+func (d *Dedicated) Remote() bool { return d.Listen != dedicated.Addresses{} }
 
 // ReadDedicated reads what the process of a dedicated space is told.
 func ReadDedicated(file string) (*Dedicated, error) {
