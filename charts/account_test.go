@@ -14,6 +14,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -245,6 +246,35 @@ func TestBerthsAccountIsolatesASpaceOfAnyName(t *testing.T) {
 			t.Errorf("the role is still %s (%v)", binding.RoleRef.Name, err)
 		}
 
+		// The process of a dedicated space reaches the host by a token of the account, and may watch until it is shared again.
+		pods := func(ctx context.Context) error {
+			return account.List(ctx, &corev1.PodList{}, client.InNamespace(space.HostNamespace()))
+		}
+		volumes := func(ctx context.Context) error { return account.List(ctx, &corev1.PersistentVolumeList{}) }
+		dedicated := append(with("platform", syncOptions), isolation.Dedicated(syncOptions))
+		if err := isolation.Apply(ctx, r.berth, space, nil, dedicated...); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(t, "the account of a dedicated space may not watch", func(ctx context.Context) bool { return pods(ctx) == nil && volumes(ctx) == nil })
+		if err := account.List(ctx, &corev1.PodList{}); !apierrors.IsForbidden(err) {
+			t.Errorf("the account of a dedicated space lists pods of all namespaces: %v", err)
+		}
+		token := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: syncer.ServiceAccount}}
+		r.eventually(t, "there is no token of the account", func(ctx context.Context) bool {
+			return r.berth.SubResource("token").Create(ctx, token, &authenticationv1.TokenRequest{}) == nil
+		})
+		token.Name = "default"
+		if err := r.berth.SubResource("token").Create(ctx, token, &authenticationv1.TokenRequest{}); !apierrors.IsForbidden(err) {
+			t.Errorf("a token of what the space's pods run as: %v", err)
+		}
+		shared := append(with("platform", syncOptions), isolation.Undedicated(syncOptions))
+		if err := isolation.Apply(ctx, r.berth, space, nil, shared...); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(t, "the account of a space that is shared again may watch", func(ctx context.Context) bool {
+			return apierrors.IsForbidden(pods(ctx)) && apierrors.IsForbidden(volumes(ctx))
+		})
+
 		secret := kubeconfigSecret(name+"-kubeconfig", name, "berth", kubeconfigType)
 		for range 2 {
 			if err := apply(ctx, r.berth, secret.DeepCopy()); err != nil {
@@ -276,7 +306,7 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const classes = "platform-berth-space-classes"
+	const classes, reader = "platform-berth-space-classes", "platform-berth-space-dedicated-reader"
 	// Somebody else's, of the names that Berth's would have.
 	opaque := kubeconfigSecret("opaque-kubeconfig", "opaque", "berth", corev1.SecretTypeOpaque)
 	plain := kubeconfigSecret("plain-kubeconfig", "", "", corev1.SecretTypeOpaque)
@@ -383,6 +413,10 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"the role for classes, for two":               {"the subject is not the space's account", applied(classBinding("berth-free", "free", classes, "berth-free", "berth-theirs")), byPolicy},
 		"the other release's classes":                 {"RBAC has it bind no other role", applied(classBinding("berth-free", "free", "second-berth-space-classes", "berth-free")), byEscalation},
 		"the namespaces' role, everywhere":            {"pods of all namespaces", applied(classBinding("berth-free", "free", "platform-berth-space", "berth-free")), byPolicy},
+		"the reader's role, for itself":               {"the subject is not the space's account", applied(classBinding("berth-free:dedicated", "free", reader, "platform")), byPolicy},
+		"the reader's role, by another name":          {"the name says which role", applied(classBinding("berth-free", "free", reader, "berth-free")), byPolicy},
+		"the role for classes, by the reader's name":  {"the name says which role", applied(classBinding("berth-free:dedicated", "free", classes, "berth-free")), byPolicy},
+		"the watching role, everywhere":               {"Secrets of all namespaces", applied(classBinding("berth-free:dedicated", "free", "platform-berth-space-dedicated", "berth-free")), byPolicy},
 		"a binding of another name":                   {"nothing tells whose it is", applied(classBinding("free", "free", classes, "free")), byPolicy},
 		"somebody's binding":                          {"it would be changed", patched(admins.DeepCopy(), label("a", "b")), byEscalation},
 		"somebody's binding of a role of the chart's": {"it would be changed", patched(viewers.DeepCopy(), label("a", "b")), byPolicy},

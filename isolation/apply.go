@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -92,7 +93,8 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			return err
 		}
 	}
-	for _, right := range classRights(space, ns, set(options)) {
+	o := set(options)
+	for _, right := range slices.Concat(classRights(space, ns, o), dedicatedObjects(space, ns, o)) {
 		err := apply(right)
 		// The role of a binding is immutable. It is another one if the space was another release's, or `berth up`'s.
 		if _, binding := right.(*rbacv1.ClusterRoleBinding); binding && apierrors.IsInvalid(err) {

@@ -143,22 +143,28 @@ func classes(syncOptions resources.SyncOptions) []class {
 // ClassesSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one with [ClassRules].
 const ClassesSuffix = "-classes"
 
-// classRights are the objects that give a space's account its rights on classes.
-// They are in no namespace, and are deleted with the space's by the host's garbage collector. With [BoundTo], the role is
-// there already, and no more than its binding is written.
+// clusterMeta marks what is in no namespace as the space's. It is deleted with the space's namespace by the host's garbage
+// collector.
 //
-// What their names and labels are, the host's policy for a platform's account requires (charts/berth): another
+// What names and labels it has, the host's policy for a platform's account requires (charts/berth): another
 // platform's, or somebody else's, stay out of its reach.
-func classRights(space translate.Space, namespace metav1.Object, o settings) []client.Object {
-	if len(o.classes) == 0 {
-		return nil
-	}
+func clusterMeta(space translate.Space, namespace metav1.Object) metav1.ObjectMeta {
 	at := meta(space, space.HostNamespace())
 	at.Namespace = ""
 	if space.Platform != "" {
 		at.Labels[translate.LabelPlatform] = space.Platform
 	}
 	at.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.GetName(), UID: namespace.GetUID()}}
+	return at
+}
+
+// classRights are the objects that give a space's account its rights on classes.
+// They are in no namespace. With [BoundTo], the role is there already, and no more than its binding is written.
+func classRights(space translate.Space, namespace metav1.Object, o settings) []client.Object {
+	if len(o.classes) == 0 {
+		return nil
+	}
+	at := clusterMeta(space, namespace)
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},

@@ -197,6 +197,8 @@ type settings struct {
 	limits []corev1.LimitRangeItem
 	// labels and annotations of the namespace, besides Berth's.
 	labels, annotations map[string]string
+	// dedicated are rights for a process of the space's own; nil to leave them as they are.
+	dedicated *dedicatedRights
 }
 
 func set(options []Option) (s settings) {

@@ -233,6 +233,14 @@ func (k *Keeper) take(ctx context.Context, id ID, bucket *Bucket) (size int64, e
 	return size, bucket.put(ctx, id.key(), archive, size)
 }
 
+// Copy copies the store of a space, awake or asleep, to where nothing is.
+func (k *Keeper) Copy(ctx context.Context, space, to string) error {
+	if err := k.copyStore(ctx, space, to); err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", space, err)
+	}
+	return nil
+}
+
 // copyStore copies the store of a space. One that is awake copies itself; of one
 // that sleeps the file is copied, which nobody writes. It may wake or fall asleep
 // meanwhile: then it is tried again.

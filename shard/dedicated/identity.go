@@ -14,8 +14,6 @@ import (
 	"net/http/httputil"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/berth-dev/berth/control"
 )
 
 // certificateHeader holds the client's certificate, DER in base64.
@@ -46,11 +44,11 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
-// proxy leads requests, upgraded ones too, to the socket of a space's process,
+// proxy leads requests, upgraded ones too, to a space's process,
 // with the certificate that they came with and no other.
-func proxy(socket string) (*httputil.ReverseProxy, *http.Transport) {
+func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return control.DialSocket(ctx, socket) },
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
 		MaxIdleConnsPerHost: 64,
 		DisableCompression:  true, // bytes are passed on as they are
 	}

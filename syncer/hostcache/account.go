@@ -10,7 +10,12 @@ import (
 )
 
 // Account is a configuration of clients that act as the space's own account.
-func (h *Host) Account(space translate.Space) *rest.Config { return AsAccount(h.config, space) }
+func (h *Host) Account(space translate.Space) *rest.Config {
+	if h.Only != "" { // it is the account
+		return rest.CopyConfig(h.config)
+	}
+	return AsAccount(h.config, space)
+}
 
 // AsAccount is config as the space's own account on the host that it reaches.
 func AsAccount(config *rest.Config, space translate.Space) *rest.Config {

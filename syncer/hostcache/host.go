@@ -61,6 +61,10 @@ type Options struct {
 	// QuotaChanged, if set, is told of each space whose quota on the host, or what is used of it, is another than before.
 	// It must not block.
 	QuotaChanged func(space string)
+	// Only is the name of the one space that is synced, if the configuration reaches the host as that space's own account.
+	// Watches are then of the space's host namespace, except for those of resources that are in no namespace, and of those by
+	// which others claim host names. If it is empty, they are of all namespaces.
+	Only string
 }
 
 // NewHost prepares the watches on the cluster that config reaches. The account
@@ -113,6 +117,22 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	return h, nil
 }
 
+// namespaceOf is the namespace in which a resource is watched; all if it is empty.
+func (h *Host) namespaceOf(resource string) string {
+	if r := resources.Of(resource); r.InCluster || r.Exposure != nil {
+		return metav1.NamespaceAll
+	}
+	return h.ownNamespace()
+}
+
+// ownNamespace is that of the one space whose account this is; empty, which is all namespaces, if it is that of many.
+func (h *Host) ownNamespace() string {
+	if h.Only == "" {
+		return metav1.NamespaceAll
+	}
+	return translate.Space{Name: h.Only}.HostNamespace()
+}
+
 // indexes are those of a resource, besides its objects' namespaces and spaces.
 func indexes(resource string) cache.Indexers {
 	switch resource {
@@ -144,7 +164,7 @@ func (h *Host) Start(ctx context.Context) error {
 	h.cancel = cancel
 	for name, f := range h.Routers {
 		from := h.watches[name]
-		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(), from.of) }, nil)
+		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(h.namespaceOf(name)), from.of) }, nil)
 	}
 	for name, f := range h.Routers {
 		if err := f.AwaitFilled(ctx, name); err != nil {

@@ -30,7 +30,7 @@ func (h *Host) findStale(ctx context.Context) error {
 			continue
 		}
 		all := MetadataList(k.GVK())
-		err := h.Reader.List(ctx, all, client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
+		err := h.Reader.List(ctx, all, client.InNamespace(h.ownNamespace()), client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
 		if apierrors.IsNotFound(err) {
 			continue // the host does not have the resource
 		}

@@ -26,8 +26,8 @@ type hostWatch struct {
 	selector string // of labels; all if it is empty
 }
 
-func (w hostWatch) lister() *cache.ListWatch {
-	return cache.NewFilteredListWatchFromClient(w.api, w.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
+func (w hostWatch) lister(namespace string) *cache.ListWatch {
+	return cache.NewFilteredListWatchFromClient(w.api, w.resource, namespace, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
 }
 
 // hostWatches are those of each resource, one for all spaces, and that of quotas.

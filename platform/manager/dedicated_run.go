@@ -1,0 +1,131 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
+)
+
+// dedicatedStopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
+// start.
+const dedicatedStopTimeout = 20 * time.Second
+
+// RunDedicated runs one space in this process, until ctx ends, for the platform that wrote the files in dir.
+func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version Version, logger klog.Logger) error {
+	config, err := process.LoadHostConfig(filepath.Join(dir, hostKubeconfigFile))
+	if err != nil {
+		return err
+	}
+	ca := &rereadFile{path: filepath.Join(dir, servingCAFile)}
+	if err := ca.check(); err != nil {
+		return err
+	}
+	traces, sendTraces, err := d.Traces.Start(ctx, version.Berth, logger)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), dedicatedStopTimeout)
+		defer cancel()
+		sendTraces(stop)
+	}()
+	sync := d.Specs.Sync()
+	sync.Only = d.Space
+	spaces, err := startShardOnceAllowed(ctx, shard.Config{
+		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
+		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
+		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
+		Pods:     d.Pods.Endpoint(), Memory: shard.ProcessMemory(),
+		Idle: d.Specs.Idle, Traces: traces, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), dedicatedStopTimeout)
+		defer cancel()
+		if err := spaces.Stop(stop); err != nil {
+			logger.Error(err, "stop shard")
+		}
+	}()
+	stores, err := newStoreServer(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
+	if err != nil {
+		return err
+	}
+	if err := stores.resume(); err != nil {
+		return err
+	}
+	commands := http.NewServeMux()
+	serveSpaces(commands, spaces)
+	stores.serve(commands)
+	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
+		status, _ := spaces.Status(d.Space)
+		return spaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
+	}))
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := spaces.Handler(d.Space)
+		if handler == nil { // its store is somewhere else
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the space is being moved; try again later", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	if d.Remote() {
+		return dedicated.ServeTLS(ctx, d.Listen, dedicated.ServerTLS(dir), api, commands, logger)
+	}
+	return dedicated.Serve(ctx, dir, api, commands, logger)
+}
+
+// rightsTimeout is how long the host's authorizer may take to learn of rights that were granted a moment ago.
+const rightsTimeout = 15 * time.Second
+
+// startShardOnceAllowed starts a shard whose account may have got its rights a moment ago.
+func startShardOnceAllowed(ctx context.Context, config shard.Config) (spaces *shard.Shard, err error) {
+	end := time.Now().Add(rightsTimeout)
+	_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (done bool, _ error) {
+		spaces, err = shard.Start(ctx, config)
+		return !apierrors.IsForbidden(err) || time.Now().After(end), nil
+	})
+	return spaces, err
+}
+
+// rereadFile is a file that others replace. It is safe for concurrent use.
+type rereadFile struct {
+	path string
+	last atomic.Pointer[[]byte]
+}
+
+// check fails if the file cannot be read.
+func (f *rereadFile) check() error {
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return fmt.Errorf("read what the platform wrote for this space: %w", err)
+	}
+	f.last.Store(&data)
+	return nil
+}
+
+// read returns what is in the file, or was when it could last be read.
+func (f *rereadFile) read() []byte {
+	_ = f.check()
+	return *f.last.Load()
+}

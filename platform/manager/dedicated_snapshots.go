@@ -1,0 +1,68 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/berth-dev/berth/bounds"
+)
+
+// dedicatedSpace is a space that has a process of its own, as restores see it.
+type dedicatedSpace interface {
+	PutStore(ctx context.Context, path string, restore bool) error
+	Wake(ctx context.Context) error
+}
+
+func (m *Manager) elsewhere(space string) dedicatedSpace {
+	if process := m.processes.get(space); process != nil {
+		return process
+	}
+	return nil
+}
+
+// allSpaces are those of the shard, and those with processes of their own, as snapshots see them.
+type allSpaces struct {
+	shardSpaces
+	manager *Manager
+}
+
+// Names implements [snapshot.Spaces], as all below.
+func (s allSpaces) Names() []string {
+	return slices.AppendSeq(s.shardSpaces.Names(), maps.Keys(s.manager.processes.all()))
+}
+
+func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
+	if process := s.manager.processes.get(space); process != nil {
+		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
+	}
+	return s.shardSpaces.Snapshot(ctx, space, path)
+}
+
+func (s allSpaces) Revision(space string) int64 {
+	if process := s.manager.processes.get(space); process != nil {
+		state, err := process.State(context.Background())
+		if err != nil {
+			return 0
+		}
+		return state.Revision
+	}
+	return s.shardSpaces.Revision(space)
+}
+
+func (s allSpaces) Wake(ctx context.Context, space string) error {
+	if process := s.manager.processes.get(space); process != nil {
+		return process.Wake(ctx)
+	}
+	return s.shardSpaces.Wake(ctx, space)
+}
+
+// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what counts
+// against the limit, such as pages that are free.
+func (m *Manager) mostOfStore(space string) int64 {
+	const slack = 64 << 20
+	return 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack
+}
