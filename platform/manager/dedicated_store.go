@@ -116,7 +116,7 @@ func (s *storeServer) serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+dedicated.StorePath, s.send)
 	mux.Handle("PUT "+dedicated.StorePath, control.Answer(s.receive))
 	mux.Handle("PUT "+dedicated.IdentityPath, control.Answer(s.identify))
-	mux.Handle("POST "+dedicated.BeginPath, control.Answer(func(r *http.Request) (any, error) {
+	mux.Handle("POST "+dedicated.BeginPath, control.Answer(func(*http.Request) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.mark != "" {

@@ -70,9 +70,9 @@ func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) 
 	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {
 		said.State, said.Ready = metrics.Failed, false
 	}
-	seen := map[bounds.Quantity]bool{}
+	seen, table := map[bounds.Quantity]bool{}, bounds.Table()
 	said.Limits = slices.DeleteFunc(said.Limits, func(u bounds.Usage) bool {
-		unknown := int(u.Quantity) < 0 || int(u.Quantity) >= len(bounds.Table()) || seen[u.Quantity]
+		unknown := int(u.Quantity) < 0 || int(u.Quantity) >= len(table) || seen[u.Quantity]
 		seen[u.Quantity] = true
 		return unknown
 	})

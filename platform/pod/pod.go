@@ -41,8 +41,8 @@ const (
 
 	// apiPort and commandsPort are those of the pods.
 	apiPort, commandsPort = 7445, 7446
-	// DataDir is where the pod has its volume, and Dir where it has its Secret.
-	DataDir, Dir = "/data", "/etc/berth"
+	// DataDir is where the pod has its volume.
+	DataDir = "/data"
 	// volumeName is that of the volume of the Secret in the template.
 	volumeName = "configuration"
 
