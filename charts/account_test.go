@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -181,6 +185,43 @@ func classBinding(name, space, role string, subjects ...string) *rbacv1.ClusterR
 	return binding
 }
 
+// podOf is a StatefulSet of the pod of a dedicated space, as Berth makes it, and then changed.
+func podOf(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	labels := map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}
+	set := &appsv1.StatefulSet{
+		TypeMeta: typed("apps/v1", "StatefulSet"), ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "berth-mine", Labels: maps.Clone(labels)},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				AutomountServiceAccountToken: ptr.To(false), SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)},
+				Containers: []corev1.Container{{
+					Name: "berth", Image: "berth:dev", Args: []string{"dedicated"},
+					SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				}},
+				Volumes: []corev1.Volume{
+					{Name: "configuration", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "berth-mine"}}},
+					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				},
+			}},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			}}},
+		},
+	}
+	change(set)
+	return set
+}
+
+// serviceOf is the Service of the pod of a dedicated space, with this selector.
+func serviceOf(selector map[string]string) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   typed("v1", "Service"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "berth-mine", Labels: map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}},
+		Spec:       corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 7445}}},
+	}
+}
+
 const kubeconfigType corev1.SecretType = "berth.dev/kubeconfig"
 
 // M4, T7: spaces are created, isolated, repaired, and deleted under the rights of the chart, whatever they are called and
@@ -318,9 +359,11 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 	viewers := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-viewers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: classes},
 	}
+	theirPods := podOf(func(s *appsv1.StatefulSet) { s.Name, s.Labels = "berth-web", nil })
 	for _, o := range []client.Object{
 		namespace("berth-archive", nil), namespace("berth-older", labelsOf("older", "")), namespace("unnamed", labelsOf("unnamed", "berth")),
 		opaque, plain, theirs, admins, viewers, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+		theirPods,
 	} {
 		if err := r.admin.Create(ctx, o.DeepCopyObject().(client.Object)); err != nil {
 			t.Fatal(err)
@@ -424,7 +467,40 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"delete somebody's binding":                   {"it is theirs", deleted(admins.DeepCopy()), byPolicy},
 		"delete another platform's binding":           {"it is that platform's", deleted(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}), byPolicy},
 		"a subject of another's binding":              {"it is that platform's", patched(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}, `{"subjects":null}`), byEscalation},
-		"a role":                                      {"it would bind that", applied(&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}), byRBAC},
+		"a pod with somebody's Secret": {"it would be read", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[0].Secret.SecretName = "plain-kubeconfig"
+		})), byPolicy},
+		"a pod with an account": {"its token", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.AutomountServiceAccountToken = nil
+		})), byPolicy},
+		"a pod with a token": {"of an account of the namespace", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}}}}
+		})), byPolicy},
+		"a pod with the node's files": {"the node", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
+		})), byPolicy},
+		"a pod in the node's network": {"the node", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.HostNetwork = true })), byPolicy},
+		"a pod of another image":      {"any program", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "other" })), byPolicy},
+		"a pod of another command":    {"any program", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Args[0] = "serve" })), byPolicy},
+		"a pod with variables of a Secret": {"it would be read", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "plain-kubeconfig"}}}}
+		})), byPolicy},
+		"a pod with privileges": {"the node", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
+		})), byPolicy},
+		"a pod with another's volume": {"the store of another space", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates[0].Spec.VolumeName = "theirs" })), byPolicy},
+		"a pod of no space":           {"nothing tells whose it is", applied(podOf(func(s *appsv1.StatefulSet) { s.Labels = nil })), byPolicy},
+		"a pod of another platform":   {"it would be that platform's", applied(podOf(func(s *appsv1.StatefulSet) { s.Labels[translate.LabelPlatform] = "other" })), byPolicy},
+		"labels on somebody's pods":   {"it would be taken over", patched(theirPods.DeepCopy(), `{"metadata":{"labels":{"berth.dev/dedicated":"web","`+translate.LabelPlatform+`":"berth"}}}`), byPolicy},
+		"delete somebody's pods":      {"they are theirs", deleted(theirPods.DeepCopy()), byPolicy},
+		"pods elsewhere":              {"it is the host's", applied(podOf(func(s *appsv1.StatefulSet) { s.Namespace = "kube-system" })), byRBAC},
+		"a Service of its own pod":    {"tenants would reach another's pod", applied(serviceOf(map[string]string{"app.kubernetes.io/name": "berth"})), byPolicy},
+		"a Service of another space":  {"it would get that space's requests", applied(serviceOf(map[string]string{"berth.dev/dedicated": "b", translate.LabelPlatform: "berth"})), byPolicy},
+		"a Secret for no pod": {"any name would do", applied(func() *corev1.Secret {
+			s := kubeconfigSecret("registry", "registry", "berth", "berth.dev/dedicated")
+			return s
+		}()), byPolicy},
+		"a role": {"it would bind that", applied(&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}), byRBAC},
 		"a space of this platform, by other": {"it would be that platform's", func() error {
 			return r.other.Patch(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, client.RawPatch(types.MergePatchType, []byte(label("a", "b"))))
 		}, "only spaces of the platform other"},
@@ -463,6 +539,9 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		what string
 		do   func() error
 	}{
+		{"pod of a dedicated space", applied(podOf(func(*appsv1.StatefulSet) {}))},
+		{"pod of a dedicated space, again", applied(podOf(func(*appsv1.StatefulSet) {}))},
+		{"Service of that", applied(serviceOf(map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}))},
 		{"space", patched(&v1alpha1.Space{ObjectMeta: at}, label("a", "b"))},
 		{"status", func() error {
 			return r.berth.Status().Patch(ctx, &v1alpha1.Space{ObjectMeta: at}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"version":"v1"}}`)))

@@ -37,7 +37,7 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	ofAnyName := map[string][]string{
 		"namespaces": {"get", "create", "patch", "delete"}, "clusterrolebindings": {"create", "patch", "delete"},
 		"spaces": {"get", "list", "watch", "create", "update", "patch", "delete"}, "spaces/status": {"update", "patch"}, "spaces/finalizers": {"update", "patch"},
-		"secrets": {"create", "patch", "delete"},
+		"secrets": {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
 	}
 	poses := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.ImpersonatorSuffix })
 	want := []rbacv1.PolicyRule{

@@ -25,23 +25,28 @@ const host = "http://berth"
 // concurrently.
 type Client struct {
 	where string // it runs
+	most  int64  // bytes of an answer that is decoded
 	http  *http.Client
 }
+
+// maxAnswer bounds what is decoded of a berth on this machine: a list of snapshots may be long.
+const maxAnswer = 256 << 20
 
 // ErrNotRunning says that there is nobody to ask.
 var ErrNotRunning = errors.New("no berth runs")
 
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {
-	return NewClientTo("on "+dir+"; start one with: berth up --data-dir "+dir, func(ctx context.Context) (net.Conn, error) {
+	return NewClientTo("on "+dir+"; start one with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
 		return DialSocket(ctx, filepath.Join(dir, Name))
 	})
 }
 
-// NewClientTo returns a client of whom dial connects to. where says where that runs, and how it is started.
-func NewClientTo(where string, dial func(ctx context.Context) (net.Conn, error)) *Client {
+// NewClientTo returns a client of whom dial connects to, who may answer with most bytes. where says where that runs, and how it
+// is started.
+func NewClientTo(where string, most int64, dial func(ctx context.Context) (net.Conn, error)) *Client {
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
-	return &Client{where: where, http: &http.Client{Transport: &http.Transport{DialContext: connect, DisableKeepAlives: true}}}
+	return &Client{where: where, most: most, http: &http.Client{Transport: &http.Transport{DialContext: connect, DisableKeepAlives: true}}}
 }
 
 // Do sends a request without a body and decodes the answer into out, unless that
@@ -55,7 +60,7 @@ func (c *Client) Do(ctx context.Context, method, path string, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(body).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, c.most)).Decode(out); err != nil {
 		return fmt.Errorf("read the answer of berth: %w", err)
 	}
 	return nil

@@ -26,11 +26,20 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
+// configFile is the name of the file in which the process of a dedicated space finds its configuration.
+const configFile = "config.json"
+
 // newProcess prepares the process of a space that is to have its own (T9).
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
+	if m.pods != nil {
+		return m.newPod(name, spec)
+	}
 	dir := datadir.Dedicated(m.config.DataDir, name)
-	file := filepath.Join(dir, "config.json")
+	file := filepath.Join(dir, configFile)
 	prepare := func(ctx context.Context) error {
+		if where, err := m.away(name); err != nil || where != nil {
+			return errors.Join(err, errNoPods)
+		}
 		d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
 		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
 		if err := errors.Join(d.Write(file), m.writeServingCA(dir)); err != nil {

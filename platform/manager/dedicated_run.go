@@ -19,9 +19,11 @@ import (
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/translate"
 )
 
 // dedicatedStopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
@@ -53,7 +55,7 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version
 		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
 		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
-		Pods:     d.Pods.Endpoint(), Memory: shard.ProcessMemory(),
+		Pods:     d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
 		Idle: d.Specs.Idle, Traces: traces, Logger: logger,
 	})
 	if err != nil {
@@ -68,6 +70,9 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version
 	}()
 	stores, err := newStoreServer(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
 	if err != nil {
+		return err
+	}
+	if stores.config, err = readDigest(dir); err != nil {
 		return err
 	}
 	if err := stores.resume(); err != nil {
@@ -128,4 +133,32 @@ func (f *rereadFile) check() error {
 func (f *rereadFile) read() []byte {
 	_ = f.check()
 	return *f.last.Load()
+}
+
+// readDigest is the digest of what the process reads once of the directory that the platform wrote.
+func readDigest(dir string) (string, error) {
+	config, err := os.ReadFile(filepath.Join(dir, configFile))
+	if err != nil {
+		return "", fmt.Errorf("read the configuration of a dedicated space: %w", err)
+	}
+	host, err := os.ReadFile(filepath.Join(dir, hostKubeconfigFile))
+	if err != nil {
+		return "", fmt.Errorf("read the kubeconfig of a dedicated space: %w", err)
+	}
+	return pod.Digest(config, host), nil
+}
+
+// podsAt returns where the space's pods reach the platform. To a process that outlives the platform's, the platform says it with
+// the keys: it has another address after each start.
+func podsAt(d *process.Dedicated) func() translate.PodsEndpoint {
+	if !d.Remote() {
+		return d.Pods.Endpoint
+	}
+	return func() translate.PodsEndpoint {
+		pods := d.Pods
+		if data, err := os.ReadFile(filepath.Join(datadir.Space(d.DataDir, d.Space), podsAddressFile)); err == nil {
+			pods.Address = string(data)
+		}
+		return pods.Endpoint()
+	}
 }

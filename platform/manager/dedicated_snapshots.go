@@ -5,8 +5,10 @@ package manager
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -24,6 +26,9 @@ func (m *Manager) elsewhere(space string) dedicatedSpace {
 	return nil
 }
 
+// transferTimeout bounds how long a store may take to be sent, as others wait for their snapshots.
+const transferTimeout = 10 * time.Minute
+
 // allSpaces are those of the shard, and those with processes of their own, as snapshots see them.
 type allSpaces struct {
 	shardSpaces
@@ -37,6 +42,8 @@ func (s allSpaces) Names() []string {
 
 func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
 	if process := s.manager.processes.get(space); process != nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
+		defer cancel()
 		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
 	}
 	return s.shardSpaces.Snapshot(ctx, space, path)

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,14 +32,26 @@ import (
 
 // storeServer has the process of a dedicated space send its store to the platform, and take another one in its place.
 type storeServer struct {
-	shard        *shard.Shard
+	shard        runner
+	awake        func() int64 // the revision of the store while the space is awake; 0 if it is not
 	keeper       *snapshot.Keeper
 	space        string
 	dir, scratch string
+	config       string // digest of what the process was told
 	// mark is the file by whose presence the space is to run; it always is if there is none.
 	mark string
 
 	mu sync.Mutex // one change at a time
+}
+
+// runner is the shard of the process, which runs the space.
+type runner interface {
+	Add(space string) error
+	WarmUp(space string)
+	Status(space string) (shard.Status, bool)
+	StopSpace(ctx context.Context, space string) error
+	Restart(ctx context.Context, space string) error
+	Hold(space string) (release func())
 }
 
 // begunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform has let
@@ -46,7 +59,7 @@ type storeServer struct {
 const begunFile = "begun"
 
 func newStoreServer(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (s *storeServer, err error) {
-	s = &storeServer{shard: spaces, space: d.Space, dir: dir, scratch: filepath.Join(scratch, "store")}
+	s = &storeServer{shard: spaces, awake: func() int64 { return shardSpaces{spaces}.Revision(d.Space) }, space: d.Space, dir: dir, scratch: filepath.Join(scratch, "store")}
 	if d.Remote() {
 		s.mark = filepath.Join(d.DataDir, begunFile)
 	}
@@ -103,7 +116,7 @@ func (s *storeServer) serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+dedicated.StorePath, s.send)
 	mux.Handle("PUT "+dedicated.StorePath, control.Answer(s.receive))
 	mux.Handle("PUT "+dedicated.IdentityPath, control.Answer(s.identify))
-	mux.Handle("POST "+dedicated.BeginPath, control.Answer(func(r *http.Request) (any, error) {
+	mux.Handle("POST "+dedicated.BeginPath, control.Answer(func(*http.Request) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.mark != "" {
@@ -128,14 +141,14 @@ func (s *storeServer) serve(mux *http.ServeMux) {
 		return nil, syncDir(filepath.Dir(s.mark))
 	}))
 	mux.Handle("GET "+dedicated.StatePath, control.Answer(func(*http.Request) (any, error) {
-		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.dir), Revision: s.revision()}, nil
+		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.dir), Revision: s.revision(), Config: s.config}, nil
 	}))
 }
 
 // revision is a number that changes with the store: its revision while the space is awake, and else when the file was last
 // written; 0 if that is not known.
 func (s *storeServer) revision() int64 {
-	if revision := (shardSpaces{s.shard}).Revision(s.space); revision > 0 {
+	if revision := s.awake(); revision > 0 {
 		return revision
 	}
 	path := filepath.Join(s.dir, "store.db")
@@ -252,11 +265,14 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 }
 
 // identityFiles are what a space is known by, beside the keys in the directory pki.
-func identityFiles() []string { return []string{"node.key", "store.id"} }
+func identityFiles() []string { return []string{"node.key", "store.id", podsAddressFile} }
+
+// podsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the platform.
+const podsAddressFile = "pods.address"
 
 func isIdentity(path string) bool {
 	name, inPKI := strings.CutPrefix(path, "pki/")
-	return inPKI && name != "" && filepath.IsLocal(name) && !strings.ContainsAny(name, `/\`) || path == "node.key" || path == "store.id"
+	return inPKI && name != "" && filepath.IsLocal(name) && !strings.ContainsAny(name, `/\`) || slices.Contains(identityFiles(), path)
 }
 
 // readIdentity reads the keys in the directory of a space.

@@ -141,6 +141,11 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	if err := m.stop(ctx, name); err != nil {
 		return "", err
 	}
+	if d.policy != v1alpha1.DeletionDelete {
+		if err := m.bringHomeToDelete(ctx, name); err != nil {
+			return "", err
+		}
+	}
 	if d.policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(datadir.Space(m.config.DataDir, name)) {
 		bucket := m.snapshots.keeper.Bucket()
 		if bucket == nil {
@@ -152,6 +157,9 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		d.copied = true
 	}
 	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
+		return left, err
+	}
+	if left, err := m.removePod(ctx, name); err != nil || left != "" {
 		return left, err
 	}
 	if err := errors.Join(m.secrets.Remove(ctx, name), m.shard.Forget(name)); err != nil {

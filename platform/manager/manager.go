@@ -57,6 +57,7 @@ type Manager struct {
 	secrets    *kubeconfig.Secrets
 	hostClient client.Client
 	access     *hostAccess    // of dedicated spaces' processes
+	pods       *dedicatedPods // nil if those are processes of this machine
 	closed     []netip.Prefix // to spaces' pods
 	shard      *shard.Shard
 	prepare    func(ctx context.Context, space string) error // isolates a space on the host

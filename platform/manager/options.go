@@ -23,6 +23,8 @@ type Options struct {
 
 	// DedicatedCommand returns a command that calls [RunDedicated] with what is in the file.
 	DedicatedCommand func(file string) *exec.Cmd
+	// DedicatedPods has dedicated spaces be pods of their own, instead of processes of DedicatedCommand.
+	DedicatedPods DedicatedPods
 	// RequireOne ends the platform if none of the shared Spaces starts.
 	RequireOne bool
 	// SpacesMax is how many shared spaces are awake at once, 0 for any number.

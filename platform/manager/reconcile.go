@@ -209,6 +209,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 			return busyRetry, nil
 		}
 		defer end()
+		m.endPod(ctx, name)
 		if err := m.stop(ctx, name); err != nil {
 			return 0, err
 		}

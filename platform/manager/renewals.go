@@ -118,6 +118,9 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 // renewHostTokens renews the tokens by which dedicated spaces' processes reach the host, and what they publish of the CA that
 // verifies the API endpoint.
 func (m *Manager) renewHostTokens(ctx context.Context) {
+	if m.pods != nil { // which are each renewed by what watches over it
+		return
+	}
 	for name := range m.processes.all() {
 		if !m.access.isDue(name) {
 			continue

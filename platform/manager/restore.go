@@ -92,7 +92,10 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if process := s.elsewhere(id.Space); process != nil { // which restores it, so that no store is opened here that it wrote
+	if process := s.elsewhere(id.Space); process != nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
+		defer cancel()
+		// The process restores it, so that no store is opened here that it wrote.
 		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
 	}
 	_, had := s.shard.Status(id.Space)
@@ -190,6 +193,9 @@ func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, res
 	defer lock.Close()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return "", "", err
+	}
+	if where, err := readAway(datadir.Space(dataDir, id.Space)); err != nil || where != nil {
+		return "", "", errors.Join(err, fmt.Errorf("restore snapshot %s: the store of space %s is in its pod; start berth, and restore the space while it runs", id, id.Space))
 	}
 	return id.Space, id.String(), snapshot.Replace(ctx, bucket, id, datadir.Spaces(dataDir), datadir.Scratch(dataDir))
 }

@@ -41,6 +41,9 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 	}
 	m.hostClient = host
 	m.access = &hostAccess{host: host, cluster: m.env.HostAddress}
+	if err := m.openPods(); err != nil {
+		return err
+	}
 	specs := m.config.Specs
 	m.closed = closedRanges(ctx, host, m.logger)
 	options := []isolation.Option{
@@ -127,6 +130,9 @@ func (m *Manager) isolate(ctx context.Context, host client.Client, name string, 
 		return err
 	}
 	if undedicate {
+		if _, err := m.removePod(ctx, name); err != nil { // which has the store no more
+			return err
+		}
 		if err := os.RemoveAll(datadir.Dedicated(m.config.DataDir, name)); err != nil {
 			return fmt.Errorf("delete the files of space %s's process: %w", name, err)
 		}

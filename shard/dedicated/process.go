@@ -33,6 +33,9 @@ const (
 	stopTime = 20 * time.Second
 	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
 	actTimeout = 2 * time.Minute
+	// maxAnswer bounds what a process says of its space, in bytes, and maxConditions how many conditions: somebody may have
+	// taken it over.
+	maxAnswer, maxConditions = 1 << 20, 16
 	// maxComplaint bounds what is kept of the last words of a process.
 	maxComplaint = 4 << 10
 )
@@ -80,7 +83,7 @@ func NewRemote(space, dir string, at Endpoint, prepare func(ctx context.Context)
 func newProcess(space, dir string, at Endpoint, prepare func(ctx context.Context) error, logger logr.Logger) *Process {
 	p := &Process{
 		space: space, dir: dir, prepare: prepare, logger: logger.WithValues("space", space),
-		client: control.NewClientTo(at.where, at.commands), done: make(chan struct{}), since: time.Now(),
+		client: control.NewClientTo(at.where, maxAnswer, at.commands), done: make(chan struct{}), since: time.Now(),
 	}
 	p.handler, p.transport = proxy(at)
 	return p
@@ -217,7 +220,8 @@ func (p *Process) Status(ctx context.Context) shard.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var status shard.Status
-	if err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &status); err == nil {
+	err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &status)
+	if status.Name = p.space; err == nil && len(status.Conditions) > 0 && len(status.Conditions) <= maxConditions {
 		return status
 	}
 	p.mu.Lock()

@@ -95,6 +95,114 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{/* What tells the pods of dedicated spaces from Berth's own: they must not be behind its Service. */}}
+{{- define "berth.dedicatedLabels" -}}
+app.kubernetes.io/name: {{ include "berth.name" . }}-dedicated
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The StatefulSet of which Berth makes those of dedicated spaces: it adds names, labels, and the name of the Secret. */}}
+{{- define "berth.dedicatedTemplate" -}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "berth.dedicatedLabels" . | nindent 4 }}
+spec:
+  selector: {}
+  serviceName: ""
+  template:
+    metadata:
+      labels:
+        {{- include "berth.dedicatedLabels" . | nindent 8 }}
+    spec:
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+      securityContext:
+        {{- include "berth.podSecurity" . | nindent 8 }}
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+      - name: berth
+        image: {{ include "berth.image" . }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        args:
+        - dedicated
+        - --config=/etc/berth/config.json
+        - --log-format={{ .Values.log.format }}
+        - --verbosity={{ .Values.log.verbosity }}
+        ports:
+        - name: api
+          containerPort: 7445
+          protocol: TCP
+        - name: commands
+          containerPort: 7446
+          protocol: TCP
+        startupProbe:
+          tcpSocket:
+            port: commands
+          periodSeconds: 2
+          failureThreshold: 150
+        livenessProbe:
+          tcpSocket:
+            port: commands
+          periodSeconds: 10
+          timeoutSeconds: 5
+          failureThreshold: 6
+        {{- with .Values.dedicated.resources }}
+        resources:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        securityContext:
+          {{- include "berth.containerSecurity" . | nindent 10 }}
+        volumeMounts:
+        - name: data
+          mountPath: /data
+        - name: tmp
+          mountPath: /tmp
+        - name: configuration
+          mountPath: /etc/berth
+          readOnly: true
+      volumes:
+      - name: configuration
+        secret:
+          defaultMode: 288
+      - name: tmp
+        emptyDir: {}
+      {{- with .Values.dedicated.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.dedicated.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.dedicated.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.dedicated.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+  volumeClaimTemplates:
+  - apiVersion: v1
+    kind: PersistentVolumeClaim
+    metadata:
+      name: data
+    spec:
+      accessModes: [{{ .Values.dedicated.storage.accessMode }}]
+      {{- with .Values.dedicated.storage.className }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources:
+        requests:
+          storage: {{ .Values.dedicated.storage.size }}
+{{- end }}
+
 {{- define "berth.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
