@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,7 +130,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 	p.run(t)
 	eventually(t, func() error {
 		if _, err := os.Stat(stored); !os.IsNotExist(err) {
-			return fmt.Errorf("the platform still has the store (%v)", err)
+			return errors.New("the platform still has the store")
 		}
 		return nil
 	})
@@ -203,7 +202,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 		p.run(t)
 		eventually(t, func() error {
 			if _, err := os.Stat(stored); !os.IsNotExist(err) {
-				return fmt.Errorf("the platform still has the store (%v)", err)
+				return errors.New("the platform still has the store")
 			}
 			return nil
 		})

@@ -70,11 +70,14 @@ func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) 
 	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {
 		said.State, said.Ready = metrics.Failed, false
 	}
-	seen, table := map[bounds.Quantity]bool{}, bounds.Table()
+	left := map[bounds.Quantity]bool{}
+	for q := range bounds.Table() {
+		left[bounds.Quantity(q)] = true
+	}
 	said.Limits = slices.DeleteFunc(said.Limits, func(u bounds.Usage) bool {
-		unknown := int(u.Quantity) < 0 || int(u.Quantity) >= len(table) || seen[u.Quantity]
-		seen[u.Quantity] = true
-		return unknown
+		wanted := left[u.Quantity]
+		delete(left, u.Quantity)
+		return !wanted
 	})
 	return said
 }
