@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 type twoReleases struct {
 	admin client.Client
 	// berth and other have exactly the rights that the chart grants the accounts of the releases.
-	berth, other client.Client
+	berth, other client.WithWatch
 	config       *rest.Config
 }
 
@@ -78,11 +78,11 @@ func startReleases(t *testing.T) *twoReleases {
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
 		t.Fatal(err)
 	}
-	as := func(user string) client.Client {
+	as := func(user string) client.WithWatch {
 		config := rest.CopyConfig(cluster.Config())
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, "" // a Space has no other
 		config.Impersonate.UserName = user
-		c, err := client.New(config, client.Options{Scheme: known})
+		c, err := client.NewWithWatch(config, client.Options{Scheme: known})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,9 +288,10 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 	viewers := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-viewers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: classes},
 	}
+	foreignRole := spaceBinding("berth-theirs", "berth-theirs") // of the name that this release's would have
 	for _, o := range []client.Object{
 		namespace("berth-archive", nil), namespace("berth-older", labelsOf("older", "")), namespace("unnamed", labelsOf("unnamed", "berth")),
-		opaque, plain, theirs, admins, viewers, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+		opaque, plain, theirs, admins, viewers, foreignRole, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 	} {
 		if err := r.admin.Create(ctx, o.DeepCopyObject().(client.Object)); err != nil {
 			t.Fatal(err)
@@ -389,6 +390,8 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"labels on somebody's binding":                {"it would be taken over", applied(classBinding(viewers.Name, "viewers", classes, viewers.Name)), byPolicy},
 		"delete somebody's binding":                   {"it is theirs", deleted(admins.DeepCopy()), byPolicy},
 		"delete another platform's binding":           {"it is that platform's", deleted(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}), byPolicy},
+		"delete another platform's role binding":      {"it is that platform's", deleted(foreignRole.DeepCopy()), byPolicy},
+		"delete another role binding":                 {"it isolates no space", deleted(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-mine", Name: "tenants"}}), byRBAC},
 		"a subject of another's binding":              {"it is that platform's", patched(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}, `{"subjects":null}`), byEscalation},
 		"a role":                                      {"it would bind that", applied(&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}), byRBAC},
 		"a space of this platform, by other": {"it would be that platform's", func() error {

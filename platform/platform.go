@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/credentials"
@@ -57,16 +58,19 @@ type Platform struct {
 	closed         []netip.Prefix // to spaces' pods
 	shard          *shard.Shard
 	prepare        func(ctx context.Context, space string) error // isolates a space on the host
-	processes      processes
-	snapshots      *snapshots
-	changes        changes
-	deletions      deletions
-	server         *gateway.Server
-	metrics        *metrics.Metrics
-	traces         tracing.TracerProvider // nil if there are none
-	limiter        *gateway.Limiter       // of the requests of clients and of pods
-	serving        atomic.Bool            // between start and stop
-	undo           []func(context.Context)
+	// isolationOptions are those of all spaces.
+	isolationOptions []isolation.Option
+	repairs          *repairs
+	processes        processes
+	snapshots        *snapshots
+	changes          changes
+	deletions        deletions
+	server           *gateway.Server
+	metrics          *metrics.Metrics
+	traces           tracing.TracerProvider // nil if there are none
+	limiter          *gateway.Limiter       // of the requests of clients and of pods
+	serving          atomic.Bool            // between start and stop
+	undo             []func(context.Context)
 
 	starts  firstStarts
 	objects *spaceObjects
@@ -95,7 +99,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSnapshots, p.startReconciling, p.beginFirstStarts, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSnapshots, p.watchIsolation, p.startReconciling, p.beginFirstStarts, p.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {

@@ -57,9 +57,10 @@ func (p *Platform) startShard(ctx context.Context) (err error) {
 		}
 		options = append(options, isolation.ImpersonatedBy(review.Status.UserInfo.Username))
 	}
+	p.isolationOptions = options
 	var held sync.Once
 	p.prepare = func(ctx context.Context, space string) error {
-		if err := p.isolate(ctx, host, space, options); err != nil {
+		if err := p.isolate(ctx, space); err != nil {
 			return err
 		}
 		held.Do(func() { p.awaitHeld(ctx, space) })
@@ -108,20 +109,28 @@ func (p *Platform) awaitHeld(ctx context.Context, name string) {
 	}
 }
 
-func (p *Platform) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
+func (p *Platform) isolate(ctx context.Context, name string) error {
 	store, err := p.storeID(name)
 	if err != nil {
 		return err
 	}
-	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
-	space := translate.Space{Name: name, Store: store, Platform: p.config.PlatformName, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed}
-	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.limitRange),
-		isolation.LabelledBy(own.namespace.Labels, own.namespace.Annotations))
-	if err := isolation.Apply(ctx, host, space, own.quota, options...); err != nil {
+	isolated := p.isolationOf(name, store)
+	if err := isolated.Apply(ctx, p.hostClient); err != nil {
 		return err
 	}
-	p.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+	p.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, isolated.Space.HostNamespace())
 	return nil
+}
+
+// isolationOf is what isolates a space with a store.
+func (p *Platform) isolationOf(name, store string) *isolation.Isolation {
+	settings, own := p.config.specs.shardSettings(name, p.closed), p.config.specs.of(name)
+	return &isolation.Isolation{
+		Space: translate.Space{Name: name, Store: store, Platform: p.config.PlatformName, Pods: p.config.Pods.endpoint(), Settings: settings.Objects, Closed: settings.Closed},
+		Quota: own.quota,
+		Options: append(slices.Clone(p.isolationOptions), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.limitRange),
+			isolation.LabelledBy(own.namespace.Labels, own.namespace.Annotations)),
+	}
 }
 
 // storeIDFile holds what identifies a store, in the directory of its space.
