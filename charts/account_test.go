@@ -97,7 +97,12 @@ func startReleases(t *testing.T) *twoReleases {
 			t.Fatal(err)
 		}
 	}
-	for namespace, values := range map[string][]string{"platform": {"sync." + exported}, "second": {"sync." + exported, "platformName=other", "crds.enabled=false"}} {
+	if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argocd"}}); err != nil {
+		t.Fatal(err)
+	}
+	for namespace, values := range map[string][]string{
+		"platform": {"sync." + exported, "argocdNamespace=argocd"}, "second": {"sync." + exported, "argocdNamespace=argocd", "platformName=other", "crds.enabled=false"},
+	} {
 		if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 			t.Fatal(err)
 		}
@@ -288,10 +293,11 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 	viewers := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-viewers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: classes},
 	}
+	argos := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-secret"}}
 	foreignRole := spaceBinding("berth-theirs", "berth-theirs") // of the name that this release's would have
 	for _, o := range []client.Object{
 		namespace("berth-archive", nil), namespace("berth-older", labelsOf("older", "")), namespace("unnamed", labelsOf("unnamed", "berth")),
-		opaque, plain, theirs, admins, viewers, foreignRole, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+		opaque, plain, theirs, admins, viewers, foreignRole, argos, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 	} {
 		if err := r.admin.Create(ctx, o.DeepCopyObject().(client.Object)); err != nil {
 			t.Fatal(err)
@@ -374,6 +380,12 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"delete another platform's one":  {"it is that platform's", deleted(theirs.DeepCopy()), byPolicy},
 		"a Secret of another name":       {"nobody expects it", applied(kubeconfigSecret("registry", "registry", "berth", kubeconfigType)), byPolicy},
 		"a Secret of no space":           {"any name that ends so would do", applied(kubeconfigSecret("x-kubeconfig", "y", "berth", kubeconfigType)), byPolicy},
+		"a Secret of Argo CD's":          {"it is Argo CD's", deleted(argos.DeepCopy()), byPolicy},
+		"another repository":             {"Argo CD would take it", applied(inArgoCD("mine", "berth", "repository")), byPolicy},
+		"the other release's cluster":    {"it is that platform's", applied(inArgoCD("theirs", "other", "-argocd-cluster")), byPolicy},
+		"clusters of Argo CD": {"they would be read", func() error {
+			return r.berth.Get(ctx, client.ObjectKey{Namespace: "argocd", Name: "mine-argocd-cluster"}, &corev1.Secret{})
+		}, byRBAC},
 		"the token of an account": {"it would be the account's", applied(func() *corev1.Secret {
 			s := kubeconfigSecret("token-kubeconfig", "token", "berth", corev1.SecretTypeServiceAccountToken)
 			s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
@@ -443,11 +455,21 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		}},
 		{"namespace", patched(namespace("berth-mine", nil), label("a", "b"))},
 		{"limits", applied(limits("berth-mine"))},
+		{"cluster of Argo CD", applied(inArgoCD("mine", "berth", "-argocd-cluster"))},
+		{"cluster of Argo CD, deleted", deleted(inArgoCD("mine", "berth", "-argocd-cluster"))},
+		{"cluster of the other's Argo CD", func() error { return apply(ctx, r.other, inArgoCD("theirs", "other", "-argocd-cluster")) }},
 	} {
 		if err := own.do(); err != nil {
 			t.Errorf("its own %s: %v", own.what, err)
 		}
 	}
+}
+
+// inArgoCD is a Secret of a space for Argo CD.
+func inArgoCD(space, platform, suffix string) *corev1.Secret {
+	secret := kubeconfigSecret(space+suffix, space, platform, kubeconfigType)
+	secret.Namespace = "argocd"
+	return secret
 }
 
 // spaceBinding binds the role of spaces' accounts in a namespace to the account of a namespace.

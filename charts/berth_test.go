@@ -40,7 +40,7 @@ var everything = []string{
 	"spaceDefaults.nodes.selector.pool=tenants", "spaceDefaults.nodes.allowedLabels={kubernetes.io/arch}", "spaces[1].spec.nodes.selector.pool=b", "spaces[1].spec.nodes.allowedLabels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
-	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible",
+	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible", "argocdNamespace=argocd",
 	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
 }
 

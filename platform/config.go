@@ -47,6 +47,8 @@ type Config struct {
 	SpaceRole string
 	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
 	KubeconfigSecrets string
+	// ArgoCDNamespace is that of Argo CD on the host, for Secrets by which it knows the spaces as clusters; none are written if empty.
+	ArgoCDNamespace string
 
 	Snapshots Snapshots
 	Version   Version
@@ -139,6 +141,9 @@ func (c *Config) Complete() error {
 	}
 	if problems := validation.IsDNS1123Label(c.KubeconfigSecrets); c.KubeconfigSecrets != "" && len(problems) > 0 {
 		return fieldError("kubeconfig-secrets", c.KubeconfigSecrets, "want a namespace: %s", problems[0])
+	}
+	if problems := validation.IsDNS1123Label(c.ArgoCDNamespace); c.ArgoCDNamespace != "" && len(problems) > 0 {
+		return fieldError("argocd-namespace", c.ArgoCDNamespace, "want a namespace: %s", problems[0])
 	}
 	for _, check := range []func() error{c.Snapshots.check, c.Traces.check, c.Pods.check} {
 		if err := check(); err != nil {

@@ -154,7 +154,7 @@ func (p *Platform) deleteOnce(ctx context.Context, name string, d *deletion) (le
 	if left, err := p.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
 	}
-	if err := errors.Join(p.secrets.remove(ctx, name), p.shard.Forget(name)); err != nil {
+	if err := errors.Join(p.secrets.remove(ctx, name), p.clusters.remove(ctx, name), p.shard.Forget(name)); err != nil {
 		return "", err
 	}
 	if err := errors.Join(removeIfThere(KubeconfigPath(p.config.DataDir, name)), removeAll(DedicatedDir(p.config.DataDir, name))); err != nil {

@@ -47,6 +47,7 @@ type Platform struct {
 	// commands are what the control socket serves; steps add theirs.
 	commands *http.ServeMux
 	secrets  kubeconfigSecrets
+	clusters kubeconfigSecrets // for Argo CD
 
 	ca          *pki.CA
 	certificate *pki.Serving
@@ -99,7 +100,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.startShard, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSnapshots, p.watchIsolation, p.startReconciling, p.beginFirstStarts, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.openClusters, p.startShard, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSnapshots, p.watchIsolation, p.startReconciling, p.beginFirstStarts, p.startRenewing,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {

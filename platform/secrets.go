@@ -53,6 +53,9 @@ const (
 type kubeconfigSecrets struct {
 	namespace, platform string
 	client              corev1client.SecretInterface // nil if none are written
+	// suffix follows the name of the space in the name of its Secret, and labels are on it, besides Berth's.
+	suffix string
+	labels map[string]string
 }
 
 // openSecrets prepares to write Secrets, if that was asked for.
@@ -65,26 +68,32 @@ func (p *Platform) openSecrets(context.Context) error {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	namespace := p.config.KubeconfigSecrets
-	p.secrets = kubeconfigSecrets{namespace: namespace, platform: p.config.PlatformName, client: client.CoreV1().Secrets(namespace)}
+	p.secrets = kubeconfigSecrets{namespace: namespace, platform: p.config.PlatformName, client: client.CoreV1().Secrets(namespace), suffix: suffixKubeconfig}
 	return nil
 }
 
 // publishKubeconfig writes a space's kubeconfig to its Secret. A failure is no
 // reason not to serve: it is logged, and tried again with the next renewal.
 func (p *Platform) publishKubeconfig(ctx context.Context, space string, kubeconfig []byte) {
-	if p.secrets.client == nil || space == HostName {
+	if space == HostName {
 		return
 	}
-	if err := p.secrets.write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
+	if err := p.secrets.write(ctx, space, map[string][]byte{kubeconfigKey: kubeconfig, valueKey: kubeconfig}); err != nil && ctx.Err() == nil {
 		p.logger.Error(err, "publish kubeconfig", "space", space)
+	}
+	if err := p.publishCluster(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
+		p.logger.Error(err, "publish Argo CD's cluster Secret", "space", space)
 	}
 }
 
-func (s *kubeconfigSecrets) write(ctx context.Context, space string, kubeconfig []byte) error {
-	name := space + suffixKubeconfig
-	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).
+func (s *kubeconfigSecrets) write(ctx context.Context, space string, data map[string][]byte) error {
+	if s.client == nil {
+		return nil
+	}
+	name := space + s.suffix
+	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).WithLabels(s.labels).
 		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelPlatform: s.platform, translate.LabelManagedBy: translate.ManagedBy}).
-		WithData(map[string][]byte{kubeconfigKey: kubeconfig, valueKey: kubeconfig})
+		WithData(data)
 	// By force, so that what somebody else changed in it is as it was.
 	_, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true})
 	switch {
@@ -102,7 +111,7 @@ func (s *kubeconfigSecrets) remove(ctx context.Context, space string) error {
 	if s.client == nil {
 		return nil
 	}
-	name := space + suffixKubeconfig
+	name := space + s.suffix
 	tests, err := json.Marshal([]map[string]string{
 		{"op": "test", "path": "/type", "value": string(typeKubeconfig)},
 		{"op": "test", "path": labelPath(labelKubeconfig), "value": space},

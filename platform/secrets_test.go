@@ -51,12 +51,12 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 		}
 		return secret
 	}
-	ours := kubeconfigSecrets{namespace: "default", platform: "berth", client: secrets}
+	ours := kubeconfigSecrets{namespace: "default", platform: "berth", client: secrets, suffix: suffixKubeconfig}
 
 	t.Run("its own is written, written again, and deleted", func(t *testing.T) {
 		const name = "mine-kubeconfig"
 		for _, kubeconfig := range []string{"a", "b"} {
-			if err := ours.write(ctx, "mine", []byte(kubeconfig)); err != nil {
+			if err := ours.write(ctx, "mine", published(kubeconfig)); err != nil {
 				t.Fatal(err)
 			}
 			if got := get(t, name); string(got.Data["kubeconfig"]) != kubeconfig || string(got.Data["value"]) != kubeconfig || got.Labels[translate.LabelPlatform] != "berth" {
@@ -64,7 +64,7 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 			}
 		}
 		before := get(t, name)
-		if err := ours.write(ctx, "mine", []byte("b")); err != nil {
+		if err := ours.write(ctx, "mine", published("b")); err != nil {
 			t.Fatal(err)
 		}
 		if after := get(t, name); after.ResourceVersion != before.ResourceVersion {
@@ -74,7 +74,7 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 		if _, err := secrets.Update(ctx, before, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := ours.write(ctx, "mine", []byte("b")); err != nil || string(get(t, name).Data["kubeconfig"]) != "b" {
+		if err := ours.write(ctx, "mine", published("b")); err != nil || string(get(t, name).Data["kubeconfig"]) != "b" {
 			t.Errorf("what an admin changed stays (%v)", err)
 		}
 		for range 2 { // it is repeatable
@@ -112,7 +112,7 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 				t.Error(err)
 			}
 			if !test.typed {
-				if err := ours.write(ctx, name, []byte("ours")); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+				if err := ours.write(ctx, name, published("ours")); err == nil || !strings.Contains(err.Error(), "somebody else's") {
 					t.Errorf("%s: writing it: %v", test.reason, err)
 				}
 			}
@@ -121,4 +121,9 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// published is what is in a Secret with a kubeconfig.
+func published(kubeconfig string) map[string][]byte {
+	return map[string][]byte{kubeconfigKey: []byte(kubeconfig), valueKey: []byte(kubeconfig)}
 }

@@ -62,6 +62,7 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which this is a pod of if empty")
 	cmd.Flags().StringVar(&o.SpaceRole, "space-role", "", "ClusterRole that the spaces' accounts get in their namespaces, so that Berth needs no right to write roles; a Role of their own each if empty. With it, the definition of Space objects and the admission policies must exist on the host, as the chart installs them; Berth installs them if empty")
 	cmd.Flags().StringVar(&o.KubeconfigSecrets, "kubeconfig-secrets", "", "namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty")
+	cmd.Flags().StringVar(&o.ArgoCDNamespace, "argocd-namespace", "", "namespace of the host in which Argo CD runs, for Secrets by which it knows the spaces as clusters; none are written if empty")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "text or json")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to log (0 to 10)")
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))
