@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 const (
@@ -49,7 +50,7 @@ func measureAsleep(ctx context.Context, b *bench, s *sides) error {
 		rate = sleepersRate
 	}
 	s.env = append(s.env, fmt.Sprintf("GODEBUG=memprofilerate=%d", rate))
-	berth, err := s.get(ctx, berthSide)
+	berth, err := s.get(ctx, side.Berth)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (b *bench) stockStarts(ctx context.Context, s *sides) ([]float64, error) {
 	if len(b.peerStarts) > 0 {
 		return b.peerStarts, nil
 	}
-	stock, err := s.get(ctx, stockSide)
+	stock, err := s.get(ctx, side.Stock)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func (b *bench) stockStarts(ctx context.Context, s *sides) ([]float64, error) {
 		}
 		b.peerStarts = append(b.peerStarts, seconds)
 	}
-	return b.peerStarts, s.end(stockSide)
+	return b.peerStarts, s.end(side.Stock)
 }
 
 // putToSleep creates n spaces, a few at once, and puts each to sleep.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 // warmSpaces come before those that count: what a process makes once is not part of the slope.
@@ -30,7 +31,7 @@ type awake struct {
 // measureAwake measures what spaces cost with everything that belongs to them: API server, controllers, syncer. The first is the
 // whole process with one control plane in it; a further one is the slope.
 func measureAwake(ctx context.Context, b *bench, s *sides) error {
-	stock, err := s.get(ctx, stockSide)
+	stock, err := s.get(ctx, side.Stock)
 	if err != nil {
 		return err
 	}
@@ -39,10 +40,10 @@ func measureAwake(ctx context.Context, b *bench, s *sides) error {
 		return err
 	}
 	b.peerAwake, b.peerStarts = peer.each, peer.creates
-	if err := s.end(stockSide); err != nil {
+	if err := s.end(side.Stock); err != nil {
 		return err
 	}
-	berth, err := s.get(ctx, berthSide)
+	berth, err := s.get(ctx, side.Berth)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 // burstTime is how long a burst may take until all of it is on the host, or gone from there.
@@ -37,7 +38,7 @@ func (b *bench) measureBursts(ctx context.Context, s *sides, name, running strin
 	var ran pair
 	side := func(w way, ran *[]float64) func(int) (float64, error) {
 		return func(repeat int) (float64, error) {
-			if err := s.quiet(ctx, hostSide, berthSide); err != nil {
+			if err := s.quiet(ctx, side.Host, side.Berth); err != nil {
 				return 0, err
 			}
 			rate, rateOfRunning, err := b.burstOnce(ctx, w, ways.onHost, repeat, running != "")

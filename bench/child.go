@@ -8,20 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/rpc"
 	"os"
 	"os/exec"
 	"time"
 
 	"github.com/berth-dev/berth/bench/internal/probe"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 // childVariable names the side that a child process is. It is unset in the parent.
 const childVariable = "BERTH_BENCH_CHILD"
-
-// childStopTime is how long a child may take to end once it is told to.
-const childStopTime = 30 * time.Second
 
 // child is a process that runs one side. It is this program, started again, so that neither side is part of the other's
 // figures, nor the clients of any. It ends with the parent: its standard input does.
@@ -35,7 +32,7 @@ type child struct {
 }
 
 // startChild starts a side. env is more environment. With apart, the host has a processor of its own.
-func startChild(ctx context.Context, side string, args OpenArgs, apart bool, env ...string) (_ *child, err error) {
+func startChild(ctx context.Context, name string, args side.OpenArgs, apart bool, env ...string) (_ *child, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -47,28 +44,28 @@ func startChild(ctx context.Context, side string, args OpenArgs, apart bool, env
 	}
 	command := []string{self}
 	switch {
-	case side == floodSide:
+	case name == side.Flood:
 		// Tenants have machines of their own: their clients must not take the processors of this one from who is measured.
 		command = []string{"nice", "-n", "19", self}
-	case side == hostSide && apart:
+	case name == side.Host && apart:
 		command = []string{"taskset", "-c", hostProcessor, self}
 	}
-	c := &child{side: side, dir: dir, complaint: &tail{}, ended: make(chan struct{}), cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
+	c := &child{side: name, dir: dir, complaint: &tail{}, ended: make(chan struct{}), cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
 	c.cmd.Dir = dir
-	c.cmd.Env = append(append(os.Environ(), childVariable+"="+side), env...)
+	c.cmd.Env = append(append(os.Environ(), childVariable+"="+name), env...)
 	c.cmd.Stderr = c.complaint
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", side, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", side, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", side, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	c.rpc = rpc.NewClient(pipe{out, in})
+	c.rpc = rpc.NewClient(side.Pipe{ReadCloser: out, In: in})
 	go func() {
 		defer close(c.ended)
 		_ = c.cmd.Wait() // what it complained about says more
@@ -123,7 +120,7 @@ func (c *child) rest(ctx context.Context, limit time.Duration) (f probe.Footprin
 }
 
 // profile takes a profile of the child.
-func (c *child) profile(ctx context.Context, args ProfileArgs) ([]byte, error) {
+func (c *child) profile(ctx context.Context, args side.ProfileArgs) ([]byte, error) {
 	var path string
 	if err := c.call(ctx, "Profile", args, &path); err != nil {
 		return nil, err
@@ -140,7 +137,7 @@ func (c *child) stop() error {
 	_ = c.rpc.Close()
 	select {
 	case <-c.ended:
-	case <-time.After(childStopTime):
+	case <-time.After(side.StopTime):
 		_ = c.cmd.Process.Kill()
 		<-c.ended
 	}
@@ -149,15 +146,6 @@ func (c *child) stop() error {
 	}
 	return nil
 }
-
-// pipe is a child's standard output and input.
-type pipe struct {
-	io.ReadCloser
-	in io.WriteCloser
-}
-
-func (p pipe) Write(b []byte) (int, error) { return p.in.Write(b) }
-func (p pipe) Close() error                { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
 
 // tail keeps the end of what a child complained about.
 type tail struct{ end []byte }

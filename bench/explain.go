@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/bench/internal/probe"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 func (b *bench) profile(ctx context.Context, c *child, when string) (map[string][]byte, error) {
 	taken := map[string][]byte{}
 	for _, kind := range []string{"heap", "goroutine"} {
-		data, err := c.profile(ctx, ProfileArgs{Kind: kind})
+		data, err := c.profile(ctx, side.ProfileArgs{Kind: kind})
 		if err != nil {
 			return nil, err
 		}
@@ -74,11 +75,11 @@ func (b *bench) explainMemory(what string, before, after map[string][]byte, n in
 
 // explainCPU notes what idle spaces are busy with.
 func (b *bench) explainCPU(ctx context.Context, c *child) error {
-	data, err := c.profile(ctx, ProfileArgs{Kind: cpuProfile, For: profileTime})
+	data, err := c.profile(ctx, side.ProfileArgs{Kind: side.CPUProfile, For: profileTime})
 	if err != nil {
 		return err
 	}
-	if err := b.keepProfile(cpuProfile, data); err != nil {
+	if err := b.keepProfile(side.CPUProfile, data); err != nil {
 		return err
 	}
 	for _, by := range []struct {

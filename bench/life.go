@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 // measureLife measures what an admin waits for who creates, restarts, and deletes: all of `berth up`, on a host in another process.
 func measureLife(ctx context.Context, b *bench, s *sides) error {
 	s.idleAfter = sleepAgain
-	platform, err := s.get(ctx, platformSide)
+	platform, err := s.get(ctx, side.Platform)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func deleteOnHost(ctx context.Context, host *plane, name string) (float64, error
 	if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return 0, fmt.Errorf("delete namespace %s: %w", name, err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, removeTime, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, side.RemoveTime, true, func(ctx context.Context) (bool, error) {
 		_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
@@ -128,7 +129,7 @@ func deleteOnHost(ctx context.Context, host *plane, name string) (float64, error
 // runPods creates pods, and waits until they run.
 func runPods(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	for i := range deletedPods {
-		err := wait.PollUntilContextTimeout(ctx, readyPoll, readyTime, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
 			_, err := client.CoreV1().Pods(namespace).Create(ctx, newPod(fmt.Sprint("p", i)), metav1.CreateOptions{})
 			return err == nil, nil // its service account may not be there yet
 		})
@@ -136,7 +137,7 @@ func runPods(ctx context.Context, client kubernetes.Interface, namespace string)
 			return fmt.Errorf("create pods in %s: %w", namespace, err)
 		}
 	}
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, readyTime, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=" + string(corev1.PodRunning)})
 		if err != nil {
 			return false, fmt.Errorf("list pods in %s: %w", namespace, err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 func main() {
@@ -34,8 +35,8 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	if side := os.Getenv(childVariable); side != "" {
-		return runChild(ctx, side)
+	if name := os.Getenv(childVariable); name != "" {
+		return side.Run(ctx, name, openFlood)
 	}
 	b := &bench{started: time.Now()}
 	if err := b.settings.flags().Parse(os.Args[1:]); err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -36,7 +37,7 @@ type manyWay struct {
 // measureMany creates many pods in many spaces, and as many directly in the spaces' host namespaces, and takes the time until
 // watches on the host have shown all.
 func measureMany(ctx context.Context, b *bench, s *sides) error {
-	berth, err := s.get(ctx, berthSide)
+	berth, err := s.get(ctx, side.Berth)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 // group is a few measures that are taken together.
@@ -95,7 +96,7 @@ func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
 
 // endAll ends what runs, each after what needs it.
 func (s *sides) endAll() error {
-	return errors.Join(s.end(floodSide), s.end(berthSide), s.end(platformSide), s.end(stockSide), s.end(hostSide))
+	return errors.Join(s.end(side.Flood), s.end(side.Berth), s.end(side.Platform), s.end(side.Stock), s.end(side.Host))
 }
 
 // end ends a side's process, if it runs.
@@ -134,12 +135,12 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 	if c := s.running[name]; c != nil {
 		return c, nil
 	}
-	if name == berthSide || name == platformSide {
+	if name == side.Berth || name == side.Platform {
 		if err := s.findHost(ctx); err != nil {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, name, OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}, s.bench.apart, s.env...)
+	c, err := startChild(ctx, name, side.OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}, s.bench.apart, s.env...)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (s *sides) findHost(ctx context.Context) (err error) {
 		}
 		return nil
 	}
-	c, err := s.get(ctx, hostSide)
+	c, err := s.get(ctx, side.Host)
 	if err != nil {
 		return err
 	}
@@ -162,14 +163,14 @@ func (s *sides) findHost(ctx context.Context) (err error) {
 }
 
 // hostPlane is the host cluster as a client of it sees it. It is there once the berth side is.
-func (s *sides) hostPlane() (*plane, error) { return newPlane(s.running[hostSide], "host", s.host) }
+func (s *sides) hostPlane() (*plane, error) { return newPlane(s.running[side.Host], "host", s.host) }
 
 // both starts a space and a stock control plane for a measure.
 func (s *sides) both(ctx context.Context, name string) (berth, stock *plane, err error) {
 	for _, side := range []struct {
 		name string
 		to   **plane
-	}{{berthSide, &berth}, {stockSide, &stock}} {
+	}{{side.Berth, &berth}, {side.Stock, &stock}} {
 		c, err := s.get(ctx, side.name)
 		if err != nil {
 			return nil, nil, err
@@ -217,14 +218,14 @@ func (b *bench) profileOnce(ctx context.Context, name string, c *child, repeats 
 	var data []byte
 	var profiling errgroup.Group
 	profiling.Go(func() (err error) {
-		data, err = c.profile(ctx, ProfileArgs{Kind: cpuProfile, For: loadProfileTime})
+		data, err = c.profile(ctx, side.ProfileArgs{Kind: side.CPUProfile, For: loadProfileTime})
 		return err
 	})
 	_, err := measure(repeats)
 	if err := errors.Join(err, profiling.Wait()); err != nil {
 		return err
 	}
-	return b.keepProfile(cpuProfile+"-"+name, data)
+	return b.keepProfile(side.CPUProfile+"-"+name, data)
 }
 
 // addTotal adds the rates over all repeats together, as rates of the same work: single ones are far apart on both sides. It notes

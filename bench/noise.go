@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 // What a tenant does at once who floods a space.
@@ -41,7 +43,7 @@ type flood struct {
 	answered, refused atomic.Int64
 }
 
-func openFlood(kubeconfig []byte) (*flood, error) {
+func openFlood(kubeconfig []byte) (side.Side, error) {
 	loud, err := newPlane(nil, "noisy", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -49,12 +51,12 @@ func openFlood(kubeconfig []byte) (*flood, error) {
 	return &flood{loud: loud, ends: map[string]func() error{}}, nil
 }
 
-func (f *flood) start(ctx context.Context, round string) (_ []byte, err error) {
+func (f *flood) Start(ctx context.Context, round string) (_ []byte, err error) {
 	f.ends[round], err = f.begin(ctx, round)
 	return nil, err
 }
 
-func (f *flood) stop(_ context.Context, round string) error {
+func (f *flood) Stop(_ context.Context, round string) error {
 	end := f.ends[round]
 	delete(f.ends, round)
 	if end == nil {
@@ -63,12 +65,17 @@ func (f *flood) stop(_ context.Context, round string) error {
 	return end()
 }
 
-func (f *flood) close(ctx context.Context) error {
+func (f *flood) Close(ctx context.Context) error {
 	var errs []error
 	for round := range f.ends {
-		errs = append(errs, f.stop(ctx, round))
+		errs = append(errs, f.Stop(ctx, round))
 	}
 	return errors.Join(errs...)
+}
+
+// Answers counts what became of the requests.
+func (f *flood) Answers() side.FloodAnswers {
+	return side.FloodAnswers{Answered: f.answered.Load(), Refused: f.refused.Load()}
 }
 
 // fillNoisy makes what is listed.

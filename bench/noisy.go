@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // measureNoisy takes the latency of light work in many spaces, with and without another space of the process that its tenant
 // floods.
 func measureNoisy(ctx context.Context, b *bench, s *sides) error {
-	berth, err := s.get(ctx, berthSide)
+	berth, err := s.get(ctx, side.Berth)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 	if err := errors.Join(loud.awaitWrite(ctx), fillNoisy(ctx, loud)); err != nil {
 		return err
 	}
-	flood, err := s.get(ctx, floodSide)
+	flood, err := s.get(ctx, side.Flood)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 	}
 	var p pair
 	for round := range noisyRounds {
-		if err := s.quiet(ctx, berthSide, hostSide); err != nil {
+		if err := s.quiet(ctx, side.Berth, side.Host); err != nil {
 			return err
 		}
 		without, err := b.quietOnce(ctx, quiet, fmt.Sprintf("without-%d", round))
@@ -96,7 +97,7 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 			return err
 		}
 	}
-	var answers FloodAnswers
+	var answers side.FloodAnswers
 	if err := flood.call(ctx, "Answers", struct{}{}, &answers); err != nil {
 		return err
 	}

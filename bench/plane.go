@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 const (
-	// readyTime is how long a control plane may take until it serves.
-	readyTime = 2 * time.Minute
 	// readyPoll is how often it is asked. It bounds the error of the time measured.
 	readyPoll = 5 * time.Millisecond
 	// firstWrite is the name of the first object that a client writes.
@@ -89,7 +89,7 @@ func (p *plane) awaitWrite(ctx context.Context) error {
 	defer disconnect()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: firstWrite}}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, readyPoll, readyTime, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
 		if last = client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); last != nil {
 			return false, nil
 		}

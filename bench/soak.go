@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/leak"
 	"github.com/berth-dev/berth/bench/internal/probe"
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 const (
@@ -47,7 +48,7 @@ func (b *bench) runSoak(ctx context.Context) (err error) {
 	s := &sides{bench: b, running: map[string]*child{}, env: []string{fineProfile}}
 	defer func() { err = errors.Join(err, s.endAll()) }()
 	k := &soak{bench: b}
-	if k.berth, err = s.get(ctx, berthSide); err != nil {
+	if k.berth, err = s.get(ctx, side.Berth); err != nil {
 		return err
 	}
 	if k.host, err = s.hostPlane(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-dev/berth/bench/internal/report"
+	"github.com/berth-dev/berth/bench/internal/side"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -37,7 +38,7 @@ func (s *sides) twoWays(ctx context.Context, name string) (*twoWays, error) {
 	if s.bench.space != "" {
 		return s.bench.reachCluster(ctx)
 	}
-	berth, err := s.get(ctx, berthSide)
+	berth, err := s.get(ctx, side.Berth)
 	if err != nil {
 		return nil, err
 	}

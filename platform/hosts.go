@@ -14,10 +14,13 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -27,7 +30,7 @@ const reachTimeout = 15 * time.Second
 // HostConfig says which cluster is the host.
 type HostConfig struct {
 	// Embedded makes a cluster of this process the host, with as many simulated nodes as Nodes says. Otherwise, the host is
-	// an existing cluster: that of Kubeconfig, or if this is empty, the cluster that the process is a pod of.
+	// an existing cluster: that of kubeconfig.Read, or if this is empty, the cluster that the process is a pod of.
 	Embedded   bool
 	Nodes      int
 	Kubeconfig string
@@ -59,7 +62,7 @@ func (p *Platform) openHost(ctx context.Context) error {
 // reachHost makes an existing cluster the host.
 func (p *Platform) reachHost(ctx context.Context) error {
 	path := p.config.Host.Kubeconfig
-	config, err := loadHostConfig(path)
+	config, err := process.LoadHostConfig(path)
 	if err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (p *Platform) reachHost(ctx context.Context) error {
 	}
 	version, err := client.ServerVersion()
 	if err != nil {
-		return fieldError("host-kubeconfig", cmp.Or(path, "(in cluster)"), "the host %s cannot be reached: %w", config.Host, err)
+		return fielderror.New("host-kubeconfig", cmp.Or(path, "(in cluster)"), "the host %s cannot be reached: %w", config.Host, err)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -81,28 +84,12 @@ func (p *Platform) reachHost(ctx context.Context) error {
 	return nil
 }
 
-// loadHostConfig is by what the host is reached: a kubeconfig, or if path is empty, what a pod finds of its cluster.
-func loadHostConfig(path string) (*rest.Config, error) {
-	if path == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fieldError("host-kubeconfig", "", "name a cluster, as this is no pod of one: %w", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		return nil, fieldError("host-kubeconfig", path, "%w", err)
-	}
-	return config, nil
-}
-
 // startHost makes a cluster of this process the host, and writes the kubeconfig of its admin into the data directory.
 func (p *Platform) startHost(ctx context.Context) error {
 	nodes := p.config.Host.Nodes
 	p.config.Progress("Starting the embedded host: Kubernetes with %d simulated nodes (no containers run) ...", nodes)
 	cluster, err := host.Start(ctx, host.Options{
-		Dir: hostDir(p.config.DataDir), Endpoint: p.Endpoint(gateway.SystemSpace),
+		Dir: datadir.Host(p.config.DataDir), Endpoint: p.Endpoint(gateway.SystemSpace),
 		ServingCA: p.ca.PEM(), Nodes: nodes, Logger: p.logger,
 	})
 	if err != nil {
@@ -114,11 +101,11 @@ func (p *Platform) startHost(ctx context.Context) error {
 		}
 	})
 	p.host = cluster
-	config, err := cluster.ClientKubeconfig(AdminUser, []string{pki.AdminGroup})
+	config, err := cluster.ClientKubeconfig(kubeconfig.AdminUser, []string{pki.AdminGroup})
 	if err != nil {
 		return fmt.Errorf("make kubeconfig of the host: %w", err)
 	}
-	if err := pki.WriteFile(KubeconfigPath(p.config.DataDir, HostName), config); err != nil {
+	if err := pki.WriteFile(datadir.Kubeconfig(p.config.DataDir, datadir.HostName), config); err != nil {
 		return fmt.Errorf("write kubeconfig of the host: %w", err)
 	}
 	p.hostKubeconfig = p.hostFiles().kubeconfig()
@@ -141,7 +128,7 @@ func (f hostFiles) kubeconfig() string { return f.path("processes.kubeconfig") }
 // renew writes the files if they are not there, the certificate is past half of its life, or server is another.
 func (f hostFiles) renew(server string, clients, port *pki.CA) error {
 	if old, err := os.ReadFile(f.path("processes.crt")); err != nil || !clients.Fresh(old) {
-		client, err := clients.Client("berth-processes", []string{AdminGroup})
+		client, err := clients.Client("berth-processes", []string{kubeconfig.AdminGroup})
 		if err != nil {
 			return err
 		}
@@ -153,7 +140,7 @@ func (f hostFiles) renew(server string, clients, port *pki.CA) error {
 			return fmt.Errorf("write certificate of processes: %w", err)
 		}
 	}
-	config, err := pki.KubeconfigOfFiles(HostName, server, port.PEM(), "processes.crt", "processes.key") // beside it
+	config, err := pki.KubeconfigOfFiles(datadir.HostName, server, port.PEM(), "processes.crt", "processes.key") // beside it
 	if err != nil {
 		return err
 	}
@@ -163,14 +150,14 @@ func (f hostFiles) renew(server string, clients, port *pki.CA) error {
 	return nil
 }
 
-func (p *Platform) hostFiles() hostFiles { return hostFiles{hostDir(p.config.DataDir)} }
+func (p *Platform) hostFiles() hostFiles { return hostFiles{datadir.Host(p.config.DataDir)} }
 
 // renewHostFiles renews them: any space may come to have a process.
 func (p *Platform) renewHostFiles() error {
 	if !p.config.Host.Embedded {
 		return nil
 	}
-	clients, err := openClientCA(p.config.DataDir, HostName)
+	clients, err := kubeconfig.OpenClientCA(p.config.DataDir, datadir.HostName)
 	if err != nil {
 		return err
 	}

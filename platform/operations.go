@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/internal/fielderror"
 )
 
 // healthTimeout bounds what a health check waits for the host.
@@ -48,10 +50,10 @@ func (p *Platform) serveOperations(ctx context.Context) error {
 func (p *Platform) listenOperations(ctx context.Context, handler http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.config.MetricsListen)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fieldError("metrics-listen", p.config.MetricsListen, "the port is in use; stop what uses it or choose another")
+		return fielderror.New("metrics-listen", p.config.MetricsListen, "the port is in use; stop what uses it or choose another")
 	}
 	if err != nil {
-		return fieldError("metrics-listen", p.config.MetricsListen, "%w", err)
+		return fielderror.New("metrics-listen", p.config.MetricsListen, "%w", err)
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: healthTimeout, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,

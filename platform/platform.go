@@ -9,31 +9,25 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
-	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/metrics"
-	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
-
-// startTimeout bounds the start of one space: one that cannot start must not
-// keep the others waiting.
-const startTimeout = 2 * time.Minute
 
 // stopTimeout bounds a clean stop; what is not done by then is done as after a
 // crash, at the next start.
@@ -46,40 +40,20 @@ type Platform struct {
 
 	// commands are what the control socket serves; steps add theirs.
 	commands *http.ServeMux
-	secrets  kubeconfigSecrets
-	clusters kubeconfigSecrets // for Argo CD
 
 	ca          *pki.CA
 	certificate *pki.Serving
 	listener    net.Listener
 	host        hostCluster
-	hostClient  client.Client
 	// hostKubeconfig is by what the process of a dedicated space reaches the host: that which it is a pod of if empty.
 	hostKubeconfig string
-	closed         []netip.Prefix // to spaces' pods
-	shard          *shard.Shard
-	prepare        func(ctx context.Context, space string) error // isolates a space on the host
-	// isolationOptions are those of all spaces.
-	isolationOptions []isolation.Option
-	repairs          *repairs
-	processes        processes
-	snapshots        *snapshots
-	changes          changes
-	deletions        deletions
-	server           *gateway.Server
-	metrics          *metrics.Metrics
-	traces           tracing.TracerProvider // nil if there are none
-	limiter          *gateway.Limiter       // of the requests of clients and of pods
-	serving          atomic.Bool            // between start and stop
-	undo             []func(context.Context)
-
-	starts  firstStarts
-	objects *spaceObjects
-	applied appliedSpecs
-	quotas  sync.Map // of the spaces, by name, of which a quota on the host has changed
-	// unapplied are spaces of the configuration, by name, whose objects could not be applied yet: each a *v1alpha1.Space.
-	unapplied sync.Map
-	foreign   seenObjects
+	manager        *manager.Manager
+	server         *gateway.Server
+	metrics        *metrics.Metrics
+	traces         tracing.TracerProvider // nil if there are none
+	limiter        *gateway.Limiter       // of the requests of clients and of pods
+	serving        atomic.Bool            // between start and stop
+	undo           []func(context.Context)
 }
 
 // New returns a platform with a configuration that is complete.
@@ -100,7 +74,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSecrets, p.openClusters, p.startShard, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSnapshots, p.watchIsolation, p.startReconciling, p.beginFirstStarts, p.startRenewing,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSpaces,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -114,7 +88,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	if p.config.Serving != nil {
 		p.config.Serving(p)
 	}
-	for tried := p.starts.done; ; tried = nil {
+	for tried := p.manager.Started(); ; tried = nil {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -123,8 +97,8 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 		case <-p.host.Done():
 			return fmt.Errorf("host cluster ended: %w", p.host.Err())
 		case <-tried:
-			if p.starts.err != nil {
-				return p.starts.err
+			if err := p.manager.StartError(); err != nil {
+				return err
 			}
 			if p.config.Started != nil {
 				p.config.Started(p)
@@ -137,7 +111,7 @@ func (p *Platform) onStop(undo func(context.Context)) { p.undo = append(p.undo, 
 
 // lock makes the data directory ours until the process ends, however it ends.
 func (p *Platform) lock(context.Context) error {
-	file, err := lockDataDir(p.config.DataDir)
+	file, err := datadir.Lock(p.config.DataDir)
 	if err != nil {
 		return err
 	}
@@ -157,14 +131,14 @@ func (p *Platform) serveCommands(context.Context) error {
 }
 
 func (p *Platform) listen(ctx context.Context) (err error) {
-	if p.ca, err = pki.OpenCA(portKeys(p.config.DataDir), portCA); err != nil {
+	if p.ca, err = pki.OpenCA(datadir.PortKeys(p.config.DataDir), datadir.PortCA); err != nil {
 		return err
 	}
 	if p.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.config.Listen); err != nil {
 		if errors.Is(err, unix.EADDRINUSE) {
-			return fieldError("listen", p.config.Listen, "the port is in use; stop what uses it or choose another")
+			return fielderror.New("listen", p.config.Listen, "the port is in use; stop what uses it or choose another")
 		}
-		return fieldError("listen", p.config.Listen, "%w", err)
+		return fielderror.New("listen", p.config.Listen, "%w", err)
 	}
 	p.onStop(func(context.Context) { _ = p.listener.Close() })
 	return nil
@@ -202,11 +176,47 @@ func (p *Platform) names() []string {
 	return slices.Compact(names)
 }
 
+// openSpaces has the manager give all spaces their places.
+func (p *Platform) openSpaces(ctx context.Context) error {
+	p.manager = manager.New(p.config.Options, manager.Environment{
+		Host: p.host.Config(), HostKubeconfig: p.hostKubeconfig, RenewHostKubeconfig: p.renewHostFiles,
+		CA: p.ca, Endpoint: p.Endpoint, Commands: p.commands, Metrics: p.metrics, Traces: p.traces,
+	})
+	p.onStop(p.manager.Close)
+	return p.manager.Open(ctx)
+}
+
+// startSpaces has the manager begin its work.
+func (p *Platform) startSpaces(ctx context.Context) error {
+	p.onStop(p.manager.Stop)
+	return p.manager.Start(ctx)
+}
+
+// Manager is that of the spaces.
+func (p *Platform) Manager() *manager.Manager { return p.manager }
+
+// lookup returns what serves the API of a space, or of an embedded host.
+func (p *Platform) lookup(space string) http.Handler {
+	if space == gateway.SystemSpace {
+		return p.host.Handler()
+	}
+	return p.manager.Handler(space)
+}
+
+// verify is for [gateway.Router.Verify]. An embedded host is the admin's, who is no
+// tenant; its API server verifies by itself.
+func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, error) {
+	if space == gateway.SystemSpace && p.host.Handler() != nil {
+		return r, true, nil
+	}
+	return p.manager.Verify(space, r)
+}
+
 func (p *Platform) serve(context.Context) (err error) {
 	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
 		return err
 	}
-	p.limiter = gateway.NewLimiter(p.config.specs.limits)
+	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
 	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
 		Lookup: p.lookup, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)
@@ -221,4 +231,14 @@ func issuer(r *http.Request) string {
 		return pki.SpaceOf(r.TLS.PeerCertificates[0])
 	}
 	return credentials.SpaceOf(r)
+}
+
+func (p *Platform) startTracing(ctx context.Context) error {
+	traces, stop, err := p.config.Traces.Start(ctx, p.config.Version.Berth, p.logger)
+	if err != nil {
+		return err
+	}
+	p.traces = traces
+	p.onStop(stop)
+	return nil
 }

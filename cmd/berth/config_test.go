@@ -42,7 +42,7 @@ func TestTheDocumentedConfigurationIsRead(t *testing.T) {
 		t.Errorf("the spaces are %s, want %s", got, want)
 	}
 	if len(config.SpaceDefaults.Sync) != 2 || config.SpaceDefaults.PodSecurity.NetRaw != v1alpha1.Denied || config.ShowNodeAddresses || len(config.ReservedLabels) != 1 {
-		t.Errorf("it is read as %+v", config.ProcessConfig)
+		t.Errorf("it is read as %+v", config.Options)
 	}
 }
 

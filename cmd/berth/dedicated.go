@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/manager"
+	"github.com/berth-dev/berth/platform/process"
 )
 
 // newDedicated is the command that `berth up` and `berth serve` run, once a dedicated space.
@@ -22,11 +24,11 @@ func newDedicated() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			space, err := platform.ReadDedicatedSpace(file)
+			space, err := process.ReadDedicated(file)
 			if err != nil {
 				return err
 			}
-			logs, err := openLogs(platform.DedicatedDir(space.DataDir, space.Space), verbosity)
+			logs, err := openLogs(datadir.Dedicated(space.DataDir, space.Space), verbosity)
 			if err != nil {
 				return err
 			}
@@ -38,7 +40,7 @@ func newDedicated() *cobra.Command {
 				cancel()
 			}()
 			info := readVersion()
-			return flagError(platform.RunDedicated(ctx, space, platform.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}, logs.logger))
+			return flagError(manager.RunDedicated(ctx, space, manager.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}, logs.logger))
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "file with the configuration, which the other command wrote")

@@ -11,12 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
 )
 
 func newKubeconfig() *cobra.Command {
 	var dir string
-	var request platform.KubeconfigRequest
+	var request kubeconfig.Request
 	cmd := &cobra.Command{
 		Use:   "kubeconfig SPACE [--user NAME] [--group NAME]... [--ttl DURATION]",
 		Short: "Print the kubeconfig of a space, or issue another one",
@@ -40,11 +41,11 @@ that were issued for a space. Take back what one may do by RBAC.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			known, _ := platform.Kubeconfigs(dir)
+			known, _ := datadir.Kubeconfigs(dir)
 			return known, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			known, err := platform.Kubeconfigs(dir)
+			known, err := datadir.Kubeconfigs(dir)
 			if err != nil {
 				return err
 			}
@@ -60,9 +61,9 @@ that were issued for a space. Take back what one may do by RBAC.`,
 				return errors.New("--group=: want a name")
 			}
 			if flags.Changed("user") || flags.Changed("group") || flags.Changed("ttl") {
-				data, err = platform.IssueKubeconfig(dir, args[0], request)
+				data, err = kubeconfig.Issue(dir, args[0], request)
 			} else {
-				data, err = platform.Kubeconfig(dir, args[0])
+				data, err = kubeconfig.Read(dir, args[0])
 			}
 			if err != nil {
 				return flagError(err)
@@ -72,9 +73,9 @@ that were issued for a space. Take back what one may do by RBAC.`,
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&request.User, "user", "", "name of the user to issue a kubeconfig for; "+platform.AdminUser+" if empty")
-	cmd.Flags().StringSliceVar(&request.Groups, "group", nil, "groups of that user; "+platform.AdminGroup+" if neither --user nor --group is given")
-	cmd.Flags().DurationVar(&request.TTL, "ttl", platform.DefaultKubeconfigTTL, "how long the kubeconfig is good, from 10m to 168h")
+	cmd.Flags().StringVar(&request.User, "user", "", "name of the user to issue a kubeconfig for; "+kubeconfig.AdminUser+" if empty")
+	cmd.Flags().StringSliceVar(&request.Groups, "group", nil, "groups of that user; "+kubeconfig.AdminGroup+" if neither --user nor --group is given")
+	cmd.Flags().DurationVar(&request.TTL, "ttl", kubeconfig.DefaultTTL, "how long the kubeconfig is good, from 10m to 168h")
 	return cmd
 }
 

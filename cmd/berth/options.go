@@ -18,8 +18,10 @@ import (
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/dns"
+	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/manager"
 )
 
 // runOptions are the flags of the commands that run spaces. Most of them are fields of the platform's configuration; config
@@ -63,7 +65,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 func (o *runOptions) config() (platform.Config, error) {
 	c := o.Config
 	info := readVersion()
-	c.Version = platform.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}
+	c.Version = manager.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}
 	executable, err := os.Executable()
 	if err != nil {
 		return c, fmt.Errorf("find the command for dedicated spaces: %w", err)
@@ -116,7 +118,7 @@ func (o *runOptions) allSpaces(spaces []v1alpha1.Space) ([]v1alpha1.Space, error
 
 // flagError names the flag by which a value was set that is wrong.
 func flagError(err error) error {
-	if field, ok := errors.AsType[*platform.FieldError](err); ok {
+	if field, ok := errors.AsType[*fielderror.Error](err); ok {
 		return fmt.Errorf("--%w", field)
 	}
 	return err

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/manager"
 )
 
 func newRotate() *cobra.Command {
 	var dir string
-	var rotation platform.Rotation
+	var rotation manager.Rotation
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate SPACE [--ca] [--service-account-key [--overlap DURATION]]",
@@ -49,7 +49,7 @@ without a berth that runs, too. If the command fails, run it again.`,
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done within %s", timeout))
 			defer cancel()
-			if err := platform.RotateKeys(ctx, dir, args[0], rotation); err != nil {
+			if err := manager.RotateKeys(ctx, dir, args[0], rotation); err != nil {
 				return flagError(err)
 			}
 			out := cmd.OutOrStdout()
@@ -65,7 +65,7 @@ without a berth that runs, too. If the command fails, run it again.`,
 	addDataDir(cmd, &dir)
 	cmd.Flags().BoolVar(&rotation.CA, "ca", false, "replace the CA of client certificates, and revoke all that it issued")
 	cmd.Flags().BoolVar(&rotation.ServiceAccountKey, "service-account-key", false, "replace the key that signs service-account tokens")
-	cmd.Flags().DurationVar(&rotation.Overlap, "overlap", platform.DefaultTokenOverlap, "how long tokens of the old service-account key are accepted, up to 168h")
+	cmd.Flags().DurationVar(&rotation.Overlap, "overlap", manager.DefaultTokenOverlap, "how long tokens of the old service-account key are accepted, up to 168h")
 	cmd.Flags().DurationVar(&timeout, "timeout", actTimeout, "how long to wait")
 	return cmd
 }

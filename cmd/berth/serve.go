@@ -50,7 +50,7 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 			}
 			config.Progress = func(format string, args ...any) { config.Logger.Info(fmt.Sprintf(format, args...)) }
 			config.Serving = func(p *platform.Platform) {
-				config.Logger.Info("serving", "advertised", p.Endpoint("SPACE"), "spaces", len(p.Names()))
+				config.Logger.Info("serving", "advertised", p.Endpoint("SPACE"), "spaces", len(p.Manager().Names()))
 			}
 			return flagError(platform.New(config).Run(cmd.Context()))
 		},

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-dev/berth/control"
-	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -160,14 +160,14 @@ as it was.`,
 			if replace && as == "" {
 				return errors.New("--replace goes with --as; under its own name, a snapshot takes the space's place anyway")
 			}
-			var result platform.Restored
+			var result manager.Restored
 			query := url.Values{"id": {args[0]}, "from": {from}, "as": {as}}
 			if replace {
 				query.Set("replace", "")
 			}
 			err := control.NewClient(dir).Do(cmd.Context(), http.MethodPost, "/snapshots/restore?"+query.Encode(), &result)
 			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" {
-				result.Space, result.Snapshot, err = platform.RestoreStopped(cmd.Context(), dir, args[0], from)
+				result.Space, result.Snapshot, err = manager.RestoreStopped(cmd.Context(), dir, args[0], from)
 			}
 			if err != nil {
 				return flagError(err)

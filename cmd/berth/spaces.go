@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/control"
-	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -70,10 +70,10 @@ func spacePath(name string) string { return "/spaces/" + url.PathEscape(name) }
 // completeSpaces completes the names of spaces that have a kubeconfig.
 func completeSpaces(dir *string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		known, _ := platform.Kubeconfigs(*dir)
+		known, _ := datadir.Kubeconfigs(*dir)
 		names := known[:0]
 		for _, name := range known {
-			if name != platform.HostName {
+			if name != datadir.HostName {
 				names = append(names, name)
 			}
 		}

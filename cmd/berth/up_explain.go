@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/datadir"
 )
 
 // explainUse prints what a person at a terminal can do with the spaces that now run.
@@ -22,7 +23,7 @@ func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) s
   export KUBECONFIG=%s
   kubectl create deployment web --image=nginx --replicas=3
   kubectl get pods -o wide
-`, platform.KubeconfigPath(c.DataDir, c.Spaces[0].Name))
+`, datadir.Kubeconfig(c.DataDir, c.Spaces[0].Name))
 	}
 	if c.Host.Embedded {
 		fmt.Fprintf(out, `
@@ -31,7 +32,7 @@ As the platform's admin, create more spaces, and see them with all of their pods
   export KUBECONFIG=%s
   kubectl apply -f examples/space.yaml
   kubectl get spaces,pods -A
-`, platform.KubeconfigPath(c.DataDir, platform.HostName))
+`, datadir.Kubeconfig(c.DataDir, datadir.HostName))
 	}
 	if c.ListensEverywhere() {
 		fmt.Fprintf(out, `

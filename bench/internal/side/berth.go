@@ -1,0 +1,139 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package side
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// berth is the side of spaces: a shard behind a TLS port, whose host runs in another process, as in production.
+type berth struct {
+	dir    string // has a directory for each space
+	shard  *shard.Shard
+	server *gateway.Server
+	host   client.Client
+	tuned  func()
+}
+
+func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(args.Host)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
+	}
+	config.QPS = -1
+	b := &berth{dir: filepath.Join(dir, "spaces"), tuned: shard.TuneGC()} // as `berth up` does
+	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	if err := isolation.InstallPolicies(ctx, b.host, resources.SyncOptions{}); err != nil { // as `berth up` does: the host's answers take a little longer
+		return nil, err
+	}
+	port, err := openPort(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	b.shard, err = shard.Start(ctx, shard.Config{
+		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
+		Idle:     func(string) shard.Idle { return shard.Idle{After: args.IdleAfter} },
+		Settings: func(string) shard.Settings { return shard.Settings{Limits: largeStore()} },
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.server, err = port.serve(b.shard.Handler, gateway.NewLimiter(nil)) // as `berth up` does
+	return b, err
+}
+
+// largeStore lets a space have all that is written to it, as an admin does who expects as much. The other limits are the defaults.
+func largeStore() bounds.Limits {
+	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
+}
+
+// Start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
+func (b *berth) Start(ctx context.Context, name string) ([]byte, error) {
+	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
+	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
+		return nil, err
+	}
+	space, err := b.shard.StartSpace(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return space.Kubeconfig("bench", []string{user.SystemPrivilegedGroup})
+}
+
+const (
+	// sleepTime is how long a space may be busy before it can sleep.
+	sleepTime = time.Minute
+	// removePoll is how often it is asked what is left.
+	removePoll = 200 * time.Millisecond
+)
+
+func (b *berth) Sleep(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, sleepTime)
+	defer cancel()
+	return b.shard.Sleep(ctx, name)
+}
+
+func (b *berth) Awake() (n int) {
+	for _, status := range b.shard.List() {
+		if len(status.Conditions) != 1 || status.Conditions[0].Reason != shard.ReasonAsleep {
+			n++
+		}
+	}
+	return n
+}
+
+// Remove stops a space and deletes its state and its host namespace, and waits until the host has emptied it.
+func (b *berth) Remove(ctx context.Context, name string) error {
+	if err := b.shard.StopSpace(ctx, name); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(b.dir, name)); err != nil {
+		return fmt.Errorf("remove the state of space %s: %w", name, err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: translate.Space{Name: name}.HostNamespace()}}
+	if err := b.host.Delete(ctx, namespace); err != nil {
+		return fmt.Errorf("delete the host namespace of space %s: %w", name, err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, removePoll, RemoveTime, true, func(ctx context.Context) (bool, error) {
+		err := b.host.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the host namespace of space %s is gone: %w", name, err)
+	}
+	return nil
+}
+
+func (b *berth) Stop(ctx context.Context, name string) error { return b.shard.StopSpace(ctx, name) }
+
+// Close ends the API endpoint before the spaces behind it. What ctx allows is for both.
+func (b *berth) Close(ctx context.Context) error {
+	defer b.tuned()
+	b.server.Stop(ctx)
+	return b.shard.Stop(ctx)
+}

@@ -1,0 +1,125 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package side
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/shard"
+)
+
+// spacePlatform is all of `berth up` on a host that runs in another process. Its spaces come and go as objects of the host.
+type spacePlatform struct {
+	config platform.Config
+	host   client.Client
+	tuned  func()
+
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatform, error) {
+	kubeconfig := filepath.Join(dir, "kubeconfig-of-the-host")
+	if err := os.WriteFile(kubeconfig, args.Host, 0o600); err != nil {
+		return nil, fmt.Errorf("write kubeconfig of the host: %w", err)
+	}
+	host, err := clientcmd.RESTConfigFromKubeConfig(args.Host)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Space"), meta.RESTScopeRoot)
+	p := &spacePlatform{tuned: shard.TuneGC(), config: platform.Config{Host: platform.HostConfig{Kubeconfig: kubeconfig}, Listen: "127.0.0.1:0"}}
+	p.config.DataDir, p.config.IdleAfter, p.config.Logger = dir, args.IdleAfter, klog.Background()
+	if p.host, err = client.New(host, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	_, err = p.run(ctx)
+	return p, err
+}
+
+// run starts the platform, and returns how long it takes until it serves.
+func (p *spacePlatform) run(ctx context.Context) (time.Duration, error) {
+	serving := make(chan struct{})
+	config := p.config
+	config.Serving = func(*platform.Platform) { close(serving) }
+	if err := config.Complete(); err != nil {
+		return 0, err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel, p.ended = cancel, make(chan error, 1)
+	began := time.Now()
+	go func() { p.ended <- platform.New(config).Run(run) }()
+	select {
+	case <-serving:
+		return time.Since(began), nil
+	case err := <-p.ended:
+		p.ended <- err
+		return 0, errors.Join(errors.New("the platform ended"), err)
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// restart stops the platform and starts it again.
+func (p *spacePlatform) restart(ctx context.Context) (time.Duration, error) {
+	p.cancel()
+	if err := <-p.ended; err != nil {
+		return 0, err
+	}
+	return p.run(ctx)
+}
+
+// Start creates a space and waits until it is ready.
+func (p *spacePlatform) Start(ctx context.Context, name string) ([]byte, error) {
+	if err := p.host.Create(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return nil, fmt.Errorf("create space %s: %w", name, err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ReadyTime, true, func(ctx context.Context) (bool, error) {
+		space := &v1alpha1.Space{}
+		err := p.host.Get(ctx, client.ObjectKey{Name: name}, space)
+		return meta.IsStatusConditionTrue(space.Status.Conditions, v1alpha1.ConditionReady), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for space %s: %w", name, err)
+	}
+	return os.ReadFile(datadir.Kubeconfig(p.config.DataDir, name))
+}
+
+// Stop deletes a space and waits until nothing is left of it.
+func (p *spacePlatform) Stop(ctx context.Context, name string) error {
+	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := p.host.Delete(ctx, space); err != nil {
+		return fmt.Errorf("delete space %s: %w", name, err)
+	}
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, RemoveTime, true, func(ctx context.Context) (bool, error) {
+		err := p.host.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.Space{})
+		return err != nil, client.IgnoreNotFound(err)
+	})
+}
+
+func (p *spacePlatform) Close(context.Context) error {
+	p.cancel()
+	return <-p.ended
+}

@@ -1,0 +1,111 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// Defaults of a [Request], and the bounds of its TTL.
+const (
+	AdminUser  = "admin"
+	AdminGroup = pki.AdminGroup
+
+	DefaultTTL = pki.ClientLifetime
+	MinTTL     = pki.MinClientLifetime
+	MaxTTL     = pki.MaxClientLifetime
+)
+
+// Request says for whom to issue a kubeconfig.
+type Request struct {
+	// User is [AdminUser] if it is empty. Without it and without Groups, the user is in [AdminGroup].
+	User   string
+	Groups []string
+	// TTL is how long the kubeconfig is good, from [MinTTL] to [MaxTTL].
+	TTL time.Duration
+}
+
+// maxNameBytes bounds the names of users and groups, as Kubernetes bounds most names.
+const maxNameBytes = 253
+
+// reservedPrefix is of the names of users and groups that are Kubernetes' own.
+const reservedPrefix = "system:"
+
+// complete fills in defaults, and refuses what can't be issued. An error is a [*fielderror.Error].
+func (r *Request) complete() error {
+	if r.User == "" {
+		r.User = AdminUser
+		if len(r.Groups) == 0 {
+			r.Groups = []string{AdminGroup}
+		}
+	}
+	if r.TTL < MinTTL || r.TTL > MaxTTL {
+		return fielderror.New("ttl", r.TTL, "want %s to %s: a kubeconfig that is lost is good until it ends, or until 'berth rotate --ca' revokes all of the space; issue another one when it ends",
+			MinTTL, MaxTTL)
+	}
+	if err := checkIdentity("user", r.User); err != nil {
+		return err
+	}
+	for _, group := range r.Groups {
+		if err := checkIdentity("group", group); err != nil {
+			return err
+		}
+	}
+	if err := bounds.IdentityGroups.Check(int64(len(r.Groups))); err != nil {
+		return fielderror.New("group", "", "%w", err)
+	}
+	return nil
+}
+
+func checkIdentity(field, name string) error {
+	switch {
+	case name == "":
+		return fielderror.New(field, "", "want a name")
+	case len(name) > maxNameBytes || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fielderror.New(field, fmt.Sprintf("%.40q", name), "want a name of at most %d bytes, without control characters", maxNameBytes)
+	case strings.HasPrefix(name, reservedPrefix):
+		return fielderror.New(field, name, "names that begin with %q are Kubernetes' own, and no RBAC rule limits who is in system:masters; use the group %s, or bind a group of your own",
+			reservedPrefix, AdminGroup)
+	}
+	return nil
+}
+
+// Issue returns a new kubeconfig of a space, or of the host, in a data directory. A platform may run on the
+// directory or not, and the space may sleep: nothing is woken or written.
+func Issue(dataDir, name string, r Request) ([]byte, error) {
+	if err := r.complete(); err != nil {
+		return nil, err
+	}
+	clients, err := OpenClientCA(dataDir, name)
+	if err != nil {
+		return nil, fmt.Errorf("issue a kubeconfig of %s: %w", name, err)
+	}
+	port, err := pki.OpenCA(datadir.PortKeys(dataDir), datadir.PortCA)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := clientcmd.LoadFromFile(datadir.Kubeconfig(dataDir, name))
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig of %s: %w", name, err)
+	}
+	context := kept.Contexts[kept.CurrentContext]
+	if context == nil || kept.Clusters[context.Cluster] == nil {
+		return nil, fmt.Errorf("read kubeconfig of %s: it has no current context; remove %s and start berth again", name, datadir.Kubeconfig(dataDir, name))
+	}
+	client, err := clients.ClientFor(r.TTL, r.User, r.Groups)
+	if err != nil {
+		return nil, err
+	}
+	return pki.Kubeconfig(context.Cluster, kept.Clusters[context.Cluster].Server, port.PEM(), r.User, client)
+}

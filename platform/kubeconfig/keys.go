@@ -1,0 +1,33 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// ErrNoKeys says that a space never started, or that the host is not ours.
+var ErrNoKeys = errors.New("it has no keys here; start it first")
+
+// OpenClientCA opens the CA that issues client certificates of a space, or of the host. It fails with ErrNoKeys
+// if there is none.
+func OpenClientCA(dataDir, name string) (*pki.CA, error) {
+	keys := ClientKeys(dataDir, name)
+	if !pki.Exists(keys) {
+		return nil, ErrNoKeys
+	}
+	return pki.OpenCA(keys, pki.SpaceCA(name))
+}
+
+// ClientKeys is the directory of its keys.
+func ClientKeys(dataDir, name string) string {
+	if name == datadir.HostName {
+		return filepath.Join(datadir.Host(dataDir), "pki")
+	}
+	return filepath.Join(datadir.Space(dataDir, name), "pki")
+}

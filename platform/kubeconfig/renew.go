@@ -1,0 +1,56 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// Renew has the kubeconfig of a space, or of the host, bear a
+// certificate that is good for a while and trust the port's authority, and
+// returns it. It is to lead to server, or to where it did if that is empty. The
+// space need not be awake.
+func Renew(dataDir, name, server string, port *pki.CA) ([]byte, error) {
+	path := datadir.Kubeconfig(dataDir, name)
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig of %s: %w", name, err)
+	}
+	clients, err := OpenClientCA(dataDir, name)
+	if errors.Is(err, ErrNoKeys) {
+		return old, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("renew kubeconfig of %s: %w", name, err)
+	}
+	renewed, err := pki.RenewKubeconfig(old, server, clients, port.PEM())
+	if err != nil {
+		return nil, fmt.Errorf("renew kubeconfig %s: %w", path, err)
+	}
+	if !bytes.Equal(old, renewed) {
+		if err := pki.WriteFile(path, renewed); err != nil {
+			return nil, fmt.Errorf("write kubeconfig of %s: %w", name, err)
+		}
+	}
+	return renewed, nil
+}
+
+// Read returns the kubeconfig of a space, or of the host, in a data directory, with a certificate that is good for
+// half of [DefaultTTL] at least. A platform may run on the directory or not.
+func Read(dataDir, name string) ([]byte, error) {
+	if !pki.Exists(datadir.PortKeys(dataDir)) {
+		return os.ReadFile(datadir.Kubeconfig(dataDir, name))
+	}
+	port, err := pki.OpenCA(datadir.PortKeys(dataDir), datadir.PortCA)
+	if err != nil {
+		return nil, err
+	}
+	return Renew(dataDir, name, "", port)
+}

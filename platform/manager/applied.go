@@ -1,0 +1,292 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/specs"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// appliedFile is in the directory of a space, and holds the spec that the space runs with.
+const appliedFile = "applied.json"
+
+// applied is the spec that a space runs with. While the object of the space is paused or invalid, it differs from that of the
+// object.
+type applied struct {
+	Generation int64              `json:"generation"`
+	Spec       v1alpha1.SpaceSpec `json:"spec"`
+
+	// partly says that a change to another spec failed half way, so that the space may run with parts of it.
+	partly bool
+}
+
+// readApplied reads what a space of an earlier run ran with; nil if nothing is known.
+func readApplied(dir string) (*applied, error) {
+	data, err := os.ReadFile(filepath.Join(dir, appliedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the spec that a space runs with: %w", err)
+	}
+	a := &applied{}
+	if err := json.Unmarshal(data, a); err != nil {
+		return nil, fmt.Errorf("read the spec that a space runs with: %s: %w", filepath.Join(dir, appliedFile), err)
+	}
+	return a, nil
+}
+
+func (a *applied) write(dir string) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("write the spec that a space runs with: %w", err)
+	}
+	if err := pki.WriteFile(filepath.Join(dir, appliedFile), data); err != nil {
+		return fmt.Errorf("write the spec that a space runs with: %w", err)
+	}
+	return nil
+}
+
+// runsLike reports whether two specs make no difference to a space that runs.
+func (a *applied) runsLike(spec *v1alpha1.SpaceSpec) bool {
+	return !a.partly && equality.Semantic.DeepEqual(ofRunning(a.Spec), ofRunning(*spec))
+}
+
+// runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the host, and
+// to what is asked about while it runs.
+func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
+	if a.partly || a.Spec.Isolation == v1alpha1.Dedicated { // its process is told when it starts
+		return false
+	}
+	return equality.Semantic.DeepEqual(ofProcess(a.Spec), ofProcess(*spec))
+}
+
+func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
+	spec = ofRunning(spec)
+	spec.Quota, spec.HostNamespace, spec.Sleep, spec.Snapshots = nil, v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
+	return spec
+}
+
+// ofRunning is what of a spec matters to a space that runs.
+func ofRunning(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
+	spec.Paused, spec.DeletionPolicy, spec.PlatformName = nil, "", ""
+	if spec.Isolation == "" {
+		spec.Isolation = v1alpha1.Shared
+	}
+	return spec
+}
+
+// appliedSpecs are those of all spaces that have a place. The zero value is ready to use. It is safe for concurrent use.
+type appliedSpecs struct {
+	mu sync.Mutex
+	of map[string]*applied
+}
+
+// get returns what a space runs with, which must not be changed; nil if it has no place.
+func (s *appliedSpecs) get(space string) *applied {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[space]
+}
+
+func (s *appliedSpecs) set(space string, a *applied) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[string]*applied{}
+	}
+	s.of[space] = a
+}
+
+func (s *appliedSpecs) remove(space string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, space)
+}
+
+// invalidSpec is the error of a spec with invalid fields.
+type invalidSpec struct{ field.ErrorList }
+
+func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
+
+// errPaused is the error of a new space that is paused.
+var errPaused = errors.New("the space was paused before its first start; set spec.paused to false to start it")
+
+// want returns the spec that a space is to run with: that of its object, or the one before if the object is paused or invalid.
+func (m *Manager) want(object *v1alpha1.Space) (*applied, *specs.Settings, error) {
+	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
+	if err := isolation.CheckSpaceName(object.Name); err != nil { // the definition refuses it; names are paths here
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), object.Name, err.Error()))
+	}
+	paused := ptr.Deref(object.Spec.Paused, false)
+	if len(errs) == 0 && !paused {
+		return &applied{Generation: object.Generation, Spec: *object.Spec.DeepCopy()}, settings, nil
+	}
+	failure := errPaused
+	if len(errs) > 0 {
+		failure = &invalidSpec{errs}
+	}
+	before := m.applied.get(object.Name)
+	if before == nil {
+		var err error
+		if before, err = readApplied(datadir.Space(m.config.DataDir, object.Name)); err != nil {
+			return nil, nil, errors.Join(failure, err)
+		}
+	}
+	if before == nil {
+		return nil, nil, failure
+	}
+	settings, more := m.config.Specs.Read(&before.Spec, field.NewPath("spec"))
+	if len(more) > 0 {
+		return nil, nil, &invalidSpec{append(errs, more...)}
+	}
+	if len(errs) > 0 {
+		return before, settings, failure
+	}
+	return before, settings, nil
+}
+
+// run gives a space that has none its place, asleep. It changes nothing on the host.
+func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
+	name := object.Name
+	if m.applied.get(name) != nil {
+		return false, nil
+	}
+	want, settings, err := m.want(object)
+	if want == nil {
+		return false, err
+	}
+	if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700)); err != nil {
+		return false, err
+	}
+	if before, readErr := readApplied(datadir.Space(m.config.DataDir, name)); readErr != nil || before == nil || before.Generation != want.Generation || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
+		if err := want.write(datadir.Space(m.config.DataDir, name)); err != nil {
+			return false, err
+		}
+	}
+	m.config.Specs.Set(name, settings)
+	if want.Spec.Isolation == v1alpha1.Dedicated {
+		if !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
+			return false, m.tooManyDedicated()
+		}
+	} else if err := m.shard.Add(name); err != nil && !errors.Is(err, shard.ErrTaken) { // it was restored
+		return false, err
+	}
+	m.applied.set(name, want)
+	return true, err
+}
+
+func (m *Manager) tooManyDedicated() error {
+	return fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", m.config.DedicatedMax)
+}
+
+// start has a space that has a place run, without waiting: one that never ran because its user waits for it, another once,
+// so that what was due in it, or happened to its host objects, while no berth ran is taken up.
+func (m *Manager) start(name string) {
+	switch process := m.processes.get(name); {
+	case process != nil:
+		process.Start()
+	case snapshot.Exists(datadir.Space(m.config.DataDir, name)):
+		m.shard.WarmUp(name)
+	default:
+		m.shard.BeginWake(name)
+	}
+}
+
+// change has a space that has a place run with another spec.
+func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
+	name := object.Name
+	before := m.applied.get(name)
+	want, settings, failure := m.want(object)
+	if want == nil || want == before {
+		return failure
+	}
+	if before.runsLike(&want.Spec) {
+		if before.Generation != want.Generation {
+			if err := want.write(datadir.Space(m.config.DataDir, name)); err != nil {
+				return err
+			}
+			m.applied.set(name, want)
+		}
+		return failure
+	}
+	m.config.Specs.Set(name, settings)
+	if err := m.rerun(ctx, object, want); err != nil {
+		if before := m.applied.get(name); before != nil {
+			m.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, partly: true})
+		}
+		return fmt.Errorf("change space %s: %w", name, err)
+	}
+	m.logger.Info("Space runs with another spec", "space", name, "generation", want.Generation)
+	return failure
+}
+
+// rerun has a space run with what its specs say now. What it runs on the host runs on.
+func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *applied) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	name := object.Name
+	if want.Spec.Isolation == v1alpha1.Dedicated && m.processes.get(name) == nil && len(m.processes.all()) >= m.config.DedicatedMax {
+		return m.tooManyDedicated() // it goes on as it is
+	}
+	if err := m.prepare(ctx, name); err != nil {
+		return err
+	}
+	if m.processes.get(name) == nil && want.Spec.Isolation != v1alpha1.Dedicated {
+		err := want.write(datadir.Space(m.config.DataDir, name))
+		if err == nil && !m.applied.get(name).runsInPlace(&want.Spec) {
+			err = m.shard.Restart(ctx, name)
+		}
+		if err == nil {
+			m.applied.set(name, want)
+		}
+		return err
+	}
+	if err := m.stop(ctx, name); err != nil {
+		return err
+	}
+	m.applied.remove(name)
+	if _, err := m.run(object); m.applied.get(name) == nil {
+		return err
+	}
+	m.start(name)
+	return nil
+}
+
+// stop stops a space wherever it runs, and takes its place away.
+func (m *Manager) stop(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if process := m.processes.get(name); process != nil {
+		if err := process.Stop(ctx); err != nil {
+			return err
+		}
+		m.processes.remove(name)
+	}
+	if err := m.shard.StopSpace(ctx, name); err != nil {
+		if _, has := m.shard.Status(name); has {
+			return err
+		}
+		m.logger.Error(err, "Space did not stop in order", "space", name)
+	}
+	return nil
+}

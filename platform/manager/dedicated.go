@@ -1,0 +1,144 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
+)
+
+// newProcess prepares the process of a space that is to have its own (T9).
+func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	file := filepath.Join(dir, "config.json")
+	prepare := func(ctx context.Context) error {
+		d := process.Dedicated{Options: m.config.Options, Space: name, HostKubeconfig: m.env.HostKubeconfig, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
+		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
+		return errors.Join(d.Write(file), m.prepare(ctx, name))
+	}
+	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return m.config.DedicatedCommand(file) }, m.logger)
+}
+
+// stopDedicated stops all processes at once: together they have as long as the
+// shard has.
+func (m *Manager) stopDedicated(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, process := range m.processes.all() {
+		wg.Go(func() {
+			if err := process.Stop(ctx); err != nil {
+				m.logger.Error(err, "stop dedicated space")
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// List returns the statuses of all spaces, those of dedicated ones included, ordered by name.
+func (m *Manager) List() []shard.Status {
+	list := slices.Concat(m.shard.List(), m.processes.statuses())
+	deleted := m.deletions.statuses()
+	list = slices.DeleteFunc(list, func(s shard.Status) bool {
+		return slices.ContainsFunc(deleted, func(d shard.Status) bool { return d.Name == s.Name })
+	})
+	list = append(list, deleted...)
+	slices.SortFunc(list, func(a, b shard.Status) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Status of a space. ok is false if there is no space of the name.
+func (m *Manager) Status(name string) (status shard.Status, ok bool) {
+	if status, ok := m.deletions.status(name); ok {
+		return status, true
+	}
+	if process := m.processes.get(name); process != nil {
+		return process.Status(context.Background()), true
+	}
+	return m.shard.Status(name)
+}
+
+// Wake wakes a space, and returns when it serves requests.
+func (m *Manager) Wake(ctx context.Context, name string) error {
+	if process := m.processes.get(name); process != nil {
+		return process.Wake(ctx)
+	}
+	return m.shard.WakeNow(ctx, name)
+}
+
+// Sleep puts a space to sleep, and returns when it sleeps.
+func (m *Manager) Sleep(ctx context.Context, name string) error {
+	if process := m.processes.get(name); process != nil {
+		return process.Sleep(ctx)
+	}
+	return m.shard.Sleep(ctx, name)
+}
+
+// processes are those of dedicated spaces, by space. It is safe for concurrent use.
+type processes struct {
+	mu sync.RWMutex
+	of map[string]*dedicated.Process
+}
+
+// get returns the process of a space; nil if it has none.
+func (p *processes) get(space string) *dedicated.Process {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.of[space]
+}
+
+// add fails if there are as many as there may be.
+func (p *processes) add(space string, process *dedicated.Process, most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.of) >= most {
+		return false
+	}
+	if p.of == nil {
+		p.of = map[string]*dedicated.Process{}
+	}
+	p.of[space] = process
+	return true
+}
+
+func (p *processes) remove(space string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, space)
+}
+
+// all returns a copy.
+func (p *processes) all() map[string]*dedicated.Process {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return maps.Clone(p.of)
+}
+
+// statuses asks all at once, as one that hangs takes its time to be given up.
+func (p *processes) statuses() []shard.Status {
+	all := p.all()
+	list, i := make([]shard.Status, len(all)), 0
+	var wg sync.WaitGroup
+	for _, process := range all {
+		to := &list[i]
+		wg.Go(func() { *to = process.Status(context.Background()) })
+		i++
+	}
+	wg.Wait()
+	return list
+}

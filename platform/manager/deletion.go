@@ -1,0 +1,271 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
+)
+
+// deletions are the spaces that are being deleted. It is safe for concurrent use.
+type deletions struct {
+	mu sync.Mutex
+	of map[string]*deletion
+}
+
+// deletion is what this process knows of the deletion of a space. What a process after it has to know is on the host: the
+// object of the space is there until nothing else is.
+type deletion struct {
+	end     func() // lets something else be done to the space
+	since   time.Time
+	message string       // what it waits for
+	pause   wait.Backoff // between tries
+	copied  bool         // the last snapshot was taken
+	policy  v1alpha1.DeletionPolicy
+}
+
+// Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy says, or
+// as that of its object does if it is empty. It returns once that is noted on the host: from then on it goes on until nothing
+// is left, also after a crash. Until then, the status of the space says what it waits for.
+func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.DeletionPolicy) error {
+	policies := []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionDelete, v1alpha1.DeletionRetain, v1alpha1.DeletionSnapshot}
+	if !slices.Contains(policies, policy) {
+		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: want Delete, Retain, or Snapshot", policy))
+	}
+	object := &v1alpha1.Space{}
+	if err := m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return err
+	}
+	if object.Spec.PlatformName != m.config.PlatformName || !m.owns(object) {
+		return apierrors.NewNotFound(v1alpha1.Resource("spaces"), name)
+	}
+	if policy == "" {
+		policy = object.Spec.DeletionPolicy
+	}
+	if policy == v1alpha1.DeletionSnapshot && m.snapshots.keeper.Bucket() == nil {
+		return apierrors.NewBadRequest("policy=Snapshot: " + errNoBucket.Error())
+	}
+	if policy != object.Spec.DeletionPolicy {
+		if !object.DeletionTimestamp.IsZero() {
+			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("it is being deleted with policy=%s already", object.Spec.DeletionPolicy))
+		}
+		before := object.DeepCopy()
+		object.Spec.DeletionPolicy = policy
+		if err := m.objects.client.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("set the deletion policy of space %s: %w", name, err)
+		}
+	}
+	return m.objects.client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
+}
+
+// errNoBucket is of a space of which a snapshot is to be taken, on a platform without a place for them.
+var errNoBucket = errors.New("there is no place for snapshots; start berth with --snapshot-to, or choose Delete or Retain")
+
+// serveDeletion lets other commands delete spaces.
+func (m *Manager) serveDeletion() {
+	m.env.Commands.Handle("DELETE /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
+		name := r.PathValue("name")
+		if err := m.Delete(r.Context(), name, v1alpha1.DeletionPolicy(r.URL.Query().Get("policy"))); err != nil {
+			return nil, err
+		}
+		status, _ := m.Status(name)
+		return status, nil
+	}))
+}
+
+// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it was removed
+// by force meanwhile.
+func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Space) (again time.Duration, err error) {
+	d, err := m.deletions.begin(name, func() (end func(), err error) { return m.changes.begin(name, "being deleted") })
+	if err != nil { // something else is done to it now
+		return busyRetry, nil
+	}
+	if object != nil {
+		d.policy = object.Spec.DeletionPolicy
+	}
+	left, err := m.deleteOnce(ctx, name, d)
+	switch {
+	case ctx.Err() != nil:
+		return 0, nil
+	case err != nil:
+		m.logger.Error(err, "delete space; it is tried again", "space", name)
+		left = err.Error() + "; it is tried again"
+	case left == "":
+		m.forget(name)
+		if object != nil {
+			if err := m.objects.release(ctx, object); err != nil {
+				return 0, err
+			}
+		}
+		if err := removeAll(datadir.Deleted(m.config.DataDir, name)); err != nil {
+			return 0, err
+		}
+		m.deletions.remove(name)
+		m.config.Progress("Space %s is deleted", name)
+		m.objects.queue.Add(name) // there may be another object of the name by now
+		return 0, nil
+	}
+	again = m.deletions.wait(d, left)
+	if object == nil {
+		return again, nil
+	}
+	return again, m.writeStatus(ctx, object, nil)
+}
+
+// deleteOnce does what can be done now, and returns what is left. Each step may be repeated.
+func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (left string, err error) {
+	if err := m.stop(ctx, name); err != nil {
+		return "", err
+	}
+	if d.policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(datadir.Space(m.config.DataDir, name)) {
+		bucket := m.snapshots.keeper.Bucket()
+		if bucket == nil {
+			return "", errNoBucket
+		}
+		if _, err := m.snapshots.keeper.Take(ctx, name, bucket); err != nil {
+			return "", err
+		}
+		d.copied = true
+	}
+	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
+		return left, err
+	}
+	if err := errors.Join(m.secrets.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {
+		return "", err
+	}
+	if err := errors.Join(removeIfThere(datadir.Kubeconfig(m.config.DataDir, name)), removeAll(datadir.Dedicated(m.config.DataDir, name))); err != nil {
+		return "", fmt.Errorf("delete the files of space %s: %w", name, err)
+	}
+	return "", datadir.MoveAway(m.config.DataDir, name, d.policy == v1alpha1.DeletionRetain)
+}
+
+func (m *Manager) removeFromHost(ctx context.Context, name string) (left string, err error) {
+	id, err := datadir.StoreIDIn(datadir.Space(m.config.DataDir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // it never had anything there, or all of it is gone
+	}
+	if err != nil {
+		return "", err
+	}
+	space := translate.Space{Name: name, Store: id}
+	account, err := client.New(syncer.AsAccount(m.env.Host, space), client.Options{Scheme: scheme.Scheme, Mapper: m.hostClient.RESTMapper()})
+	if err != nil {
+		return "", fmt.Errorf("make host client: %w", err)
+	}
+	if left, err := isolation.Remove(ctx, m.hostClient, account, space); err != nil || left != "" {
+		return left, err
+	}
+	if volumes := m.shard.Host().VolumesBeingReclaimed(name); volumes > 0 {
+		return fmt.Sprintf("the host deletes %d persistent volumes of its claims; if it does not, look at their events, or set their reclaim policy to Retain", volumes), nil
+	}
+	return "", nil
+}
+
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove %s: %w", dir, err)
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// begin returns the deletion of a space, which it notes if it is new.
+func (d *deletions) begin(name string, begin func() (end func(), err error)) (*deletion, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one := d.of[name]; one != nil {
+		return one, nil
+	}
+	end, err := begin()
+	if err != nil {
+		return nil, err
+	}
+	one := &deletion{
+		end: end, since: time.Now(), message: "the space is being stopped",
+		pause: wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: math.MaxInt32, Cap: 5 * time.Second},
+	}
+	if d.of == nil {
+		d.of = map[string]*deletion{}
+	}
+	d.of[name] = one
+	return one, nil
+}
+
+// wait notes what a deletion waits for, and returns when to try again.
+func (d *deletions) wait(one *deletion, left string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one.message = left
+	return one.pause.Step()
+}
+
+// remove ends the deletion of a space.
+func (d *deletions) remove(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one := d.of[name]; one != nil {
+		one.end()
+	}
+	delete(d.of, name)
+}
+
+func (d *deletions) has(name string) bool {
+	_, has := d.status(name)
+	return has
+}
+
+// statuses are those of the spaces that are being deleted.
+func (d *deletions) statuses() (list []shard.Status) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, deletion := range d.of {
+		list = append(list, deletion.status(name))
+	}
+	return list
+}
+
+func (d *deletions) status(name string) (status shard.Status, deleting bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	deletion := d.of[name]
+	if deletion == nil {
+		return shard.Status{}, false
+	}
+	return deletion.status(name), true
+}
+
+func (d *deletion) status(name string) shard.Status {
+	return shard.Status{Name: name, Conditions: []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpaceDeleting), Message: d.message, LastTransitionTime: metav1.NewTime(d.since),
+	}}}
+}

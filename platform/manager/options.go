@@ -1,0 +1,106 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"cmp"
+	"os/exec"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// Options say how spaces are run. Functions may be called concurrently.
+type Options struct {
+	process.Options
+
+	// DedicatedCommand returns a command that calls [RunDedicated] with what is in the file.
+	DedicatedCommand func(file string) *exec.Cmd
+	// RequireOne ends the platform if none of the shared Spaces starts.
+	RequireOne bool
+	// SpacesMax is how many shared spaces are awake at once, 0 for any number.
+	SpacesMax int
+
+	// PlatformName is the name by which Space objects on the host say that they are for this platform. Default:
+	// [v1alpha1.DefaultPlatformName].
+	PlatformName string
+	// DedicatedMax is how many dedicated spaces there may be: each takes hundreds of MiB.
+	DedicatedMax int
+	// SpaceRole is the ClusterRole of the spaces' accounts on the host. If it is empty, the platform writes a Role for each.
+	SpaceRole string
+	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
+	KubeconfigSecrets string
+	// ArgoCDNamespace is that of Argo CD on the host, for Secrets by which it knows the spaces as clusters; none are written if empty.
+	ArgoCDNamespace string
+
+	Snapshots Snapshots
+	Version   Version
+	Logger    klog.Logger
+	// Progress reports what is done, for people. It may be nil.
+	Progress func(format string, args ...any)
+}
+
+// Version is what metrics and traces say runs.
+type Version struct{ Berth, Kubernetes string }
+
+// Snapshots says where and how often to take snapshots.
+type Snapshots struct {
+	To    string // URL of a directory or of object storage; none are taken on a schedule if empty
+	Every time.Duration
+	Keep  int // of each space
+}
+
+// leastSnapshotInterval keeps snapshots from being all that a machine does.
+const leastSnapshotInterval = time.Minute
+
+// Complete fills in defaults, and refuses values that mean nothing. An error about one is a [*fielderror.Error], or about what
+// is said of spaces a [field.ErrorList]'s aggregate.
+func (o *Options) Complete() error {
+	if o.Progress == nil {
+		o.Progress = func(string, ...any) {}
+	}
+	o.PlatformName = cmp.Or(o.PlatformName, v1alpha1.DefaultPlatformName)
+	if problems := validation.IsDNS1123Label(o.PlatformName); len(problems) > 0 {
+		return fielderror.New("platform-name", o.PlatformName, "%s", problems[0])
+	}
+	switch {
+	case o.IdleAfter < 0:
+		return fielderror.New("idle-after", o.IdleAfter, "want a time, or 0 for never")
+	case o.DedicatedMax < 0:
+		return fielderror.New("dedicated-max", o.DedicatedMax, "want a number, or 0 for none")
+	case o.SpacesMax < 0:
+		return fielderror.New("spaces-max", o.SpacesMax, "want a number, or 0 for no bound")
+	}
+	if problems := validation.IsDNS1123Label(o.KubeconfigSecrets); o.KubeconfigSecrets != "" && len(problems) > 0 {
+		return fielderror.New("kubeconfig-secrets", o.KubeconfigSecrets, "want a namespace: %s", problems[0])
+	}
+	if problems := validation.IsDNS1123Label(o.ArgoCDNamespace); o.ArgoCDNamespace != "" && len(problems) > 0 {
+		return fielderror.New("argocd-namespace", o.ArgoCDNamespace, "want a namespace: %s", problems[0])
+	}
+	if err := o.Snapshots.check(); err != nil {
+		return err
+	}
+	return o.Options.Complete()
+}
+
+func (s *Snapshots) check() error {
+	switch {
+	case s.To == "":
+		return nil
+	case s.Every < leastSnapshotInterval:
+		return fielderror.New("snapshot-every", s.Every, "want %s or more", leastSnapshotInterval)
+	case s.Keep < 1:
+		return fielderror.New("snapshot-keep", s.Keep, "want 1 or more")
+	}
+	if _, err := snapshot.Open(s.To); err != nil {
+		return fielderror.New("snapshot-to", "", "%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/translate"
+)
+
+// busyRetry is when a space is looked at again to which something else is done now, such as a restore.
+const busyRetry = time.Second
+
+// startReconciling watches the Space objects, and reconciles spaces with them until the platform stops.
+func (m *Manager) startReconciling(ctx context.Context) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := m.objects.run(life, m.reconcile, func(name string, err error) {
+		m.logger.Error(err, "Could not reconcile a space; it is tried again", "space", name)
+	})
+	m.undoStart.add(func(context.Context) { end(); stop() })
+	m.serveDeletion()
+	if err := os.MkdirAll(datadir.Deleted(m.config.DataDir, ""), 0o700); err != nil { // now, as a deletion may have to do with a full disk
+		return fmt.Errorf("prepare for deletions: %w", err)
+	}
+	for _, dir := range []string{datadir.Spaces(m.config.DataDir), datadir.Deleted(m.config.DataDir, "")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("list spaces: %w", err)
+		}
+		for _, entry := range entries { // also those without an object
+			if entry.IsDir() && isolation.CheckSpaceName(entry.Name()) == nil {
+				m.objects.queue.Add(entry.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// changed reconciles a space soon, because its status has changed. It does not block.
+func (m *Manager) changed(space string) {
+	m.objects.queue.AddAfter(space, settleTime)
+}
+
+// quotaSettleTime is how long a change of what a space uses of its quota waits for the next one.
+const quotaSettleTime = 5 * time.Second
+
+// quotaChanged reconciles a space soon, because the use of its quota has changed. It does not block.
+func (m *Manager) quotaChanged(space string) {
+	if m.applied.get(space) == nil {
+		return // not one of this platform's
+	}
+	m.quotas.Store(space, struct{}{})
+	m.objects.queue.AddAfter(space, quotaSettleTime)
+}
+
+// owns reports whether the object of a space is this platform's to serve: it is nobody's yet, or was created for the store in
+// the data directory.
+func (m *Manager) owns(object *v1alpha1.Space) bool {
+	claimed := object.Annotations[translate.AnnotationStore]
+	if claimed == "" {
+		return true
+	}
+	store, err := datadir.KnownStoreID(m.config.DataDir, object.Name)
+	return err == nil && store == claimed
+}
+
+// reconcile brings a space to the state that its object asks for, and writes the status of the object. It may be called again at
+// any moment, and continues where it, or an earlier process, stopped.
+func (m *Manager) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+	object := m.objects.get(name)
+	switch {
+	case m.deletions.has(name):
+		if object != nil && object.DeletionTimestamp.IsZero() {
+			object = nil // the one that is being deleted was removed by force, and this one comes after it
+		}
+		return m.delete(ctx, name, object)
+	case object == nil:
+		return m.reconcileGone(ctx, name)
+	case !m.owns(object):
+		m.foreign.once(object, func() {
+			m.logger.Error(errForeign, "Ignored a Space object", "space", name)
+		})
+		return 0, nil
+	case !object.DeletionTimestamp.IsZero():
+		if !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
+			return 0, nil // nothing of it is left here, or nothing ever was
+		}
+		return m.delete(ctx, name, object)
+	case !slices.Contains(object.Finalizers, v1alpha1.Finalizer) || object.Annotations[translate.AnnotationStore] == "":
+		return m.claim(ctx, object)
+	}
+	before := m.applied.get(name)
+	if before != nil && before.Generation == object.Generation && before.runsLike(&object.Spec) {
+		return m.refreshAfter(name), m.writeStatus(ctx, object, nil)
+	}
+	end, err := m.changes.begin(name, "being changed")
+	if err != nil {
+		return busyRetry, nil // something else is done to it now
+	}
+	isNew, failure := m.run(object)
+	switch {
+	case isNew:
+		m.start(name)
+	case failure == nil:
+		failure = m.change(ctx, object)
+	}
+	end()
+	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) {
+		err = failure // is tried again
+	}
+	return m.refreshAfter(name), errors.Join(err, m.writeStatus(ctx, object, failure))
+}
+
+// claim notes on a new object that this platform serves it.
+func (m *Manager) claim(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
+	end, err := m.changes.begin(object.Name, "being created")
+	if err != nil {
+		return busyRetry, nil
+	}
+	defer end()
+	if store, err := datadir.KnownStoreID(m.config.DataDir, object.Name); err == nil && object.Annotations[translate.AnnotationStore] == "" && m.applied.get(object.Name) == nil {
+		before, err := readApplied(datadir.Space(m.config.DataDir, object.Name))
+		if err != nil {
+			return 0, err
+		}
+		if before != nil {
+			return refreshInterval, m.writeStatus(ctx, object, &orphanedStore{datadir.Space(m.config.DataDir, object.Name), store})
+		}
+	}
+	if err := datadir.TakeBack(m.config.DataDir, object.Name); err != nil {
+		return 0, err
+	}
+	store, err := datadir.StoreID(m.config.DataDir, object.Name)
+	if err != nil {
+		return 0, err
+	}
+	return 0, m.objects.claim(ctx, object, store) // which is seen next
+}
+
+// orphanedStore is of a new object of the name of a space whose object was removed by force, so that its store is still there.
+// Whose it is to be is the admin's to say.
+type orphanedStore struct{ dir, store string }
+
+func (e *orphanedStore) Error() string {
+	return fmt.Sprintf("the store of an earlier space of this name is still there, because its object was removed by force; to continue with that store, annotate this object with %s=%s, or to start with an empty one, move %s away",
+		translate.AnnotationStore, e.store, e.dir)
+}
+
+// refreshAfter is when the status of a space is to be looked at again, if nothing tells that it has changed.
+func (m *Manager) refreshAfter(name string) time.Duration {
+	switch {
+	case m.processes.get(name) != nil: // which tells nothing by itself
+		return processRefresh
+	case m.shard.Space(name) != nil:
+		return refreshInterval
+	default:
+		return 0
+	}
+}
+
+// reconcileGone is for a space without an object. Nothing is deleted on the word of what is not there: it may be the host, or the
+// definition of spaces, that is another one. One that never had an object, as it was restored while no platform ran, gets one.
+func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Duration, err error) {
+	if listed, ok := m.unapplied.Load(name); ok {
+		if err := m.Ensure(ctx, listed.(*v1alpha1.Space)); err != nil {
+			return 0, err
+		}
+		m.unapplied.Delete(name)
+		return 0, nil // which is seen next
+	}
+	dir := datadir.Space(m.config.DataDir, name)
+	before, err := readApplied(dir)
+	switch {
+	case err != nil:
+		return 0, err
+	case before == nil && snapshot.Exists(dir):
+		end, err := m.changes.begin(name, "being created")
+		if err != nil {
+			return busyRetry, nil
+		}
+		defer end()
+		return 0, m.ensureObject(ctx, name)
+	}
+	object := &v1alpha1.Space{}
+	if err := m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("read Space object %s: %w", name, err)
+	} else if err == nil && object.Spec.PlatformName == m.config.PlatformName {
+		return busyRetry, nil // the watch is behind
+	}
+	if before == nil && m.applied.get(name) == nil {
+		return 0, removeAll(datadir.Deleted(m.config.DataDir, name)) // a crash may have left it
+	}
+	if m.applied.get(name) != nil {
+		end, err := m.changes.begin(name, "being stopped")
+		if err != nil {
+			return busyRetry, nil
+		}
+		defer end()
+		if err := m.stop(ctx, name); err != nil {
+			return 0, err
+		}
+		m.forget(name)
+	}
+	m.logger.Error(errors.New("it has no Space object for this platform"), "Stopped serving a space. Its store and its host objects stay. Create its object again to serve or to delete the space", "space", name, "directory", dir)
+	return 0, nil
+}
+
+// forget forgets a space that has no place.
+func (m *Manager) forget(name string) {
+	m.applied.remove(name)
+	m.config.Specs.Remove(name)
+	m.quotas.Delete(name)
+}
+
+// seenObjects are objects that something was logged of. The zero value is ready to use. It is safe for concurrent use.
+type seenObjects struct{ of sync.Map }
+
+// once calls f, unless it was called for the object before.
+func (s *seenObjects) once(object *v1alpha1.Space, f func()) {
+	if last, _ := s.of.Swap(object.Name, object.UID); last != object.UID {
+		f()
+	}
+}

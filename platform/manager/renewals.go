@@ -1,0 +1,132 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/shard"
+)
+
+// renewInterval is how often certificates are looked at. They are renewed half a
+// day before they end, so it matters little.
+const renewInterval = time.Hour
+
+// renewPoll is how often it is found out whether that has passed on the machine's clock: timers stand still while a
+// machine is suspended, and certificates go on to end.
+const renewPoll = time.Minute
+
+// startRenewing keeps the kubeconfigs in the data directory good, also those of
+// spaces that sleep, for as long as the process runs.
+func (m *Manager) startRenewing(context.Context) error {
+	run, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	authority := &publisher{spaces: m.shard, port: m.env.CA.PEM, published: m.env.CA.PEM(), logger: m.logger}
+	go func() {
+		defer close(done)
+		select { // it writes the same files
+		case <-m.starts.done:
+		case <-run.Done():
+			return
+		}
+		ticker := time.NewTicker(renewPoll)
+		defer ticker.Stop()
+		for renewed := (time.Time{}); ; {
+			if now := time.Now().Round(0); now.Sub(renewed) >= renewInterval {
+				renewed = now
+				m.renewKubeconfigs(run)
+				authority.publish(run)
+			}
+			select {
+			case <-ticker.C:
+			case <-run.Done():
+				return
+			}
+		}
+	}()
+	m.undoStart.add(func(context.Context) { stop(); <-done })
+	return nil
+}
+
+// publisher has all spaces publish the port's authority anew, in each namespace's
+// kube-root-ca.crt, when another one is to be trusted too: once in some years.
+// They do so when they wake, and nobody would wake one whose pods can't reach it
+// because they don't trust the port.
+type publisher struct {
+	spaces interface {
+		Names() []string
+		Sleep(ctx context.Context, space string) error
+		WarmUp(space string)
+	}
+	port      func() []byte
+	published []byte
+	left      []string // that have still to publish it
+	logger    klog.Logger
+}
+
+// sleepTimeout bounds the wait for one space to have nothing under way.
+const sleepTimeout = time.Minute
+
+func (p *publisher) publish(ctx context.Context) {
+	if current := p.port(); !bytes.Equal(current, p.published) {
+		p.published, p.left = current, p.spaces.Names()
+	}
+	p.left = slices.DeleteFunc(p.left, func(name string) (published bool) {
+		sleep, cancel := context.WithTimeout(ctx, sleepTimeout)
+		defer cancel()
+		err := p.spaces.Sleep(sleep, name)
+		if errors.Is(err, shard.ErrUnknown) {
+			return true // it is gone
+		}
+		if err != nil && ctx.Err() == nil {
+			p.logger.Error(err, "publish the port's authority; will try again", "space", name)
+		}
+		p.spaces.WarmUp(name)
+		return err == nil
+	})
+}
+
+func (m *Manager) renewKubeconfigs(ctx context.Context) {
+	names, err := datadir.Kubeconfigs(m.config.DataDir)
+	if err != nil {
+		m.logger.Error(err, "renew kubeconfigs")
+	}
+	for _, name := range names {
+		end, err := m.changes.begin(name, "getting a new certificate")
+		if err != nil {
+			continue // it may be being deleted; the next time is early enough for all others
+		}
+		if config, err := kubeconfig.Renew(m.config.DataDir, name, "", m.env.CA); err != nil {
+			m.logger.Error(err, "renew kubeconfig", "name", name)
+		} else {
+			m.publishKubeconfig(ctx, name, config)
+		}
+		end()
+	}
+	if err := m.env.RenewHostKubeconfig(); err != nil {
+		m.logger.Error(err, "renew what dedicated spaces' processes reach the host by")
+	}
+}
+
+// publishKubeconfig writes a space's kubeconfig to its Secret. A failure is no
+// reason not to serve: it is logged, and tried again with the next renewal.
+func (m *Manager) publishKubeconfig(ctx context.Context, space string, kubeconfig []byte) {
+	if space == datadir.HostName {
+		return
+	}
+	if err := m.secrets.Write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
+		m.logger.Error(err, "publish kubeconfig", "space", space)
+	}
+	if err := m.clusters.Write(ctx, m.config.DataDir, space, kubeconfig, m.env.CA.PEM()); err != nil && ctx.Err() == nil {
+		m.logger.Error(err, "publish Argo CD's cluster Secret", "space", space)
+	}
+}

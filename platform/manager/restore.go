@@ -1,0 +1,191 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// restorable are the spaces that a restore stops, and gives their places back.
+type restorable interface {
+	Status(space string) (shard.Status, bool)
+	Hold(space string) (release func())
+	StopSpace(ctx context.Context, space string) error
+	Prepare(ctx context.Context, space string) error
+	AdoptServices(ctx context.Context, space string, vs []*corev1.Service) ([]*corev1.Service, error)
+	Add(space string) error
+	WarmUp(space string)
+	Wake(ctx context.Context, space string) error
+}
+
+// Restored is what came of a restore.
+type Restored struct {
+	Space    string           `json:"space"`
+	Snapshot string           `json:"snapshot"`
+	Changes  snapshot.Changes `json:"changes"` // of one that was given another name
+}
+
+// restore makes a space of a snapshot: the one that it was taken of, or as, which
+// may hold something only if that is to be replaced.
+func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, as string, replace bool) (*Restored, error) {
+	id, err := snapshot.ParseID(name)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if !s.restoring.TryLock() { // a wait here could not be given up
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), errors.New("another restore is under way; try again once it has ended"))
+	}
+	defer s.restoring.Unlock()
+	if id, err = bucket.Find(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := isolation.CheckSpaceName(cmp.Or(as, id.Space)); err != nil {
+		if as != "" {
+			err = fmt.Errorf("--as: %w", err)
+		}
+		return nil, err
+	}
+	if err := s.checkOwn(ctx, cmp.Or(as, id.Space)); err != nil {
+		return nil, err
+	}
+	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
+	end, err := s.changes.begin(result.Space, "being restored")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	defer s.shard.Hold(result.Space)()
+	if as == "" {
+		err = s.replace(ctx, bucket, id)
+	} else {
+		result.Changes, err = s.clone(ctx, bucket, id, as, replace)
+	}
+	if err == nil {
+		err = s.ensure(ctx, result.Space)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.shard.Wake(ctx, result.Space); err != nil {
+		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; it is tried again, `berth spaces` tells more", result.Space, result.Snapshot, err)
+	}
+	return result, nil
+}
+
+// replace stops a space, whatever state it is in, and has it be what it was.
+func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
+	if s.elsewhere(id.Space) {
+		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; set spec.isolation of its Space object to Shared, or stop berth, and restore the space while none runs", id.Space))
+	}
+	_, had := s.shard.Status(id.Space)
+	err := s.stop(ctx, id.Space)
+	if err == nil {
+		err = snapshot.Replace(ctx, bucket, id, datadir.Spaces(s.dataDir), datadir.Scratch(s.dataDir))
+	}
+	return s.settle(id.Space, had, err)
+}
+
+func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
+	_, had := s.shard.Status(as)
+	dir := datadir.Space(s.dataDir, as)
+	if err := s.mayClone(id, as, had || s.elsewhere(as) || snapshot.Exists(dir), replace); err != nil {
+		return snapshot.Changes{}, err
+	}
+	changes, err := snapshot.Clone(ctx, bucket, id, as, datadir.Spaces(s.dataDir), datadir.Scratch(s.dataDir),
+		func(ctx context.Context) error {
+			// Not before the snapshot was found sound; and what it holds has its services
+			// reserved under the eyes of no syncer.
+			if err := s.stop(ctx, as); err != nil {
+				return err
+			}
+			return s.shard.Prepare(ctx, as)
+		},
+		func(ctx context.Context, vs []*corev1.Service) ([]*corev1.Service, error) {
+			return s.shard.AdoptServices(ctx, as, vs)
+		})
+	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
+		_ = os.Remove(datadir.Kubeconfig(s.dataDir, as)) // it leads nowhere
+	}
+	return changes, err
+}
+
+// mayClone says why a snapshot can't become the space as, if it can't.
+func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) error {
+	var remedy string
+	switch {
+	case !there:
+		return nil
+	case s.elsewhere(as):
+		remedy = "it runs in a process of its own; choose another name, or set spec.isolation of its Space object to Shared and say --replace"
+	case as == id.Space:
+		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
+	case !replace:
+		remedy = "choose another name; or say --replace to have the snapshot take the place of all that it holds, on the host too"
+	default:
+		return nil
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("restore snapshot %s as %s: there is a space of that name: %s", id, as, remedy))
+}
+
+// stop stops a space and takes its place away. Who asked may lose patience: it
+// is waited for all the same, as a space that stops on has no place to go back to.
+// One that is gone may have stopped with an error, as one whose store is damaged
+// does. It is to be replaced, and if its store were open yet, could not be.
+func (s *snapshots) stop(ctx context.Context, space string) error {
+	err := s.shard.StopSpace(context.WithoutCancel(ctx), space)
+	if _, has := s.shard.Status(space); has || err == nil {
+		return err
+	}
+	s.logger.Error(err, "Space to be replaced did not stop in order", "space", space)
+	return nil
+}
+
+// settle gives a space its place, if it was restored, or else had one and was
+// stopped: then it goes on as it was.
+func (s *snapshots) settle(space string, had bool, err error) error {
+	_, has := s.shard.Status(space)
+	if has || err != nil && !had {
+		return err
+	}
+	added := s.shard.Add(space)
+	if err != nil {
+		s.shard.WarmUp(space)
+	}
+	return errors.Join(err, added)
+}
+
+// RestoreStopped restores a space of a data directory that no platform uses, from a bucket's URL, and returns the names of
+// the space and of the snapshot.
+func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, restored string, err error) {
+	id, err := snapshot.ParseID(name)
+	if err != nil {
+		return "", "", err
+	}
+	bucket, err := snapshot.Open(from)
+	if err != nil {
+		return "", "", err
+	}
+	lock, err := datadir.Lock(dataDir)
+	if err != nil {
+		return "", "", err
+	}
+	defer lock.Close()
+	if id, err = bucket.Find(ctx, id); err != nil {
+		return "", "", err
+	}
+	return id.Space, id.String(), snapshot.Replace(ctx, bucket, id, datadir.Spaces(dataDir), datadir.Scratch(dataDir))
+}

@@ -1,0 +1,166 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// snapshots takes and restores snapshots of a running berth's spaces.
+type snapshots struct {
+	shard   restorable
+	dataDir string
+	keeper  *snapshot.Keeper
+	logger  klog.Logger
+	// elsewhere tells whether a space runs in a process of its own.
+	elsewhere func(space string) bool
+	changes   *changes
+	// ensure creates the object of a space that was restored, unless it is there.
+	ensure func(ctx context.Context, space string) error
+	// checkOwn fails if the object of a space is another platform's.
+	checkOwn func(ctx context.Context, space string) error
+
+	restoring sync.Mutex // one at a time
+}
+
+// startSnapshots lets other commands take and restore snapshots, and takes those
+// that are scheduled.
+func (m *Manager) startSnapshots(context.Context) (err error) {
+	o := m.config.Snapshots
+	config := snapshot.Config{
+		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: shardSpaces{m.shard},
+		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
+	}
+	if o.To != "" {
+		if config.Bucket, err = snapshot.Open(o.To); err != nil {
+			return err
+		}
+	}
+	s := &snapshots{
+		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn,
+		elsewhere: func(space string) bool { return m.processes.get(space) != nil },
+	}
+	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
+		return err
+	}
+	m.snapshots = s
+	m.serveSnapshots()
+	if config.Bucket == nil {
+		return nil
+	}
+	run, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.keeper.Run(run)
+	}()
+	m.undoStart.add(func(context.Context) { stop(); <-done })
+	m.config.Progress("Each space that has changed goes to %s every %s; the newest %d are kept", config.Bucket, o.Every, o.Keep)
+	return nil
+}
+
+// shardSpaces are a shard's spaces, as snapshots see them.
+type shardSpaces struct{ *shard.Shard }
+
+func (s shardSpaces) Snapshot(ctx context.Context, name, path string) error {
+	running := s.Space(name)
+	if running == nil {
+		return snapshot.ErrAsleep
+	}
+	err := running.Snapshot(ctx, path)
+	if err != nil && ctx.Err() == nil && s.Space(name) != running {
+		return snapshot.ErrAsleep // it fell asleep meanwhile
+	}
+	return err
+}
+
+// Wake implements [snapshot.Spaces]. What may end the process again is not worth
+// a snapshot.
+func (s shardSpaces) Wake(ctx context.Context, name string) error {
+	if err := s.HeldBack(name); err != nil {
+		return fmt.Errorf("wake space %s: %w", name, err)
+	}
+	return s.Shard.Wake(ctx, name)
+}
+
+func (s shardSpaces) Revision(name string) int64 {
+	if running := s.Space(name); running != nil {
+		if stats, err := running.StoreStats(context.Background()); err == nil {
+			return stats.Revision
+		}
+	}
+	return 0
+}
+
+// Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is empty.
+func (m *Manager) Snapshot(ctx context.Context, space, to string) (snapshot.Info, error) {
+	bucket, err := m.snapshots.bucket(to, "to")
+	if err != nil {
+		return snapshot.Info{}, err
+	}
+	if _, ok := m.shard.Status(space); !ok {
+		return snapshot.Info{}, apierrors.NewNotFound(v1alpha1.Resource("spaces"), space)
+	}
+	return m.snapshots.keeper.Take(ctx, space, bucket)
+}
+
+// RestoreRequest says what to restore.
+type RestoreRequest struct {
+	ID   string // of the snapshot, or the name of a space for its newest
+	From string // URL of the bucket; where scheduled ones go if empty
+	As   string // name of the space that it becomes; that which it was taken of if empty
+	// Replace has it take the place of a space named As.
+	Replace bool
+}
+
+// Restore makes a space of a snapshot, and returns when it serves requests. One restore is done at a time.
+func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (*Restored, error) {
+	bucket, err := m.snapshots.bucket(r.From, "from")
+	if err != nil {
+		return nil, err
+	}
+	return m.snapshots.restore(ctx, bucket, r.ID, r.As, r.Replace)
+}
+
+// serveSnapshots lets other commands list, take, and restore snapshots.
+func (m *Manager) serveSnapshots() {
+	mux := m.env.Commands
+	mux.Handle("GET /snapshots", control.Answer(func(r *http.Request) (any, error) {
+		bucket, err := m.snapshots.bucket(r.URL.Query().Get("from"), "from")
+		if err != nil {
+			return nil, err
+		}
+		return bucket.List(r.Context(), r.URL.Query().Get("space"))
+	}))
+	mux.Handle("POST /snapshots", control.Answer(func(r *http.Request) (any, error) {
+		return m.Snapshot(r.Context(), r.URL.Query().Get("space"), r.URL.Query().Get("to"))
+	}))
+	mux.Handle("POST /snapshots/restore", control.Answer(func(r *http.Request) (any, error) {
+		query := r.URL.Query()
+		return m.Restore(r.Context(), RestoreRequest{ID: query.Get("id"), From: query.Get("from"), As: query.Get("as"), Replace: query.Has("replace")})
+	}))
+}
+
+// bucket is that of a URL, or else where scheduled ones go. flag is by what a person names one.
+func (s *snapshots) bucket(url, flag string) (*snapshot.Bucket, error) {
+	if url != "" {
+		return snapshot.Open(url)
+	}
+	if bucket := s.keeper.Bucket(); bucket != nil {
+		return bucket, nil
+	}
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("where are the snapshots? name a place with --%s, or start berth with --snapshot-to", flag))
+}

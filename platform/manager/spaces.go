@@ -1,0 +1,163 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+func (m *Manager) startShard(ctx context.Context) (err error) {
+	if m.objects, err = openSpaceObjects(m.env.Host, m.config.PlatformName); err != nil {
+		return err
+	}
+	config := rest.CopyConfig(m.env.Host)
+	config.QPS = -1 // the host's own priority and fairness decides
+	host, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return fmt.Errorf("make host client: %w", err)
+	}
+	m.hostClient = host
+	specs := m.config.Specs
+	m.closed = closedRanges(ctx, host, m.logger)
+	options := []isolation.Option{
+		isolation.BoundTo(m.config.SpaceRole), isolation.Syncing(specs.Sync().Sync), isolation.ExposedBy(specs.Sync().IngressAnnotations),
+	}
+	if m.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
+		if err := isolation.InstallPolicies(ctx, host, specs.Sync().Sync); err != nil {
+			return err
+		}
+	} else {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := host.Create(ctx, review); err != nil {
+			return fmt.Errorf("ask the host who this platform is there: %w", err)
+		}
+		options = append(options, isolation.ImpersonatedBy(review.Status.UserInfo.Username))
+	}
+	m.isolationOptions = options
+	var held sync.Once
+	m.prepare = func(ctx context.Context, space string) error {
+		if err := m.isolate(ctx, space); err != nil {
+			return err
+		}
+		held.Do(func() { m.awaitHeld(ctx, space) })
+		return m.writeKubeconfig(ctx, space)
+	}
+	sync := specs.Sync()
+	sync.QuotaChanged = m.quotaChanged
+	m.shard, err = shard.Start(ctx, shard.Config{
+		Dir: datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
+		Host: m.env.Host, Sync: sync,
+		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
+		Endpoint: m.env.Endpoint, ServingCA: m.env.CA.PEM, Pods: m.config.Pods.Endpoint(),
+		Prepare: m.prepare, Changed: m.changed,
+		Memory: shard.ProcessMemory(),
+		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,
+	})
+	if err != nil {
+		return err
+	}
+	m.undoOpen.add(func(ctx context.Context) {
+		if err := m.shard.Stop(ctx); err != nil {
+			m.logger.Error(err, "stop shard")
+		}
+	})
+	serveSpaces(m.env.Commands, m)
+	serveRotation(m.env.Commands, m.Rotate)
+	return nil
+}
+
+// heldAfter is how long the first space waits for the host to take up the policies
+// that hold its account: about a second on a host that has just got them.
+const heldAfter = 5 * time.Second
+
+// awaitHeld has the first space wait until the host holds spaces' accounts. One
+// that never does is the platform's choice, and is told of.
+func (m *Manager) awaitHeld(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, heldAfter)
+	defer cancel()
+	space := translate.Space{Name: name}
+	account, err := client.New(syncer.AsAccount(m.env.Host, space), client.Options{Scheme: scheme.Scheme})
+	if err == nil {
+		err = isolation.WaitEnforced(ctx, account, space)
+	}
+	if err != nil {
+		m.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/reference/host-access.md on admissionPolicy")
+	}
+}
+
+func (m *Manager) isolate(ctx context.Context, name string) error {
+	store, err := datadir.StoreID(m.config.DataDir, name)
+	if err != nil {
+		return err
+	}
+	isolated := m.isolationOf(name, store)
+	if err := isolated.Apply(ctx, m.hostClient); err != nil {
+		return err
+	}
+	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, isolated.Space.HostNamespace())
+	return nil
+}
+
+// isolationOf is what isolates a space with a store.
+func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
+	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
+	return &isolation.Isolation{
+		Space: translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed},
+		Quota: own.Quota,
+		Options: append(slices.Clone(m.isolationOptions), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
+			isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations)),
+	}
+}
+
+// writeKubeconfig sees to it that a space's kubeconfig is there, is good and
+// leads here. The space need not run.
+func (m *Manager) writeKubeconfig(ctx context.Context, name string) error {
+	if pki.Exists(kubeconfig.ClientKeys(m.config.DataDir, name)) {
+		if config, err := kubeconfig.Renew(m.config.DataDir, name, m.env.Endpoint(name), m.env.CA); err == nil {
+			m.publishKubeconfig(ctx, name, config)
+			return nil
+		}
+	}
+	config, err := vcluster.ClientKubeconfig(vcluster.Config{
+		Name: name, Dir: datadir.Space(m.config.DataDir, name), Endpoint: m.env.Endpoint(name), ServingCA: m.env.CA.PEM(),
+	}, kubeconfig.AdminUser, []string{kubeconfig.AdminGroup})
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
+	}
+	if err := pki.WriteFile(datadir.Kubeconfig(m.config.DataDir, name), config); err != nil {
+		return fmt.Errorf("write kubeconfig of space %s: %w", name, err)
+	}
+	m.publishKubeconfig(ctx, name, config)
+	return nil
+}
+
+// closedRanges are those of the host.
+func closedRanges(ctx context.Context, host client.Client, logger klog.Logger) []netip.Prefix {
+	found, err := isolation.HostRanges(ctx, host)
+	if err != nil {
+		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others in spaceDefaults.network.closedRanges")
+	}
+	return found
+}

@@ -1,0 +1,140 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/translate"
+)
+
+// maxMessage bounds the message of a condition, in bytes.
+const maxMessage = 2 << 10
+
+// writeStatus has the status of an object say how its space is, and failure, if it is not nil, why the space is not as the
+// object says.
+func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failure error) error {
+	updated := object.DeepCopy()
+	m.observe(&updated.Status, object, failure)
+	_, quotaChanged := m.quotas.LoadAndDelete(object.Name)
+	if quotaChanged || updated.Status.State == v1alpha1.SpaceRunning && len(updated.Status.Quota.Hard) == 0 {
+		if err := m.observeQuota(ctx, object.Name, &updated.Status); err != nil {
+			m.quotas.Store(object.Name, struct{}{})
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(object.Status, updated.Status) {
+		return nil
+	}
+	err := m.objects.client.Status().Patch(ctx, updated, client.MergeFrom(object))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write status of Space object %s: %w", object.Name, err)
+	}
+	return nil
+}
+
+// observe notes in a status how the space of an object is.
+func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, failure error) {
+	status.Endpoint, status.Version = m.env.Endpoint(object.Name), m.config.Version.Kubernetes
+	if applied := m.applied.get(object.Name); applied != nil {
+		status.ObservedGeneration = applied.Generation
+	}
+	live, there := m.Status(object.Name)
+	if !there {
+		live.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpacePending), Message: "the space is being prepared",
+		}}
+	}
+	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
+		live.Conditions = append(live.Conditions, isolated)
+	}
+	for _, condition := range live.Conditions {
+		if condition.Type == v1alpha1.ConditionReady {
+			status.State = stateOf(condition.Reason)
+			if before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); failure == nil && condition.Status == metav1.ConditionUnknown &&
+				before != nil && before.Status == metav1.ConditionTrue {
+				continue // it ran when the last process ended, and nothing else is known
+			}
+			condition = withFailure(condition, failure)
+			if failure != nil && !there && !errors.Is(failure, errPaused) {
+				status.State = v1alpha1.SpaceFailed
+			}
+		}
+		condition.ObservedGeneration = object.Generation
+		if len(condition.Message) > maxMessage {
+			condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "") + " ..."
+		}
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+// withFailure returns the condition Ready of a space that could not be reconciled.
+func withFailure(ready metav1.Condition, failure error) metav1.Condition {
+	if failure == nil {
+		return ready
+	}
+	ready.Status, ready.Message, ready.LastTransitionTime = metav1.ConditionFalse, failure.Error(), metav1.Time{}
+	invalid, orphaned := (*invalidSpec)(nil), (*orphanedStore)(nil)
+	switch {
+	case errors.As(failure, &invalid):
+		ready.Reason = v1alpha1.ReasonInvalidSpec
+	case errors.As(failure, &orphaned):
+		ready.Reason = v1alpha1.ReasonOrphanedStore
+	case errors.Is(failure, errPaused):
+		ready.Reason = v1alpha1.ReasonPaused
+	default:
+		ready.Reason = string(v1alpha1.SpaceFailed)
+	}
+	return ready
+}
+
+// stateOf is the state of a space whose condition Ready has a reason.
+func stateOf(reason string) v1alpha1.SpaceState {
+	switch reason {
+	case shard.ReasonHostUnreachable:
+		return v1alpha1.SpaceRunning
+	case shard.ReasonCrashSuspect:
+		return v1alpha1.SpaceFailed
+	default:
+		return v1alpha1.SpaceState(reason)
+	}
+}
+
+// observeQuota notes in a status what the space uses of its quota on the host.
+func (m *Manager) observeQuota(ctx context.Context, name string, status *v1alpha1.SpaceStatus) error {
+	quota := &corev1.ResourceQuota{}
+	err := m.hostClient.Get(ctx, isolation.QuotaKey(translate.Space{Name: name}), quota)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read quota of space %s: %w", name, err)
+	}
+	status.Quota = v1alpha1.QuotaStatus{Hard: quota.Status.Hard, Used: quota.Status.Used}
+	status.Usage = v1alpha1.Usage{
+		CPU:    cmp.Or(used(quota, corev1.ResourceLimitsCPU), used(quota, corev1.ResourceRequestsCPU)),
+		Memory: cmp.Or(used(quota, corev1.ResourceLimitsMemory), used(quota, corev1.ResourceRequestsMemory)),
+	}
+	return nil
+}
+
+// used is USED/LIMIT of a resource; empty if the quota has no limit of it.
+func used(quota *corev1.ResourceQuota, resource corev1.ResourceName) string {
+	hard, limited := quota.Status.Hard[resource]
+	if !limited {
+		return ""
+	}
+	count := quota.Status.Used[resource]
+	return count.String() + "/" + hard.String()
+}

@@ -1,0 +1,82 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package specs
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// withDefaults returns a spec in which what it does not say is as the defaults have it: single fields, entries of maps, and
+// resources of sync. AllowedLabels, and address ranges that are closed, are those of both. AllowedDomains, and each list of
+// ignored clients, replace those of the defaults. Isolation, paused, and deletionPolicy are the space's own.
+func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
+	own.Isolation = cmp.Or(own.Isolation, v1alpha1.Shared)
+	own.DeletionPolicy = cmp.Or(own.DeletionPolicy, v1alpha1.DeletionDelete)
+	own.Limits = joinMaps(own.Limits, defaults.Limits)
+	own.Sync = joinSync(own.Sync, defaults.Sync)
+	own.Quota = joinMaps(own.Quota, defaults.Quota)
+	own.LimitRange = either(own.LimitRange, defaults.LimitRange)
+	security, usual := &own.PodSecurity, defaults.PodSecurity
+	security.Level = cmp.Or(security.Level, usual.Level)
+	security.DefaultSeccomp = cmp.Or(security.DefaultSeccomp, usual.DefaultSeccomp)
+	security.RuntimeClassName = cmp.Or(security.RuntimeClassName, usual.RuntimeClassName)
+	security.NetRaw = cmp.Or(security.NetRaw, usual.NetRaw)
+	security.UserNamespaces = cmp.Or(security.UserNamespaces, usual.UserNamespaces)
+	security.HostProfiles = cmp.Or(security.HostProfiles, usual.HostProfiles)
+	own.Nodes.Selector = joinMaps(own.Nodes.Selector, defaults.Nodes.Selector)
+	own.Nodes.AllowedLabels = joinSets(own.Nodes.AllowedLabels, defaults.Nodes.AllowedLabels)
+	own.Network.AllowedDomains = either(own.Network.AllowedDomains, defaults.Network.AllowedDomains)
+	own.Network.ClosedRanges = joinSets(own.Network.ClosedRanges, defaults.Network.ClosedRanges)
+	if own.Sleep.IdleAfterSeconds == nil {
+		own.Sleep.IdleAfterSeconds = defaults.Sleep.IdleAfterSeconds
+	}
+	clients, ignored := &own.Sleep.IgnoredClients, defaults.Sleep.IgnoredClients
+	clients.UserAgents = either(clients.UserAgents, ignored.UserAgents)
+	clients.Users = either(clients.Users, ignored.Users)
+	clients.Groups = either(clients.Groups, ignored.Groups)
+	own.HostNamespace.Labels = joinMaps(own.HostNamespace.Labels, defaults.HostNamespace.Labels)
+	own.HostNamespace.Annotations = joinMaps(own.HostNamespace.Annotations, defaults.HostNamespace.Annotations)
+	if own.Snapshots.To == "" {
+		own.Snapshots = defaults.Snapshots
+	}
+	return own
+}
+
+// joinMaps returns the entries of both; those of own count more. It is nil if there are none.
+func joinMaps[K comparable, V any](own, defaults map[K]V) map[K]V {
+	if len(defaults) == 0 {
+		return own
+	}
+	joined := maps.Clone(defaults)
+	maps.Copy(joined, own)
+	return joined
+}
+
+// joinSets returns the entries of both, sorted, each once.
+func joinSets(a, b []string) []string {
+	joined := slices.Concat(a, b)
+	slices.Sort(joined)
+	return slices.Compact(joined)
+}
+
+func either[T any](own, defaults []T) []T {
+	if len(own) > 0 {
+		return own
+	}
+	return defaults
+}
+
+func joinSync(own, defaults []v1alpha1.SyncOption) []v1alpha1.SyncOption {
+	joined := slices.Clone(own)
+	for _, option := range defaults {
+		if !slices.ContainsFunc(own, func(o v1alpha1.SyncOption) bool { return o.Resource == option.Resource }) {
+			joined = append(joined, option)
+		}
+	}
+	return joined
+}

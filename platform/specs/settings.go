@@ -1,0 +1,222 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package specs
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	podsecurity "k8s.io/pod-security-admission/api"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Settings are what the spec of a space says, in the terms of the packages that act on it. The zero value has the
+// built-in defaults.
+type Settings struct {
+	limits    bounds.Limits
+	placement translate.Placement
+	security  translate.PodSecurity
+	domains   []string
+	closed    []netip.Prefix // besides those that the host says are its own
+	// Quota and LimitRange are those of the host namespace. If the spec says nothing of them, they are nil: the defaults, and
+	// what an admin changed in the host's objects.
+	Quota      corev1.ResourceList
+	LimitRange []corev1.LimitRangeItem
+	Namespace  v1alpha1.HostNamespace
+	idle       shard.Idle // After is -1 if the spec says nothing of it
+}
+
+// settingsOf returns what a spec says, and what in it means nothing.
+func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, errs field.ErrorList) {
+	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace}
+	if len(spec.Quota) > 0 {
+		settings.Quota = joinMaps(spec.Quota, isolation.DefaultQuota())
+	}
+	settings.idle = idleOf(&spec.Sleep)
+	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
+	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
+	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
+	settings.placement, errs = placement, append(errs, more...)
+	security, more := podSecurityOf(&spec.PodSecurity, path.Child("podSecurity"))
+	settings.security, errs = security, append(errs, more...)
+	for i, domain := range spec.Network.AllowedDomains {
+		for _, problem := range validation.IsDNS1123Subdomain(domain) {
+			errs = append(errs, field.Invalid(path.Child("network", "allowedDomains").Index(i), domain, problem))
+		}
+	}
+	closed, more := rangesOf(spec.Network.ClosedRanges, path.Child("network", "closedRanges"))
+	settings.closed, errs = closed, append(errs, more...)
+	return settings, append(append(errs, quotaErrs...), checkHostNamespace(&spec.HostNamespace, path.Child("hostNamespace"))...)
+}
+
+// checkQuota refuses what the host would.
+func checkQuota(quota map[corev1.ResourceName]resource.Quantity, path *field.Path) (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(quota)) {
+		for _, problem := range validation.IsQualifiedName(string(name)) {
+			errs = append(errs, field.Invalid(path.Key(string(name)), name, "it is no name of a resource: "+problem))
+		}
+		if value := quota[name]; value.Sign() < 0 {
+			errs = append(errs, field.Invalid(path.Key(string(name)), value.String(), "want zero or more"))
+		}
+	}
+	return errs
+}
+
+// idleOf returns when a space is idle. Without a word about user agents, those of clients that look at all clusters are ignored.
+func idleOf(sleep *v1alpha1.Sleep) shard.Idle {
+	idle := shard.Idle{After: -1, Ignored: shard.Clients{
+		UserAgents: either(sleep.IgnoredClients.UserAgents, v1alpha1.DefaultIgnoredUserAgents()), Users: sleep.IgnoredClients.Users, Groups: sleep.IgnoredClients.Groups,
+	}}
+	if sleep.IdleAfterSeconds != nil {
+		idle.After = time.Duration(*sleep.IdleAfterSeconds) * time.Second
+	}
+	return idle
+}
+
+// defaultLimits are those that the host gives a container without limits; nil for the built-in ones.
+func (s *Settings) defaultLimits() corev1.ResourceList {
+	for _, item := range s.LimitRange {
+		if item.Type == corev1.LimitTypeContainer {
+			if item.Default == nil {
+				return corev1.ResourceList{}
+			}
+			return item.Default
+		}
+	}
+	if len(s.LimitRange) > 0 {
+		return corev1.ResourceList{}
+	}
+	return nil
+}
+
+func limitsOf(limits map[string]resource.Quantity, path *field.Path) (out bounds.Limits, errs field.ErrorList) {
+	out = bounds.Limits{}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		limit, value := path.Key(name), limits[name]
+		quantity, ok := bounds.ByName(name)
+		if !ok || quantity.Bound().Scope != bounds.PerSpace {
+			errs = append(errs, field.Invalid(limit, name, "it is not the name of a limit of a space; the names are in docs/reference/limits.md"))
+			continue
+		}
+		n, whole := value.AsInt64()
+		if !whole || n < 1 || n == math.MaxInt64 {
+			errs = append(errs, field.Invalid(limit, value.String(), fmt.Sprintf("want a whole number of %s above zero", quantity.Bound().Unit)))
+			continue
+		}
+		out[quantity] = n
+	}
+	return out, errs
+}
+
+func placementOf(nodes *v1alpha1.Nodes, path *field.Path) (out translate.Placement, errs field.ErrorList) {
+	errs = metav1validation.ValidateLabels(nodes.Selector, path.Child("selector"))
+	for i, key := range nodes.AllowedLabels {
+		at := path.Child("allowedLabels").Index(i)
+		for _, problem := range validation.IsQualifiedName(key) {
+			errs = append(errs, field.Invalid(at, key, problem))
+		}
+		if key == corev1.LabelHostname {
+			errs = append(errs, field.Invalid(at, key, "it would reveal the names of nodes; use a label that several nodes share"))
+		}
+	}
+	return translate.Placement{Selector: nodes.Selector, Labels: nodes.AllowedLabels}, errs
+}
+
+func podSecurityOf(spec *v1alpha1.PodSecurity, path *field.Path) (out translate.PodSecurity, errs field.ErrorList) {
+	// oneOf accepts no value, and those that are there.
+	oneOf := func(name string, value string, values ...string) {
+		if value != "" && !slices.Contains(values, value) {
+			errs = append(errs, field.NotSupported(path.Child(name), value, values))
+		}
+	}
+	oneOf("level", spec.Level, string(podsecurity.LevelBaseline), string(podsecurity.LevelRestricted))
+	oneOf("defaultSeccomp", string(spec.DefaultSeccomp), string(corev1.SeccompProfileTypeRuntimeDefault), string(corev1.SeccompProfileTypeUnconfined))
+	oneOf("netRaw", string(spec.NetRaw), string(v1alpha1.Allowed), string(v1alpha1.Denied))
+	oneOf("userNamespaces", spec.UserNamespaces, "Optional", "Required")
+	oneOf("hostProfiles", string(spec.HostProfiles), string(v1alpha1.Allowed), string(v1alpha1.Denied))
+	if spec.RuntimeClassName != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(spec.RuntimeClassName) {
+			errs = append(errs, field.Invalid(path.Child("runtimeClassName"), spec.RuntimeClassName, problem))
+		}
+	}
+	return translate.PodSecurity{
+		Level: podsecurity.Level(spec.Level), Seccomp: spec.DefaultSeccomp, RuntimeClass: spec.RuntimeClassName,
+		UserNamespaces: spec.UserNamespaces == "Required", DropNetRaw: spec.NetRaw == v1alpha1.Denied, HostProfiles: spec.HostProfiles == v1alpha1.Allowed,
+	}, errs
+}
+
+func rangesOf(ranges []string, path *field.Path) (out []netip.Prefix, errs field.ErrorList) {
+	for i, text := range ranges {
+		prefix, err := netip.ParsePrefix(text)
+		var problem string
+		switch {
+		case err != nil || prefix.Addr().Is4In6():
+			problem = "it is not an address range such as 203.0.113.0/24 or 2001:db8::/32"
+		case prefix != prefix.Masked():
+			problem = fmt.Sprintf("it has bits beyond its length: want %s", prefix.Masked())
+		case prefix.Bits() == 0:
+			problem = "it is all addresses: want a part of them"
+		default:
+			out = append(out, prefix)
+			continue
+		}
+		errs = append(errs, field.Invalid(path.Index(i), text, problem))
+	}
+	return out, errs
+}
+
+// checkHostNamespace refuses labels and annotations by which the host's own controllers, or Berth's, know a namespace.
+func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (errs field.ErrorList) {
+	errs = metav1validation.ValidateLabels(namespace.Labels, path.Child("labels"))
+	for _, key := range slices.Sorted(maps.Keys(namespace.Labels)) {
+		if isOf(key, translate.Domain, "kubernetes.io", "k8s.io") {
+			errs = append(errs, field.Invalid(path.Child("labels").Key(key), key, "labels of berth.dev, kubernetes.io, and k8s.io are set by Berth and by Kubernetes"))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(namespace.Annotations)) {
+		at := path.Child("annotations").Key(key)
+		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
+			errs = append(errs, field.Invalid(at, key, problem))
+		}
+		if isOf(key, translate.Domain, "kubernetes.io", "k8s.io", "x-k8s.io") {
+			errs = append(errs, field.Invalid(at, key, "annotations of berth.dev, kubernetes.io, k8s.io, and x-k8s.io are set by Berth and by Kubernetes"))
+		}
+	}
+	return errs
+}
+
+// isOf reports whether a key is in one of the domains, or below.
+func isOf(key string, domains ...string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	return found && slices.ContainsFunc(domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
+}
+
+// syncOf returns what is synced with the host. It is the same for all spaces, because they share the host's watches.
+func syncOf(options []v1alpha1.SyncOption, path *field.Path) (resources.SyncOptions, field.ErrorList) {
+	var args []string
+	for _, option := range options {
+		args = append(args, option.Resource+"="+option.Value)
+	}
+	synced, err := resources.Parse(args)
+	if err != nil {
+		return synced, field.ErrorList{field.Invalid(path, strings.Join(args, ","), err.Error())}
+	}
+	return synced, nil
+}

@@ -1,0 +1,195 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package specs turns the specs of spaces, with the defaults that the configuration has for them, into the settings of the
+// packages that act on them, and says what in a spec means nothing.
+package specs
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Options are what a configuration says of spaces.
+type Options struct {
+	// Spaces are spaces whose objects the platform has on the host be like these, before it starts. Each needs a name only.
+	// All other spaces whose objects name the platform are served, too.
+	Spaces []v1alpha1.Space
+	// SpaceDefaults are what spaces are that don't say otherwise.
+	SpaceDefaults v1alpha1.SpaceSpec
+	// IngressAnnotations are the keys of annotations that are synced with Ingresses. ReservedLabels are domains, prefixes that
+	// end in a dot, or keys of labels that controllers of the host act on.
+	IngressAnnotations, ReservedLabels []string
+	// ShowNodeAddresses passes on the addresses of nodes in the statuses of Services, Ingresses, and Gateways.
+	ShowNodeAddresses bool
+	// IdleAfter is how long a space whose spec says nothing of it is idle before it is put to sleep, 0 for never.
+	IdleAfter time.Duration
+}
+
+// Specs are what spaces are to be, in the terms of the packages that act on it. It is safe for concurrent use.
+type Specs struct {
+	sync              syncer.Options
+	reservedLabels    []string
+	showNodeAddresses bool
+	idleAfter         time.Duration
+	defaults          v1alpha1.SpaceSpec
+	usual             *Settings // of a space that says nothing
+
+	mu       sync.RWMutex
+	settings map[string]*Settings // by space
+}
+
+// New returns what a configuration says, or as an error what in it means nothing.
+func New(c *Options) (*Specs, error) {
+	defaults := field.NewPath("spaceDefaults")
+	errs := checkDefaults(&c.SpaceDefaults, defaults)
+	synced, more := syncOf(c.SpaceDefaults.Sync, defaults.Child("sync"))
+	errs = append(errs, more...)
+	for i, key := range c.IngressAnnotations {
+		for _, problem := range validation.IsQualifiedName(key) {
+			errs = append(errs, field.Invalid(field.NewPath("ingressAnnotations").Index(i), key, problem))
+		}
+	}
+	for i, entry := range c.ReservedLabels {
+		for _, problem := range validation.IsQualifiedName(strings.TrimSuffix(entry, ".")) {
+			errs = append(errs, field.Invalid(field.NewPath("reservedLabels").Index(i), entry,
+				"want a domain, a prefix that ends in a dot, or a key: "+problem))
+		}
+	}
+	usual, more := settingsOf(&c.SpaceDefaults, defaults)
+	errs = append(errs, more...)
+	usual.placement.ByName = synced.On(resources.DaemonSets)
+	s := &Specs{
+		sync: syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
+		idleAfter: c.IdleAfter,
+		defaults:  c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{},
+	}
+	for i := range c.Spaces {
+		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
+		if err := isolation.CheckSpaceName(space.Name); err != nil {
+			errs = append(errs, field.Invalid(path.Child("metadata", "name"), space.Name, err.Error()))
+		}
+		if s.settings[space.Name] != nil {
+			errs = append(errs, field.Duplicate(path.Child("metadata", "name"), space.Name))
+		}
+		settings, more := s.Read(&space.Spec, path.Child("spec"))
+		errs = append(errs, more...)
+		s.settings[space.Name] = settings
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return s, nil
+}
+
+// Sync returns what is synced with the host, which is the same for all spaces.
+func (s *Specs) Sync() syncer.Options { return s.sync }
+
+// ClosedRanges are the address ranges that are closed to a space that says nothing of them, besides those of the host.
+func (s *Specs) ClosedRanges() []netip.Prefix { return s.usual.closed }
+
+// Read returns what a spec says, with the defaults, and what in it means nothing.
+func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, field.ErrorList) {
+	errs := checkSpec(spec, path)
+	_, more := settingsOf(spec, path)
+	errs = append(errs, more...)
+	full := withDefaults(*spec, s.defaults)
+	settings, _ := settingsOf(&full, nil)
+	settings.placement.ByName = s.sync.Sync.On(resources.DaemonSets)
+	return &settings, errs
+}
+
+// Set has a space be what its settings say: at once in what is asked about while it runs, and in the rest once it next starts.
+func (s *Specs) Set(space string, settings *Settings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings[space] = settings
+}
+
+// Remove forgets a space that is gone.
+func (s *Specs) Remove(space string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.settings, space)
+}
+
+// Of returns the settings of a space.
+func (s *Specs) Of(space string) *Settings {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if settings := s.settings[space]; settings != nil {
+		return settings
+	}
+	return s.usual
+}
+
+// checkDefaults refuses what each space has to say for itself.
+func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
+	for name, set := range map[string]bool{
+		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
+	} {
+		if set {
+			errs = append(errs, field.Forbidden(path.Child(name), "each space says this for itself"))
+		}
+	}
+	return append(errs, checkSnapshots(spec, path)...)
+}
+
+// checkSpec refuses what can't be said of one space yet.
+func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
+	if spec.Isolation != "" && spec.Isolation != v1alpha1.Shared && spec.Isolation != v1alpha1.Dedicated {
+		errs = append(errs, field.NotSupported(path.Child("isolation"), spec.Isolation, []v1alpha1.Isolation{v1alpha1.Shared, v1alpha1.Dedicated}))
+	}
+	if len(spec.Sync) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform are synced alike; set it in spaceDefaults"))
+	}
+	return append(errs, checkSnapshots(spec, path)...)
+}
+
+func checkSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
+	if spec.Snapshots.To != "" {
+		errs = append(errs, field.Forbidden(path.Child("snapshots"), "all spaces of a platform have the same snapshots; use --snapshot-to"))
+	}
+	return errs
+}
+
+// Limits are for [gateway.NewLimiter].
+func (s *Specs) Limits(space string) bounds.Limits { return s.Of(space).limits }
+
+// Idle says when a space is idle.
+func (s *Specs) Idle(space string) shard.Idle {
+	idle := s.Of(space).idle
+	if idle.After < 0 {
+		idle.After = s.idleAfter
+	}
+	return idle
+}
+
+// Objects are the settings of a space's objects on the host.
+func (s *Specs) Objects(space string) translate.Settings {
+	own := s.Of(space)
+	return translate.Settings{
+		DefaultLimits: own.defaultLimits(),
+		PodSecurity:   own.security, Domains: own.domains, ReservedLabels: s.reservedLabels, ShowNodeAddresses: s.showNodeAddresses,
+	}
+}
+
+// Shard are those of a space, with the address ranges that are closed to all.
+func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
+	own := s.Of(space)
+	return shard.Settings{Limits: own.limits, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed))}
+}
