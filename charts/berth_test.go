@@ -35,7 +35,7 @@ var everything = []string{
 	"platformName=other",
 	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].spec.isolation=Dedicated", "podDisruptionBudget.enabled=true",
 	"networkPolicy.enabled=true", "spaceDefaults.network.closedRanges={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
-	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
+	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.alsoTo={s3://other/berth}", "snapshots.credentialsSecret=bucket",
 	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
 	"spaceDefaults.nodes.selector.pool=tenants", "spaceDefaults.nodes.allowedLabels={kubernetes.io/arch}", "spaces[1].spec.nodes.selector.pool=b", "spaces[1].spec.nodes.allowedLabels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",

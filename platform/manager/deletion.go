@@ -66,7 +66,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 	if policy == "" {
 		policy = object.Spec.DeletionPolicy
 	}
-	if policy == v1alpha1.DeletionSnapshot && m.snapshots.keeper.Bucket() == nil {
+	if policy == v1alpha1.DeletionSnapshot && m.snapshots.schedule(name).Bucket == nil {
 		return apierrors.NewBadRequest("policy=Snapshot: " + errNoBucket.Error())
 	}
 	if policy != object.Spec.DeletionPolicy {
@@ -142,7 +142,7 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		return "", err
 	}
 	if d.policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(datadir.Space(m.config.DataDir, name)) {
-		bucket := m.snapshots.keeper.Bucket()
+		bucket := m.snapshots.schedule(name).Bucket
 		if bucket == nil {
 			return "", errNoBucket
 		}

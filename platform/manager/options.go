@@ -52,9 +52,11 @@ type Version struct{ Berth, Kubernetes string }
 
 // Snapshots says where and how often to take snapshots.
 type Snapshots struct {
-	To    string // URL of a directory or of object storage; none are taken on a schedule if empty
-	Every time.Duration
-	Keep  int // of each space
+	To string // URL of a directory or of object storage; none are taken on a schedule if empty
+	// AlsoTo are URLs that spec.snapshots.to of a space may name, besides To.
+	AlsoTo []string
+	Every  time.Duration
+	Keep   int // of each space
 }
 
 // leastSnapshotInterval keeps snapshots from being all that a machine does.
@@ -87,11 +89,16 @@ func (o *Options) Complete() error {
 	if err := o.Snapshots.check(); err != nil {
 		return err
 	}
+	if o.SnapshotDestinations = nil; o.Snapshots.To != "" {
+		o.SnapshotDestinations = append([]string{o.Snapshots.To}, o.Snapshots.AlsoTo...)
+	}
 	return o.Options.Complete()
 }
 
 func (s *Snapshots) check() error {
 	switch {
+	case s.To == "" && len(s.AlsoTo) > 0:
+		return fielderror.New("snapshot-also-to", s.AlsoTo[0], "want --snapshot-to, too, for spaces that name no place")
 	case s.To == "":
 		return nil
 	case s.Every < leastSnapshotInterval:
@@ -101,6 +108,11 @@ func (s *Snapshots) check() error {
 	}
 	if _, err := snapshot.Open(s.To); err != nil {
 		return fielderror.New("snapshot-to", "", "%w", err)
+	}
+	for _, to := range s.AlsoTo {
+		if _, err := snapshot.Open(to); err != nil {
+			return fielderror.New("snapshot-also-to", "", "%w", err)
+		}
 	}
 	return nil
 }

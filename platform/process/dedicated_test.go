@@ -26,7 +26,7 @@ func TestADedicatedSpacesProcessIsToldTheSame(t *testing.T) {
 		Traces: Traces{Endpoint: "127.0.0.1:4317", PerMillion: 7}, Options: specs.Options{
 			IdleAfter: time.Minute, Spaces: []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Limits: map[string]resource.Quantity{"watches": resource.MustParse("5")}}}},
 			SpaceDefaults:      v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "priorityclasses", Value: "tier=a,x in (a,b)"}}},
-			IngressAnnotations: []string{"example.com/a"}, ReservedLabels: []string{"example.com"}, ShowNodeAddresses: true,
+			IngressAnnotations: []string{"example.com/a"}, ReservedLabels: []string{"example.com"}, ShowNodeAddresses: true, SnapshotDestinations: []string{"file:///backups"},
 		}}}
 	if err := unset(reflect.ValueOf(*told)); err != nil {
 		t.Fatalf("the test tells it too little: %v", err)
