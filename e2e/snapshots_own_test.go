@@ -20,13 +20,13 @@ func TestASpaceHasSnapshotsOfItsOwn(t *testing.T) {
 		return len(must(filepath.Glob(filepath.Join(dir, space, "*.tar.zst")))(t))
 	}
 	applySpace(t, host, "own", fmt.Sprintf(`{snapshots: {to: "file://%s", intervalSeconds: 3600}}`, other))
-	applySpace(t, host, "off", `{snapshots: {intervalSeconds: 0}}`)
+	applySpace(t, host, "unscheduled", `{snapshots: {intervalSeconds: 0}}`)
 	eventually(t, func() error { // a new space is seen within a minute
 		return expect("snapshots of the space in its own place", taken(other, "own"), 1)
 	})
 	b.command(t, "snapshot", "create", "own")
-	b.command(t, "snapshot", "create", "off")
-	if own, off, elsewhere := taken(other, "own"), taken(usual, "off"), taken(usual, "own")+taken(other, "off"); own != 2 || off != 1 || elsewhere != 0 {
+	b.command(t, "snapshot", "create", "unscheduled")
+	if own, off, elsewhere := taken(other, "own"), taken(usual, "unscheduled"), taken(usual, "own")+taken(other, "unscheduled"); own != 2 || off != 1 || elsewhere != 0 {
 		t.Errorf("there are %d and %d snapshots where the specs say, and %d elsewhere", own, off, elsewhere)
 	}
 

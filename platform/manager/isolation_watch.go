@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/translate"
 )
 
 // watchIsolation has what isolates spaces put back when somebody changes it, until the platform stops: also for spaces that sleep.
@@ -28,11 +29,6 @@ func (m *Manager) watchIsolation(context.Context) error {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	options := m.config.Specs.Sync().Sync
-	m.repairs = newRepairs(m.repairIsolation, func(space string) {
-		if space != "" {
-			m.changed(space)
-		}
-	}, m.logger)
 	watch := &isolation.Watch{
 		Host: host, Of: m.isolated, Spaces: m.applied.names, Changed: m.repairs.note,
 		Classes: len(isolation.ClassRules(options)) > 0, Logger: m.logger,
@@ -48,13 +44,23 @@ func (m *Manager) watchIsolation(context.Context) error {
 	return nil
 }
 
-// isolated is what isolates a space; nil if this platform has no place for it, or is deleting it.
+// isolated is what isolates a space; nil if this platform has no place for it, or it is being deleted, so that
+// nothing comes back that a deletion has removed. A process that goes on with a deletion after a crash may not have begun with it
+// yet, and then the space may have no directory any more.
 func (m *Manager) isolated(name string) *isolation.Isolation {
 	if m.applied.get(name) == nil || m.deletions.has(name) {
 		return nil
 	}
-	store, err := datadir.KnownStoreID(m.config.DataDir, name)
-	if err != nil {
+	object := m.objects.get(name)
+	if object == nil { // the watch of spaces is behind
+		store, err := datadir.StoreIDIn(datadir.Space(m.config.DataDir, name))
+		if err != nil {
+			return nil
+		}
+		return m.isolationOf(name, store)
+	}
+	store := object.Annotations[translate.AnnotationStore]
+	if store == "" || !object.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	return m.isolationOf(name, store)
@@ -77,6 +83,13 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return isolated.Apply(ctx, m.hostClient)
+}
+
+// repairsChanged is for [repairs]. The policies are of no space.
+func (m *Manager) repairsChanged(space string) {
+	if space != "" {
+		m.changed(space)
+	}
 }
 
 // names are those of all spaces that have a place.

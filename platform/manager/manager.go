@@ -106,6 +106,7 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 	if m.clusters, err = kubeconfig.OpenClusters(m.env.Host, m.config.ArgoCDNamespace, m.config.PlatformName); err != nil {
 		return err
 	}
+	m.repairs = newRepairs(m.repairIsolation, m.repairsChanged, m.logger)
 	if err := m.startShard(ctx); err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 // Start begins to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Call Stop
 // also if it fails.
 func (m *Manager) Start(ctx context.Context) error {
-	for _, start := range []func(context.Context) error{m.startSnapshots, m.watchIsolation, m.startReconciling, m.beginFirstStarts, m.startRenewing} {
+	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.watchIsolation, m.beginFirstStarts, m.startRenewing} {
 		if err := start(ctx); err != nil {
 			return err
 		}
