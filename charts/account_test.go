@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 type twoReleases struct {
 	admin client.Client
 	// berth and other have exactly the rights that the chart grants the accounts of the releases.
-	berth, other client.Client
+	berth, other client.WithWatch
 	config       *rest.Config
 }
 
@@ -83,11 +83,11 @@ func startReleases(t *testing.T) *twoReleases {
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
 		t.Fatal(err)
 	}
-	as := func(user string) client.Client {
+	as := func(user string) client.WithWatch {
 		config := rest.CopyConfig(cluster.Config())
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, "" // a Space has no other
 		config.Impersonate.UserName = user
-		c, err := client.New(config, client.Options{Scheme: known})
+		c, err := client.NewWithWatch(config, client.Options{Scheme: known})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,12 @@ func startReleases(t *testing.T) *twoReleases {
 			t.Fatal(err)
 		}
 	}
-	for namespace, values := range map[string][]string{"platform": {"sync." + exported}, "second": {"sync." + exported, "platformName=other", "crds.enabled=false"}} {
+	if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argocd"}}); err != nil {
+		t.Fatal(err)
+	}
+	for namespace, values := range map[string][]string{
+		"platform": {"sync." + exported, "argocdNamespace=argocd"}, "second": {"sync." + exported, "argocdNamespace=argocd", "platformName=other", "crds.enabled=false"},
+	} {
 		if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 			t.Fatal(err)
 		}
@@ -360,10 +365,11 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-viewers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: classes},
 	}
 	theirPods := podOf(func(s *appsv1.StatefulSet) { s.Name, s.Labels = "berth-web", nil })
+	argos := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-secret"}}
+	foreignRole := spaceBinding("berth-theirs", "berth-theirs") // of the name that this release's would have
 	for _, o := range []client.Object{
 		namespace("berth-archive", nil), namespace("berth-older", labelsOf("older", "")), namespace("unnamed", labelsOf("unnamed", "berth")),
-		opaque, plain, theirs, admins, viewers, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
-		theirPods,
+		opaque, plain, theirs, admins, viewers, foreignRole, argos, theirPods, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 	} {
 		if err := r.admin.Create(ctx, o.DeepCopyObject().(client.Object)); err != nil {
 			t.Fatal(err)
@@ -446,6 +452,12 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"delete another platform's one":  {"it is that platform's", deleted(theirs.DeepCopy()), byPolicy},
 		"a Secret of another name":       {"nobody expects it", applied(kubeconfigSecret("registry", "registry", "berth", kubeconfigType)), byPolicy},
 		"a Secret of no space":           {"any name that ends so would do", applied(kubeconfigSecret("x-kubeconfig", "y", "berth", kubeconfigType)), byPolicy},
+		"a Secret of Argo CD's":          {"it is Argo CD's", deleted(argos.DeepCopy()), byPolicy},
+		"another repository":             {"Argo CD would take it", applied(inArgoCD("mine", "berth", "repository")), byPolicy},
+		"the other release's cluster":    {"it is that platform's", applied(inArgoCD("theirs", "other", "-argocd-cluster")), byPolicy},
+		"clusters of Argo CD": {"they would be read", func() error {
+			return r.berth.Get(ctx, client.ObjectKey{Namespace: "argocd", Name: "mine-argocd-cluster"}, &corev1.Secret{})
+		}, byRBAC},
 		"the token of an account": {"it would be the account's", applied(func() *corev1.Secret {
 			s := kubeconfigSecret("token-kubeconfig", "token", "berth", corev1.SecretTypeServiceAccountToken)
 			s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
@@ -466,6 +478,8 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"labels on somebody's binding":                {"it would be taken over", applied(classBinding(viewers.Name, "viewers", classes, viewers.Name)), byPolicy},
 		"delete somebody's binding":                   {"it is theirs", deleted(admins.DeepCopy()), byPolicy},
 		"delete another platform's binding":           {"it is that platform's", deleted(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}), byPolicy},
+		"delete another platform's role binding":      {"it is that platform's", deleted(foreignRole.DeepCopy()), byPolicy},
+		"delete another role binding":                 {"it isolates no space", deleted(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-mine", Name: "tenants"}}), byRBAC},
 		"a subject of another's binding":              {"it is that platform's", patched(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}, `{"subjects":null}`), byEscalation},
 		"a pod with somebody's Secret": {"it would be read", applied(podOf(func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Volumes[0].Secret.SecretName = "plain-kubeconfig"
@@ -553,11 +567,21 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		}},
 		{"namespace", patched(namespace("berth-mine", nil), label("a", "b"))},
 		{"limits", applied(limits("berth-mine"))},
+		{"cluster of Argo CD", applied(inArgoCD("mine", "berth", "-argocd-cluster"))},
+		{"cluster of Argo CD, deleted", deleted(inArgoCD("mine", "berth", "-argocd-cluster"))},
+		{"cluster of the other's Argo CD", func() error { return apply(ctx, r.other, inArgoCD("theirs", "other", "-argocd-cluster")) }},
 	} {
 		if err := own.do(); err != nil {
 			t.Errorf("its own %s: %v", own.what, err)
 		}
 	}
+}
+
+// inArgoCD is a Secret of a space for Argo CD.
+func inArgoCD(space, platform, suffix string) *corev1.Secret {
+	secret := kubeconfigSecret(space+suffix, space, platform, kubeconfigType)
+	secret.Namespace = "argocd"
+	return secret
 }
 
 // spaceBinding binds the role of spaces' accounts in a namespace to the account of a namespace.

@@ -40,12 +40,12 @@ var everything = []string{
 	"platformName=other",
 	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].spec.isolation=Dedicated", "podDisruptionBudget.enabled=true",
 	"networkPolicy.enabled=true", "spaceDefaults.network.closedRanges={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
-	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
+	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.alsoTo={s3://other/berth}", "snapshots.credentialsSecret=bucket",
 	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
 	"spaceDefaults.nodes.selector.pool=tenants", "spaceDefaults.nodes.allowedLabels={kubernetes.io/arch}", "spaces[1].spec.nodes.selector.pool=b", "spaces[1].spec.nodes.allowedLabels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
-	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible",
+	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible", "argocdNamespace=argocd",
 	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
 }
 

@@ -275,13 +275,22 @@ func AccountRules() []rbacv1.PolicyRule {
 
 // inside lets a space's pods reach their DNS and their API, which are Berth's. The
 // host's own DNS they then need no more: it would list other spaces' services.
+//
+// A pod is selected, and not its address: whether a block of addresses is about pods is up to the network plugin (Cilium says no),
+// and an address is another one after a restart.
 func inside(pods translate.PodsEndpoint) networkingv1.NetworkPolicyEgressRule {
-	berth := &networkingv1.IPBlock{CIDR: netip.PrefixFrom(pods.Address, pods.Address.BitLen()).String()}
+	berth := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: netip.PrefixFrom(pods.Address, pods.Address.BitLen()).String()}}
+	if pods.Namespace != "" {
+		berth = networkingv1.NetworkPolicyPeer{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: pods.Namespace}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: pods.Labels},
+		}
+	}
 	port := func(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
 		return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(number))}
 	}
 	return networkingv1.NetworkPolicyEgressRule{
-		To: []networkingv1.NetworkPolicyPeer{{IPBlock: berth}},
+		To: []networkingv1.NetworkPolicyPeer{berth},
 		Ports: []networkingv1.NetworkPolicyPort{
 			port(corev1.ProtocolUDP, pods.DNSPort), port(corev1.ProtocolTCP, pods.DNSPort), port(corev1.ProtocolTCP, pods.APIPort),
 		},

@@ -92,6 +92,7 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 	cmd.Flags().StringVar(&o.pods.template, "dedicated-pods", "", "file with the StatefulSet of which dedicated spaces' pods are made, each with a volume and an account of its own, as the chart has it; dedicated spaces are processes of this machine if empty")
 	cmd.Flags().StringSliceVar(&o.pods.at, "dedicated-pods-at", nil, "API,COMMANDS,DATADIR of what runs in place of such pods, for tests")
 	_ = cmd.Flags().MarkHidden("dedicated-pods-at")
+	cmd.Flags().StringVar(&o.ArgoCDNamespace, "argocd-namespace", "", "namespace of the host in which Argo CD runs, for Secrets by which it knows the spaces as clusters; none are written if empty")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "text or json")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to log (0 to 10)")
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))

@@ -141,4 +141,7 @@ func (m *Manager) publishKubeconfig(ctx context.Context, space string, kubeconfi
 	if err := m.secrets.Write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
 		m.logger.Error(err, "publish kubeconfig", "space", space)
 	}
+	if err := m.clusters.Write(ctx, m.config.DataDir, space, kubeconfig, m.env.CA.PEM()); err != nil && ctx.Err() == nil {
+		m.logger.Error(err, "publish Argo CD's cluster Secret", "space", space)
+	}
 }

@@ -60,9 +60,10 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		}
 		options = append(options, isolation.ImpersonatedBy(review.Status.UserInfo.Username))
 	}
+	m.isolationOptions = options
 	var held sync.Once
 	m.prepare = func(ctx context.Context, space string) error {
-		if err := m.isolate(ctx, host, space, options); err != nil {
+		if err := m.isolate(ctx, space); err != nil {
 			return err
 		}
 		held.Do(func() { m.awaitHeld(ctx, space) })
@@ -111,25 +112,16 @@ func (m *Manager) awaitHeld(ctx context.Context, name string) {
 	}
 }
 
-func (m *Manager) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
+func (m *Manager) isolate(ctx context.Context, name string) error {
 	store, err := datadir.StoreID(m.config.DataDir, name)
 	if err != nil {
 		return err
 	}
-	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
-	space := translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed}
-	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
-		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
-	undedicate := false
-	if m.processes.get(name) != nil {
-		options = append(options, isolation.Dedicated(m.config.Specs.Sync().Sync))
-	} else if _, err := os.Stat(datadir.Dedicated(m.config.DataDir, name)); err == nil { // it had a process once
-		undedicate, options = true, append(options, isolation.Undedicated(m.config.Specs.Sync().Sync))
-	}
-	if err := isolation.Apply(ctx, host, space, own.Quota, options...); err != nil {
+	isolated := m.isolationOf(name, store)
+	if err := isolated.Apply(ctx, m.hostClient); err != nil {
 		return err
 	}
-	if undedicate {
+	if m.wasDedicated(name) {
 		if _, err := m.removePod(ctx, name); err != nil { // which has the store no more
 			return err
 		}
@@ -137,8 +129,34 @@ func (m *Manager) isolate(ctx context.Context, host client.Client, name string, 
 			return fmt.Errorf("delete the files of space %s's process: %w", name, err)
 		}
 	}
-	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, isolated.Space.HostNamespace())
 	return nil
+}
+
+// isolationOf is what isolates a space with a store.
+func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
+	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
+	options := append(slices.Clone(m.isolationOptions), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
+		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
+	switch {
+	case m.processes.get(name) != nil:
+		options = append(options, isolation.Dedicated(m.config.Specs.Sync().Sync))
+	case m.wasDedicated(name):
+		options = append(options, isolation.Undedicated(m.config.Specs.Sync().Sync))
+	}
+	return &isolation.Isolation{
+		Space: translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed},
+		Quota: own.Quota, Options: options,
+	}
+}
+
+// wasDedicated reports whether a space had a process of its own, and has none now, so that what that process had is to be removed.
+func (m *Manager) wasDedicated(name string) bool {
+	if m.processes.get(name) != nil {
+		return false
+	}
+	_, err := os.Stat(datadir.Dedicated(m.config.DataDir, name))
+	return err == nil
 }
 
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and

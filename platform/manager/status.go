@@ -59,6 +59,9 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpacePending), Message: "the space is being prepared",
 		}}
 	}
+	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
+		live.Conditions = append(live.Conditions, isolated)
+	}
 	for _, condition := range live.Conditions {
 		if condition.Type == v1alpha1.ConditionReady {
 			status.State = stateOf(condition.Reason)

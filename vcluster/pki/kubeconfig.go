@@ -65,7 +65,7 @@ func RenewKubeconfig(old []byte, server string, clients *CA, serverCA []byte) ([
 	if masters >= 0 {
 		groups[masters] = AdminGroup
 	}
-	if masters >= 0 || !clients.fresh(client.Cert) {
+	if masters >= 0 || !clients.Fresh(client.Cert) {
 		if client, err = clients.Client(certs[0].Subject.CommonName, groups); err != nil {
 			return nil, err
 		}
@@ -75,8 +75,8 @@ func RenewKubeconfig(old []byte, server string, clients *CA, serverCA []byte) ([
 	return Kubeconfig(context.Cluster, server, serverCA, context.AuthInfo, client)
 }
 
-// fresh reports whether a client's certificate, in PEM, is of the authority and not past half of its life.
-func (ca *CA) fresh(client []byte) bool {
+// Fresh reports whether a client's certificate, in PEM, is of the authority and not past half of its life.
+func (ca *CA) Fresh(client []byte) bool {
 	certs, err := certutil.ParseCertsPEM(client)
 	if err != nil {
 		return false
