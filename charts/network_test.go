@@ -37,7 +37,7 @@ func TestSpacesNetworkPoliciesSelectBerthsPods(t *testing.T) {
 		if said["--pods-namespace"] != set.Namespace || len(selected) == 0 || !labels.SelectorFromSet(selected).Matches(own) {
 			t.Errorf("spaces' policies open pods with %v in %q, and Berth's have %v in %q", selected, said["--pods-namespace"], own, set.Namespace)
 		}
-		policy := find[*networkingv1.NetworkPolicy](t, objects, nil)
+		policy := find(t, objects, func(p *networkingv1.NetworkPolicy) bool { return p.Name == set.Name })
 		lets, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 		if err != nil || policy.Namespace != set.Namespace || !lets.Matches(own) {
 			t.Errorf("the policy %v is not about Berth's pods (%v)", policy.Spec.PodSelector, err)
