@@ -71,7 +71,7 @@ func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) 
 		said.State, said.Ready = metrics.Failed, false
 	}
 	left := map[bounds.Quantity]bool{}
-	for q := range bounds.Table() {
+	for q := range len(bounds.Table()) {
 		left[bounds.Quantity(q)] = true
 	}
 	said.Limits = slices.DeleteFunc(said.Limits, func(u bounds.Usage) bool {
