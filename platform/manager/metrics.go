@@ -71,8 +71,8 @@ func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) 
 		said.State, said.Ready = metrics.Failed, false
 	}
 	left := map[bounds.Quantity]bool{}
-	for q := range len(bounds.Table()) {
-		left[bounds.Quantity(q)] = true
+	for q, bound := range bounds.Table() {
+		left[bounds.Quantity(q)] = bound.Scope == bounds.PerSpace
 	}
 	said.Limits = slices.DeleteFunc(said.Limits, func(u bounds.Usage) bool {
 		wanted := left[u.Quantity]
