@@ -37,7 +37,7 @@ func TestBerthsAccountPutsBackWhatIsolatesASpace(t *testing.T) {
 			}
 			return mine
 		},
-		Spaces: func() []string { return []string{"mine"} }, Changed: func(c isolation.Change) { changes <- c }, Classes: true,
+		Spaces: func() []string { return []string{"mine"} }, Changed: func(c isolation.Change) { changes <- c },
 	}
 	run, stop := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -23,17 +23,17 @@ func checkPodOfItsOwn(t *testing.T, host *cluster, image string) {
 		_, err := space.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
-	pod := host.awaitRunning(t, release, "berth-chart-b-0")
+	pod := host.awaitRunning(t, release, "berth-chart-b-dedicated-0")
 	claim := must(host.CoreV1().PersistentVolumeClaims(release).Get(t.Context(), "data-berth-chart-b-0", metav1.GetOptions{}))(t)
 	if claim.Status.Phase != corev1.ClaimBound || pod.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi" {
 		t.Errorf("its claim is %s, its memory is limited to %s", claim.Status.Phase, pod.Spec.Containers[0].Resources.Limits.Memory())
 	}
 	for _, v := range pod.Spec.Volumes {
-		if v.Projected != nil || v.HostPath != nil || v.Secret != nil && v.Secret.SecretName != "berth-chart-b" {
+		if v.Projected != nil || v.HostPath != nil || v.Secret != nil && v.Secret.SecretName != "berth-chart-b-dedicated" {
 			t.Errorf("it mounts %s", v.Name)
 		}
 	}
-	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), "berth-chart-b", metav1.GetOptions{}))(t)
+	secret := must(host.CoreV1().Secrets(release).Get(t.Context(), "berth-chart-b-dedicated", metav1.GetOptions{}))(t)
 	account := must(kubernetes.NewForConfig(withToken(host.config, string(secret.Data["host.token"]))))(t)
 	if what := must(account.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t); what.Status.UserInfo.Username != "system:serviceaccount:berth-chart-b:berth-syncer" {
 		t.Errorf("its token is of %s", what.Status.UserInfo.Username)
@@ -76,7 +76,7 @@ func checkMoves(t *testing.T, host *cluster) {
 		host.kubectl(t, "patch", "space", "chart-e", "--type", "merge", "--patch", `{"spec": {"isolation": "`+as+`"}}`)
 	}
 	isolate("Dedicated")
-	host.awaitRunning(t, release, "berth-chart-e-0")
+	host.awaitRunning(t, release, "berth-chart-e-dedicated-0")
 	awaitReady(t, host, "chart-e", "True")
 	check()
 	inBerth("create", "chart-e", "--to", "file:///tmp/snapshots")
@@ -86,16 +86,16 @@ func checkMoves(t *testing.T, host *cluster) {
 	inBerth("restore", "chart-e", "--from", "file:///tmp/snapshots")
 	check()
 	isolate("Shared")
-	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e")
+	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e-dedicated")
 	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-0")
 	check()
 	isolate("Dedicated")
-	host.awaitRunning(t, release, "berth-chart-e-0")
+	host.awaitRunning(t, release, "berth-chart-e-dedicated-0")
 	awaitReady(t, host, "chart-e", "True")
 	check()
 	host.kubectl(t, "delete", "space", "chart-e", "--wait", "--timeout=180s")
-	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e")
+	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e-dedicated")
 	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-0")
-	awaitGone(t, "the Secret", host.CoreV1().Secrets(release).Get, "berth-chart-e")
+	awaitGone(t, "the Secret", host.CoreV1().Secrets(release).Get, "berth-chart-e-dedicated")
 	awaitGone(t, "the space's namespace", host.CoreV1().Namespaces().Get, "berth-chart-e")
 }

@@ -33,7 +33,7 @@ type podProcess struct {
 func (p *podProcess) run(t *testing.T) {
 	t.Helper()
 	p.end()
-	secret := await(t, p.host.CoreV1().Secrets(podsRelease).Get, "berth-"+p.space, there)
+	secret := await(t, p.host.CoreV1().Secrets(podsRelease).Get, "berth-"+p.space+"-dedicated", there)
 	for name, data := range secret.Data {
 		if err := os.WriteFile(filepath.Join(p.secret, name), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
-	set := must(host.AppsV1().StatefulSets(podsRelease).Get(t.Context(), "berth-moved", metav1.GetOptions{}))(t)
+	set := must(host.AppsV1().StatefulSets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}))(t)
 	pod := set.Spec.Template.Spec
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.Containers[0].Resources.Limits.Memory().IsZero() || len(set.Spec.VolumeClaimTemplates) != 1 {
 		t.Errorf("the pod is %s", string(must(yaml.Marshal(pod))(t)))
@@ -218,9 +218,9 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 // checkNoPod waits until nothing is left of the pod of the space.
 func checkNoPod(t *testing.T, host *cluster) {
 	t.Helper()
-	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(podsRelease).Get, "berth-moved")
-	awaitGone(t, "the Secret", host.CoreV1().Secrets(podsRelease).Get, "berth-moved")
-	awaitGone(t, "the Service", host.CoreV1().Services(podsRelease).Get, "berth-moved")
+	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(podsRelease).Get, "berth-moved-dedicated")
+	awaitGone(t, "the Secret", host.CoreV1().Secrets(podsRelease).Get, "berth-moved-dedicated")
+	awaitGone(t, "the Service", host.CoreV1().Services(podsRelease).Get, "berth-moved-dedicated")
 }
 
 // checkSecretOf checks what somebody finds who takes over the pod: no key of the platform's, and none of another space.

@@ -88,14 +88,17 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	// The role of a binding is immutable. It is another one if somebody replaced the binding, or the space was another release's,
 	// or `berth up`'s.
 	bind := func(o client.Object) error {
+		again, _ := o.DeepCopyObject().(client.Object) // apply sets in o what the host has
+		wanted := subjectsOf(o)
 		err := apply(o)
-		if !apierrors.IsInvalid(err) {
+		// Subjects that somebody else applied, too, stay if nobody is to be bound.
+		if err == nil && (wanted > 0 || subjectsOf(o) == 0) || err != nil && !apierrors.IsInvalid(err) {
 			return err
 		}
 		if err := host.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("replace %s of space %s: %w", describe(o), space.Name, err)
 		}
-		return apply(o)
+		return apply(again)
 	}
 	for _, o := range Objects(space, quota, options...) {
 		switch o := o.(type) {
@@ -129,6 +132,18 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 	}
 	return nil
+}
+
+// subjectsOf counts whom a binding binds.
+func subjectsOf(o client.Object) int {
+	switch o := o.(type) {
+	case *rbacv1.RoleBinding:
+		return len(o.Subjects)
+	case *rbacv1.ClusterRoleBinding:
+		return len(o.Subjects)
+	default:
+		return 0
+	}
 }
 
 // whole is a network policy that says of each direction what it opens, also where that is nothing: a field that nobody applies

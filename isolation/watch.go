@@ -53,9 +53,7 @@ type Watch struct {
 	Changed func(Change)
 	// Policies are those that are watched, too. If there are none, somebody else writes the policies, and the roles.
 	Policies []client.Object
-	// Classes tells whether there are rights on classes.
-	Classes bool
-	Logger  klog.Logger
+	Logger   klog.Logger
 }
 
 // Change is of an isolation object that is not as it has to be.
@@ -79,16 +77,10 @@ func (c Change) String() string {
 func (w *Watch) Run(ctx context.Context) {
 	lists := []client.ObjectList{
 		&corev1.NamespaceList{}, &corev1.ResourceQuotaList{}, &corev1.LimitRangeList{}, &networkingv1.NetworkPolicyList{}, &corev1.ServiceAccountList{},
-		&rbacv1.RoleBindingList{},
-	}
-	if w.Classes {
-		lists = append(lists, &rbacv1.ClusterRoleBindingList{})
+		&rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{},
 	}
 	if len(w.Policies) > 0 {
-		lists = append(lists, &rbacv1.RoleList{}, &admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{})
-	}
-	if len(w.Policies) > 0 && w.Classes {
-		lists = append(lists, &rbacv1.ClusterRoleList{})
+		lists = append(lists, &rbacv1.RoleList{}, &rbacv1.ClusterRoleList{}, &admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{})
 	}
 	var group sync.WaitGroup
 	var listing sync.Mutex
@@ -230,6 +222,7 @@ func (w *Watch) want(live client.Object) (*Isolation, client.Object) {
 	if !ok {
 		return nil, nil
 	}
+	space, _, _ = strings.Cut(space, ":") // which is in names of cluster-scoped objects, and in that of no space
 	isolation := w.Of(space)
 	if isolation == nil {
 		return nil, nil

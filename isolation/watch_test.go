@@ -96,6 +96,7 @@ func startWatchedHost(t *testing.T) *watchedHost {
 			Options: []isolation.Option{isolation.Syncing(options), isolation.LabelledBy(map[string]string{"team": "a"}, nil)},
 		}
 	}
+	h.spaces["bounded"].Options = append(h.spaces["bounded"].Options, isolation.Dedicated(options))
 	return h
 }
 
@@ -108,7 +109,7 @@ func (h *watchedHost) watch(t *testing.T) {
 			defer h.mu.Unlock()
 			h.changes[c.String()] = c
 		},
-		Policies: isolation.Policies(h.options), Classes: true,
+		Policies: isolation.Policies(h.options),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -188,8 +189,11 @@ func TestWhatIsolatesASpaceIsSeenToChange(t *testing.T) {
 			"automountServiceAccountToken of ServiceAccount default in namespace berth-usual was changed"},
 		"a deleted account":          {remove(&corev1.ServiceAccount{}, ns, "berth-syncer"), "ServiceAccount berth-syncer in namespace berth-usual was deleted"},
 		"more rights of the account": {edit(&rbacv1.Role{}, ns, "berth-syncer", func(r *rbacv1.Role) { r.Rules = everything }), "rules of Role berth-syncer in namespace berth-usual was changed"},
-		"a deleted binding":          {remove(&rbacv1.RoleBinding{}, ns, "berth-syncer"), "RoleBinding berth-syncer in namespace berth-usual was deleted"},
-		"another subject":            {edit(&rbacv1.RoleBinding{}, ns, "berth-syncer", func(b *rbacv1.RoleBinding) { b.Subjects = somebody }), "subjects of RoleBinding berth-syncer in namespace berth-usual was changed"},
+		"more rights of a dedicated space's account": {edit(&rbacv1.ClusterRole{}, "", "berth-bounded:dedicated", func(r *rbacv1.ClusterRole) { r.Rules = everything }),
+			"rules of ClusterRole berth-bounded:dedicated was changed"},
+		"a deleted binding of a dedicated space's account": {remove(&rbacv1.ClusterRoleBinding{}, "", "berth-bounded:dedicated"), "ClusterRoleBinding berth-bounded:dedicated was deleted"},
+		"a deleted binding": {remove(&rbacv1.RoleBinding{}, ns, "berth-syncer"), "RoleBinding berth-syncer in namespace berth-usual was deleted"},
+		"another subject":   {edit(&rbacv1.RoleBinding{}, ns, "berth-syncer", func(b *rbacv1.RoleBinding) { b.Subjects = somebody }), "subjects of RoleBinding berth-syncer in namespace berth-usual was changed"},
 		"another role": {func(ctx context.Context, host client.Client) error {
 			binding := &rbacv1.RoleBinding{}
 			if err := host.Get(ctx, client.ObjectKey{Namespace: ns, Name: "berth-syncer"}, binding); err != nil {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -31,7 +32,7 @@ func (m *Manager) watchIsolation(context.Context) error {
 	options := m.config.Specs.Sync().Sync
 	watch := &isolation.Watch{
 		Host: host, Of: m.isolated, Spaces: m.applied.names, Changed: m.repairs.note,
-		Classes: len(isolation.ClassRules(options)) > 0, Logger: m.logger,
+		Logger: m.logger,
 	}
 	if m.config.SpaceRole == "" {
 		watch.Policies = isolation.Policies(options)
@@ -82,7 +83,13 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return isolated.Apply(ctx, m.hostClient)
+	if err := isolated.Apply(ctx, m.hostClient); err != nil {
+		return err
+	}
+	if m.processes.get(name) != nil {
+		m.access.due.Store(name, time.Time{}) // a token is of one account: if that was made again, the token is good no more
+	}
+	return nil
 }
 
 // repairsChanged is for [repairs]. The policies are of no space.

@@ -88,9 +88,12 @@ type Pods struct {
 	Template *appsv1.StatefulSet
 }
 
+// nameSuffix ends the names of objects, so that none is the name of a Secret with credentials of a space, which has another suffix.
+const nameSuffix = "-dedicated"
+
 // Name of the objects of a space. No two spaces of a host have the same name, nor the same name of objects.
 func Name(space string) string {
-	plain := translate.HostNamespacePrefix + space
+	plain := translate.HostNamespacePrefix + space + nameSuffix
 	if len(plain) <= maxName && !strings.Contains(plain, "--") {
 		return plain
 	}

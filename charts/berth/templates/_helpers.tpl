@@ -83,6 +83,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
 {{- end }}
+{{- if hasSuffix "-dedicated" (include "berth.fullname" .) }}
+{{- fail (printf "release name %s: names that end in -dedicated are those of dedicated spaces' pods; choose another" .Release.Name) }}
+{{- end }}
 {{- $seen := dict }}
 {{- range $i, $space := .Values.spaces }}
 {{- if hasKey $seen $space.name }}
