@@ -226,7 +226,7 @@ func checkNoPod(t *testing.T, host *cluster) {
 // checkSecretOf checks what somebody finds who takes over the pod: no key of the platform's, and none of another space.
 func checkSecretOf(t *testing.T, p *podProcess) {
 	t.Helper()
-	secret := must(p.host.CoreV1().Secrets(podsRelease).Get(t.Context(), "berth-moved", metav1.GetOptions{}))(t)
+	secret := must(p.host.CoreV1().Secrets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}))(t)
 	if secret.Type != "berth.dev/dedicated" || len(secret.Data) != 7 {
 		t.Errorf("the Secret is of the type %s and has %d keys", secret.Type, len(secret.Data))
 	}
@@ -236,7 +236,7 @@ func checkSecretOf(t *testing.T, p *podProcess) {
 		}
 	}
 	account := newCluster(t, filepath.Join(p.secret, "host.kubeconfig"))
-	if _, err := account.CoreV1().Secrets(podsRelease).Get(t.Context(), "berth-moved", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := account.CoreV1().Secrets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("its account reads Berth's namespace: %v", err)
 	}
 	must(account.CoreV1().Pods("berth-moved").List(t.Context(), metav1.ListOptions{}))(t)
