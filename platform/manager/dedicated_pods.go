@@ -361,8 +361,7 @@ func (m *Manager) leavePod(ctx context.Context, name string, spec v1alpha1.Space
 	}
 	err := m.bringHome(ctx, name, spec)
 	if err != nil && running != nil {
-		m.processes.remove(name)
-		m.processes.add(name, m.newPod(name, spec), m.config.DedicatedMax)
+		m.processes.swap(name, m.newPod(name, spec))
 		m.start(name)
 	}
 	return err
@@ -392,6 +391,11 @@ func (m *Manager) bringHomeToDelete(ctx context.Context, name string) error {
 
 // errNoPods is of a space whose store is in a pod, on a platform that has none.
 var errNoPods = errors.New("the store of the space is in a pod of its own, and this platform runs none; start berth with --dedicated-pods")
+
+// errInPod is of a space whose store is in its pod, which this platform does not serve now. The volume is the only one that has it.
+func errInPod(name string) error {
+	return fmt.Errorf("the store of space %s is in its pod, and the space does not run there: create its Space object again with spec.isolation Dedicated, and raise --dedicated-max if that is reached; then restore the space, or delete it", name)
+}
 
 // removePod deletes the pod of a space, if it ever had one, with its volume, and returns what is left. The store must be here, or
 // count no more.

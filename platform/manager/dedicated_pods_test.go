@@ -198,3 +198,34 @@ func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 		t.Errorf("two stores: %v", err)
 	}
 }
+
+// D1: the volume of a pod that has the only store of a space is not deleted because the space has no process now.
+func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
+	m := newMovable(t)
+	if err := errors.Join(m.handOver(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	m.pods = &dedicatedPods{} // which would panic if it were used
+	for what, remove := range map[string]func(context.Context, string) error{"isolate": m.isolate, "remove": m.removeProcess} {
+		if err := remove(t.Context(), "moved"); err == nil || !strings.Contains(err.Error(), "create its Space object again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !m.wasDedicated("moved") {
+		t.Error("the directory that says that there is a pod is gone")
+	}
+}
+
+// A process that takes the place of another is not refused because there are as many as there may be.
+func TestAProcessIsSwapped(t *testing.T) {
+	var p processes
+	first, second := &dedicated.Process{}, &dedicated.Process{}
+	p.swap("a", first)
+	if p.get("a") != nil {
+		t.Error("a space that had no process has one")
+	}
+	p.add("a", first, 1)
+	if p.swap("a", second); p.get("a") != second {
+		t.Error("the process is the one before")
+	}
+}

@@ -267,3 +267,20 @@ func TestASpaceInAProcessOfItsOwnIsRestoredThere(t *testing.T) {
 		t.Errorf("the file here has changed (%v)", err)
 	}
 }
+
+// D1: a space whose store is in a pod that is not served now is neither replaced nor cloned to: its volume would be deleted.
+func TestASpaceWhoseStoreIsInAPodThatIsNotServedIsNotRestored(t *testing.T) {
+	s, p, bucket := restorables(t)
+	p.stopping = func() { t.Error("it is stopped") }
+	for _, name := range []string{"from", "into", "gone"} {
+		dir := datadir.Space(s.dataDir, name)
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, awayFile), []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, as := range []string{"", "into", "gone"} {
+		if _, err := s.restore(t.Context(), bucket, "from", as, true); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is in its pod") {
+			t.Errorf("restored as %q: %v", as, err)
+		}
+	}
+}
