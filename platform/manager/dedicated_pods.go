@@ -54,6 +54,8 @@ type dedicatedPods struct {
 const (
 	podTimeout = time.Minute
 	podPoll    = 500 * time.Millisecond
+	// newPoll is the pause between two looks for the first store of a space that is new.
+	newPoll = 2 * time.Second
 )
 
 // dedicatedCA is the name of the CA of the channel.
@@ -105,32 +107,56 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 			return err
 		}
 		ready()
-		m.renewPod(ctx, name, spec, p)
-		return nil
+		return m.renewPod(ctx, name, spec, p)
 	}
 	return dedicated.NewRemote(name, datadir.Dedicated(m.config.DataDir, name), at, prepare, run, m.logger)
 }
 
 // renewPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. What fails is tried again: the
-// pod runs on.
-func (m *Manager) renewPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) {
-	ticker := time.NewTicker(renewPoll)
-	defer ticker.Stop()
+// pod runs on. It returns an error if the pod does not run the space any more, as after the loss of its volume.
+func (m *Manager) renewPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
 	for failed := false; ; {
+		isNew, err := m.checkPod(ctx, name, p)
+		if err != nil {
+			return err
+		}
+		pause := renewPoll
+		if isNew {
+			pause = newPoll
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-ticker.C:
+			return nil
+		case <-time.After(pause):
 		}
 		if !failed && !m.access.isDue(name) {
 			continue
 		}
-		_, err := m.applyPod(ctx, name, spec)
+		_, err = m.applyPod(ctx, name, spec)
 		err = errors.Join(err, m.sendIdentity(ctx, name, p))
 		if failed = err != nil; failed && ctx.Err() == nil {
 			m.logger.Error(err, "renew what the pod of a dedicated space has; it is tried again", "space", name)
 		}
 	}
+}
+
+// checkPod notes that a space that was new has its store in its pod by now, so that its loss is found, and returns whether it
+// has none yet. It fails if the pod answers that it does not run the space; one that does not answer may run it.
+func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Process) (isNew bool, err error) {
+	where, err := m.away(name)
+	if err != nil {
+		return false, err
+	}
+	state, err := p.State(ctx)
+	switch {
+	case err != nil:
+		return where != nil && where.New, nil //nolint:nilerr // its status says so
+	case !state.Begun:
+		return false, fmt.Errorf("the pod of space %s does not run it any more", name)
+	case where != nil && where.New && state.HasStore:
+		return false, m.markAway(name, away{})
+	}
+	return where != nil && where.New, nil
 }
 
 // podFiles are what the process in the pod of a space finds in its directory, and the digest of what it reads once.

@@ -199,6 +199,37 @@ func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 	}
 }
 
+// D1: a space that was new when it came to its pod has a store from its first start on, whose loss is told.
+func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
+	m := newMovable(t)
+	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.handOver(t.Context(), "moved", m.pod)); err != nil {
+		t.Fatal(err)
+	}
+	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
+		t.Errorf("before its first store: new %t (%v)", isNew, err)
+	}
+	if err := errors.Join(os.MkdirAll(m.dir, 0o700), os.WriteFile(filepath.Join(m.dir, "store.db"), []byte("a store"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
+		t.Errorf("after its first store: new %t (%v)", isNew, err)
+	}
+	volume := filepath.Dir(filepath.Dir(m.dir))
+	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, begunFile))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
+		t.Errorf("a pod on a new volume: %v", err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+		t.Errorf("the next try: %v", err)
+	}
+	m.dieAt("GET " + dedicated.StatePath)
+	if _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
+		t.Errorf("a pod that does not answer: %v", err)
+	}
+}
+
 // D1: the volume of a pod that has the only store of a space is not deleted because the space has no process now.
 func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
 	m := newMovable(t)
