@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -159,6 +160,22 @@ func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Proces
 	return where != nil && where.New, nil
 }
 
+// incarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it holds is
+// random, and another for each pod with a volume of its own: the answer of one that is being deleted is not taken for the next one's.
+const incarnationFile = "incarnation"
+
+// newIncarnation has the next pod of a space be told from the one before.
+func newIncarnation(dir string) error {
+	incarnation := make([]byte, 32) // as [pki.Secret] has
+	if _, err := rand.Read(incarnation); err != nil {
+		return fmt.Errorf("make another incarnation of a pod: %w", err)
+	}
+	if err := pki.WriteFile(filepath.Join(dir, incarnationFile), incarnation); err != nil {
+		return fmt.Errorf("make another incarnation of a pod: %w", err)
+	}
+	return nil
+}
+
 // podFiles are what the process in the pod of a space finds in its directory, and the digest of what it reads once.
 func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.SpaceSpec) (files map[string][]byte, digest string, err error) {
 	d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path("")), Listen: pod.Listen()}
@@ -183,10 +200,14 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return nil, "", err
 	}
+	incarnation, err := pki.Secret(datadir.Dedicated(m.config.DataDir, name), incarnationFile)
+	if err != nil {
+		return nil, "", err
+	}
 	return map[string][]byte{
-		configFile: config, hostKubeconfigFile: host, hostTokenFile: []byte(token), servingCAFile: m.env.CA.PEM(),
+		incarnationFile: incarnation, configFile: config, hostKubeconfigFile: host, hostTokenFile: []byte(token), servingCAFile: m.env.CA.PEM(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
-	}, pod.Digest(config, host), nil
+	}, pod.Digest(config, host, incarnation), nil
 }
 
 // applyPod makes the pod of a space, or has it have what is new. It returns the digest of what the process reads once.

@@ -247,6 +247,40 @@ func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
 	}
 }
 
+// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps the mark of one.
+func TestAPodIsToldFromTheOneBefore(t *testing.T) {
+	m := newMovable(t)
+	dir := datadir.Dedicated(m.config.DataDir, "moved")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{configFile, hostKubeconfigFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digests := map[string]bool{}
+	for range 3 {
+		digest, err := readDigest(dir)
+		if err = errors.Join(err, newIncarnation(dir)); err != nil {
+			t.Fatal(err)
+		}
+		digests[digest] = true
+	}
+	if len(digests) != 3 {
+		t.Errorf("three incarnations have %d digests", len(digests))
+	}
+	if _, err := pki.Secret(dir, incarnationFile); err != nil {
+		t.Error(err)
+	}
+	if err := m.removeProcess(t.Context(), "moved"); err != nil || !m.wasDedicated("moved") {
+		t.Errorf("without pods: there is the mark: %t (%v)", m.wasDedicated("moved"), err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, incarnationFile)), m.removeProcess(t.Context(), "moved")); err != nil || m.wasDedicated("moved") {
+		t.Errorf("of a process: there is the directory: %t (%v)", m.wasDedicated("moved"), err)
+	}
+}
+
 // A process that takes the place of another is not refused because there are as many as there may be.
 func TestAProcessIsSwapped(t *testing.T) {
 	var p processes

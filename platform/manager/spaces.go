@@ -154,10 +154,23 @@ func (m *Manager) removeProcess(ctx context.Context, name string) error {
 	if err := m.checkNotInPod(name); err != nil {
 		return err
 	}
-	if _, err := m.removePod(ctx, name); err != nil { // which has the store no more
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	if _, err := os.Stat(filepath.Join(dir, incarnationFile)); m.pods == nil && err == nil {
+		return nil // a platform that runs pods is to find that there may be one left
+	}
+	if m.pods != nil {
+		if err := newIncarnation(dir); err != nil {
+			return err
+		}
+	}
+	left, err := m.removePod(ctx, name) // which has the store no more
+	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(datadir.Dedicated(m.config.DataDir, name)); err != nil {
+	if left != "" { // a new pod must not get the volume of this one
+		return fmt.Errorf("space %s has left its pod, and waits until that is gone: %s", name, left)
+	}
+	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("delete the files of space %s's process: %w", name, err)
 	}
 	return nil
