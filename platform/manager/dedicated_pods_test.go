@@ -281,6 +281,23 @@ func TestAPodIsToldFromTheOneBefore(t *testing.T) {
 	}
 }
 
+// D2: a snapshot of a space that is to have a pod is of the store here, until that has been handed over.
+func TestASnapshotDuringAMoveIsOfTheStoreThatCounts(t *testing.T) {
+	m := newMovable(t)
+	m.pods = &dedicatedPods{}
+	m.processes.add("moved", m.pod, 1)
+	spaces := allSpaces{manager: m.Manager}
+	if err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) {
+		t.Errorf("before it is moved: %v", err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	if here, err := m.notMovedYet("moved"); err != nil || here {
+		t.Errorf("after it: the store is here: %t (%v)", here, err)
+	}
+}
+
 // A process that takes the place of another is not refused because there are as many as there may be.
 func TestAProcessIsSwapped(t *testing.T) {
 	var p processes

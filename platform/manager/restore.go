@@ -93,6 +93,9 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
 	if process := s.elsewhere(id.Space); process != nil {
+		if err := s.checkMoved(id.Space); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
 		defer cancel()
 		// The process restores it, so that no store is opened here that it wrote.
@@ -144,6 +147,18 @@ func (s *snapshots) checkNotInPod(id snapshot.ID, space string) error {
 	where, err := readAway(datadir.Space(s.dataDir, space))
 	if err == nil && where != nil {
 		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("restore snapshot %s: %w", id, errInPod(space)))
+	}
+	return err
+}
+
+// checkMoved fails if a space is to have a pod, and its store is not there yet: a restore there would be overwritten.
+func (s *snapshots) checkMoved(space string) error {
+	if !s.pods {
+		return nil
+	}
+	where, err := readAway(datadir.Space(s.dataDir, space))
+	if err == nil && where == nil {
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again once it is Ready, or set spec.isolation to Shared first"))
 	}
 	return err
 }

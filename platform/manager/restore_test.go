@@ -284,3 +284,22 @@ func TestASpaceWhoseStoreIsInAPodThatIsNotServedIsNotRestored(t *testing.T) {
 		}
 	}
 }
+
+// D1: until a space has been moved to its pod, the store here counts, and a restore in the pod would be overwritten.
+func TestASpaceIsNotRestoredWhileItIsMovedToItsPod(t *testing.T) {
+	s, _, bucket := restorables(t)
+	process := &sentStore{}
+	s.elsewhere, s.pods = inProcess("from", process), true
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "being moved to its pod") {
+		t.Errorf("before it is moved: %v", err)
+	}
+	if process.store != nil {
+		t.Error("the pod got a store")
+	}
+	if err := os.WriteFile(filepath.Join(s.dataDir, "spaces", "from", awayFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); err != nil || process.store == nil {
+		t.Errorf("after it: %d bytes (%v)", len(process.store), err)
+	}
+}
