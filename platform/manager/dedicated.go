@@ -141,6 +141,15 @@ func (p *processes) add(space string, process *dedicated.Process, most int) bool
 	return true
 }
 
+// swap puts another process in the place of one, so that the space is at no moment without.
+func (p *processes) swap(space string, process *dedicated.Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, has := p.of[space]; has {
+		p.of[space] = process
+	}
+}
+
 func (p *processes) remove(space string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,8 @@ type dedicatedPods struct {
 const (
 	podTimeout = time.Minute
 	podPoll    = 500 * time.Millisecond
+	// newPoll is the pause between two looks for the first store of a space that is new.
+	newPoll = 2 * time.Second
 )
 
 // dedicatedCA is the name of the CA of the channel.
@@ -105,32 +108,72 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 			return err
 		}
 		ready()
-		m.renewPod(ctx, name, spec, p)
-		return nil
+		return m.renewPod(ctx, name, spec, p)
 	}
 	return dedicated.NewRemote(name, datadir.Dedicated(m.config.DataDir, name), at, prepare, run, m.logger)
 }
 
 // renewPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. What fails is tried again: the
-// pod runs on.
-func (m *Manager) renewPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) {
-	ticker := time.NewTicker(renewPoll)
-	defer ticker.Stop()
+// pod runs on. It returns an error if the pod does not run the space any more, as after the loss of its volume.
+func (m *Manager) renewPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
 	for failed := false; ; {
+		isNew, err := m.checkPod(ctx, name, p)
+		if err != nil {
+			return err
+		}
+		pause := renewPoll
+		if isNew {
+			pause = newPoll
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-ticker.C:
+			return nil
+		case <-time.After(pause):
 		}
 		if !failed && !m.access.isDue(name) {
 			continue
 		}
-		_, err := m.applyPod(ctx, name, spec)
+		_, err = m.applyPod(ctx, name, spec)
 		err = errors.Join(err, m.sendIdentity(ctx, name, p))
 		if failed = err != nil; failed && ctx.Err() == nil {
 			m.logger.Error(err, "renew what the pod of a dedicated space has; it is tried again", "space", name)
 		}
 	}
+}
+
+// checkPod notes that a space that was new has its store in its pod by now, so that its loss is found, and returns whether it
+// has none yet. It fails if the pod answers that it does not run the space; one that does not answer may run it.
+func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Process) (isNew bool, err error) {
+	where, err := m.away(name)
+	if err != nil {
+		return false, err
+	}
+	state, err := p.State(ctx)
+	switch {
+	case err != nil:
+		return where != nil && where.New, nil //nolint:nilerr // its status says so
+	case !state.Begun:
+		return false, fmt.Errorf("the pod of space %s does not run it any more", name)
+	case where != nil && where.New && state.HasStore:
+		return false, m.markAway(name, away{})
+	}
+	return where != nil && where.New, nil
+}
+
+// incarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it holds is
+// random, and another for each pod with a volume of its own: the answer of one that is being deleted is not taken for the next one's.
+const incarnationFile = "incarnation"
+
+// newIncarnation has the next pod of a space be told from the one before.
+func newIncarnation(dir string) error {
+	incarnation := make([]byte, 32) // as [pki.Secret] has
+	if _, err := rand.Read(incarnation); err != nil {
+		return fmt.Errorf("make another incarnation of a pod: %w", err)
+	}
+	if err := pki.WriteFile(filepath.Join(dir, incarnationFile), incarnation); err != nil {
+		return fmt.Errorf("make another incarnation of a pod: %w", err)
+	}
+	return nil
 }
 
 // podFiles are what the process in the pod of a space finds in its directory, and the digest of what it reads once.
@@ -157,10 +200,14 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return nil, "", err
 	}
+	incarnation, err := pki.Secret(datadir.Dedicated(m.config.DataDir, name), incarnationFile)
+	if err != nil {
+		return nil, "", err
+	}
 	return map[string][]byte{
-		configFile: config, hostKubeconfigFile: host, hostTokenFile: []byte(token), servingCAFile: m.env.CA.PEM(),
+		incarnationFile: incarnation, configFile: config, hostKubeconfigFile: host, hostTokenFile: []byte(token), servingCAFile: m.env.CA.PEM(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
-	}, pod.Digest(config, host), nil
+	}, pod.Digest(config, host, incarnation), nil
 }
 
 // applyPod makes the pod of a space, or has it have what is new. It returns the digest of what the process reads once.
@@ -361,8 +408,7 @@ func (m *Manager) leavePod(ctx context.Context, name string, spec v1alpha1.Space
 	}
 	err := m.bringHome(ctx, name, spec)
 	if err != nil && running != nil {
-		m.processes.remove(name)
-		m.processes.add(name, m.newPod(name, spec), m.config.DedicatedMax)
+		m.processes.swap(name, m.newPod(name, spec))
 		m.start(name)
 	}
 	return err
@@ -392,6 +438,11 @@ func (m *Manager) bringHomeToDelete(ctx context.Context, name string) error {
 
 // errNoPods is of a space whose store is in a pod, on a platform that has none.
 var errNoPods = errors.New("the store of the space is in a pod of its own, and this platform runs none; start berth with --dedicated-pods")
+
+// errInPod is of a space whose store is in its pod, which this platform does not serve now. The volume is the only one that has it.
+func errInPod(name string) error {
+	return fmt.Errorf("the store of space %s is in its pod, and the space does not run there: create its Space object again with spec.isolation Dedicated, and raise --dedicated-max if that is reached; then restore the space, or delete it", name)
+}
 
 // removePod deletes the pod of a space, if it ever had one, with its volume, and returns what is left. The store must be here, or
 // count no more.

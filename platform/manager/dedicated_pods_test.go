@@ -198,3 +198,116 @@ func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 		t.Errorf("two stores: %v", err)
 	}
 }
+
+// D1: a space that was new when it came to its pod has a store from its first start on, whose loss is told.
+func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
+	m := newMovable(t)
+	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.handOver(t.Context(), "moved", m.pod)); err != nil {
+		t.Fatal(err)
+	}
+	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
+		t.Errorf("before its first store: new %t (%v)", isNew, err)
+	}
+	if err := errors.Join(os.MkdirAll(m.dir, 0o700), os.WriteFile(filepath.Join(m.dir, "store.db"), []byte("a store"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
+		t.Errorf("after its first store: new %t (%v)", isNew, err)
+	}
+	volume := filepath.Dir(filepath.Dir(m.dir))
+	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, begunFile))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
+		t.Errorf("a pod on a new volume: %v", err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+		t.Errorf("the next try: %v", err)
+	}
+	m.dieAt("GET " + dedicated.StatePath)
+	if _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
+		t.Errorf("a pod that does not answer: %v", err)
+	}
+}
+
+// D1: the volume of a pod that has the only store of a space is not deleted because the space has no process now.
+func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
+	m := newMovable(t)
+	if err := errors.Join(m.handOver(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	m.pods = &dedicatedPods{} // which would panic if it were used
+	for what, remove := range map[string]func(context.Context, string) error{"isolate": m.isolate, "remove": m.removeProcess} {
+		if err := remove(t.Context(), "moved"); err == nil || !strings.Contains(err.Error(), "create its Space object again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !m.wasDedicated("moved") {
+		t.Error("the directory that says that there is a pod is gone")
+	}
+}
+
+// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps the mark of one.
+func TestAPodIsToldFromTheOneBefore(t *testing.T) {
+	m := newMovable(t)
+	dir := datadir.Dedicated(m.config.DataDir, "moved")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{configFile, hostKubeconfigFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digests := map[string]bool{}
+	for range 3 {
+		digest, err := readDigest(dir)
+		if err = errors.Join(err, newIncarnation(dir)); err != nil {
+			t.Fatal(err)
+		}
+		digests[digest] = true
+	}
+	if len(digests) != 3 {
+		t.Errorf("three incarnations have %d digests", len(digests))
+	}
+	if _, err := pki.Secret(dir, incarnationFile); err != nil {
+		t.Error(err)
+	}
+	if err := m.removeProcess(t.Context(), "moved"); err != nil || !m.wasDedicated("moved") {
+		t.Errorf("without pods: there is the mark: %t (%v)", m.wasDedicated("moved"), err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, incarnationFile)), m.removeProcess(t.Context(), "moved")); err != nil || m.wasDedicated("moved") {
+		t.Errorf("of a process: there is the directory: %t (%v)", m.wasDedicated("moved"), err)
+	}
+}
+
+// D2: a snapshot of a space that is to have a pod is of the store here, until that has been handed over.
+func TestASnapshotDuringAMoveIsOfTheStoreThatCounts(t *testing.T) {
+	m := newMovable(t)
+	m.pods = &dedicatedPods{}
+	m.processes.add("moved", m.pod, 1)
+	spaces := allSpaces{manager: m.Manager}
+	if err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) {
+		t.Errorf("before it is moved: %v", err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	if here, err := m.notMovedYet("moved"); err != nil || here {
+		t.Errorf("after it: the store is here: %t (%v)", here, err)
+	}
+}
+
+// A process that takes the place of another is not refused because there are as many as there may be.
+func TestAProcessIsSwapped(t *testing.T) {
+	var p processes
+	first, second := &dedicated.Process{}, &dedicated.Process{}
+	p.swap("a", first)
+	if p.get("a") != nil {
+		t.Error("a space that had no process has one")
+	}
+	p.add("a", first, 1)
+	if p.swap("a", second); p.get("a") != second {
+		t.Error("the process is the one before")
+	}
+}

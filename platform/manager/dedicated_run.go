@@ -5,7 +5,9 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -145,7 +147,11 @@ func readDigest(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the kubeconfig of a dedicated space: %w", err)
 	}
-	return pod.Digest(config, host), nil
+	incarnation, err := os.ReadFile(filepath.Join(dir, incarnationFile)) // of a pod
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the incarnation of a dedicated space: %w", err)
+	}
+	return pod.Digest(config, host, incarnation), nil
 }
 
 // podsAt returns where the space's pods reach the platform. To a process that outlives the platform's, the platform says it with

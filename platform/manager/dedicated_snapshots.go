@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/snapshot"
 )
 
 // dedicatedSpace is a space that has a process of its own, as restores see it.
@@ -42,11 +44,25 @@ func (s allSpaces) Names() []string {
 
 func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
 	if process := s.manager.processes.get(space); process != nil {
+		if here, err := s.manager.notMovedYet(space); err != nil {
+			return err
+		} else if here {
+			return snapshot.ErrAsleep // so that the file here is copied
+		}
 		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
 		defer cancel()
 		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
 	}
 	return s.shardSpaces.Snapshot(ctx, space, path)
+}
+
+// notMovedYet reports whether a space is to have a pod, and the store that counts is still here, where nothing runs it.
+func (m *Manager) notMovedYet(space string) (bool, error) {
+	if m.pods == nil {
+		return false, nil
+	}
+	where, err := m.away(space)
+	return err == nil && where == nil && snapshot.Exists(datadir.Space(m.config.DataDir, space)), err
 }
 
 func (s allSpaces) Revision(space string) int64 {

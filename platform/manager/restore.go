@@ -93,10 +93,16 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
 	if process := s.elsewhere(id.Space); process != nil {
+		if err := s.checkMoved(id.Space); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
 		defer cancel()
 		// The process restores it, so that no store is opened here that it wrote.
 		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
+	}
+	if err := s.checkNotInPod(id, id.Space); err != nil {
+		return err
 	}
 	_, had := s.shard.Status(id.Space)
 	err := s.stop(ctx, id.Space)
@@ -109,6 +115,9 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
 	_, had := s.shard.Status(as)
 	dir := datadir.Space(s.dataDir, as)
+	if err := s.checkNotInPod(id, as); err != nil {
+		return snapshot.Changes{}, err
+	}
 	if err := s.mayClone(id, as, had || s.elsewhere(as) != nil || snapshot.Exists(dir), replace); err != nil {
 		return snapshot.Changes{}, err
 	}
@@ -128,6 +137,30 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 		_ = os.Remove(datadir.Kubeconfig(s.dataDir, as)) // it leads nowhere
 	}
 	return changes, err
+}
+
+// checkNotInPod fails if the store of a space is in its pod, and the space has no process by which to replace it there.
+func (s *snapshots) checkNotInPod(id snapshot.ID, space string) error {
+	if s.elsewhere(space) != nil {
+		return nil
+	}
+	where, err := readAway(datadir.Space(s.dataDir, space))
+	if err == nil && where != nil {
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("restore snapshot %s: %w", id, errInPod(space)))
+	}
+	return err
+}
+
+// checkMoved fails if a space is to have a pod, and its store is not there yet: a restore there would be overwritten.
+func (s *snapshots) checkMoved(space string) error {
+	if !s.pods {
+		return nil
+	}
+	where, err := readAway(datadir.Space(s.dataDir, space))
+	if err == nil && where == nil {
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again once it is Ready, or set spec.isolation to Shared first"))
+	}
+	return err
 }
 
 // mayClone says why a snapshot can't become the space as, if it can't.

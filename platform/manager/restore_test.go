@@ -267,3 +267,39 @@ func TestASpaceInAProcessOfItsOwnIsRestoredThere(t *testing.T) {
 		t.Errorf("the file here has changed (%v)", err)
 	}
 }
+
+// D1: a space whose store is in a pod that is not served now is neither replaced nor cloned to: its volume would be deleted.
+func TestASpaceWhoseStoreIsInAPodThatIsNotServedIsNotRestored(t *testing.T) {
+	s, p, bucket := restorables(t)
+	p.stopping = func() { t.Error("it is stopped") }
+	for _, name := range []string{"from", "into", "gone"} {
+		dir := datadir.Space(s.dataDir, name)
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, awayFile), []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, as := range []string{"", "into", "gone"} {
+		if _, err := s.restore(t.Context(), bucket, "from", as, true); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is in its pod") {
+			t.Errorf("restored as %q: %v", as, err)
+		}
+	}
+}
+
+// D1: until a space has been moved to its pod, the store here counts, and a restore in the pod would be overwritten.
+func TestASpaceIsNotRestoredWhileItIsMovedToItsPod(t *testing.T) {
+	s, _, bucket := restorables(t)
+	process := &sentStore{}
+	s.elsewhere, s.pods = inProcess("from", process), true
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "being moved to its pod") {
+		t.Errorf("before it is moved: %v", err)
+	}
+	if process.store != nil {
+		t.Error("the pod got a store")
+	}
+	if err := os.WriteFile(filepath.Join(s.dataDir, "spaces", "from", awayFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); err != nil || process.store == nil {
+		t.Errorf("after it: %d bytes (%v)", len(process.store), err)
+	}
+}

@@ -33,6 +33,7 @@ type snapshots struct {
 	logger   klog.Logger
 	// elsewhere is a space that has a process of its own; nil if it has none.
 	elsewhere func(space string) dedicatedSpace
+	pods      bool // such processes are pods, with stores of their own
 	changes   *changes
 	// ensure creates the object of a space that was restored, unless it is there.
 	ensure func(ctx context.Context, space string) error
@@ -63,7 +64,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	s := &snapshots{
 		buckets: buckets, schedule: config.Schedule,
 		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn,
-		elsewhere: m.elsewhere,
+		elsewhere: m.elsewhere, pods: m.pods != nil,
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err

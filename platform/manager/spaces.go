@@ -113,6 +113,9 @@ func (m *Manager) awaitHeld(ctx context.Context, name string) {
 }
 
 func (m *Manager) isolate(ctx context.Context, name string) error {
+	if err := m.checkNotInPod(name); err != nil {
+		return err
+	}
 	store, err := datadir.StoreID(m.config.DataDir, name)
 	if err != nil {
 		return err
@@ -122,14 +125,54 @@ func (m *Manager) isolate(ctx context.Context, name string) error {
 		return err
 	}
 	if m.wasDedicated(name) {
-		if _, err := m.removePod(ctx, name); err != nil { // which has the store no more
+		if err := m.removeProcess(ctx, name); err != nil {
 			return err
-		}
-		if err := os.RemoveAll(datadir.Dedicated(m.config.DataDir, name)); err != nil {
-			return fmt.Errorf("delete the files of space %s's process: %w", name, err)
 		}
 	}
 	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, isolated.Space.HostNamespace())
+	return nil
+}
+
+// checkNotInPod fails if a space without a process has its store in a pod, which isolate would delete with its volume.
+func (m *Manager) checkNotInPod(name string) error {
+	if m.processes.get(name) != nil {
+		return nil
+	}
+	where, err := m.away(name)
+	switch {
+	case err != nil || where == nil:
+		return err
+	case m.pods == nil:
+		return errNoPods
+	default:
+		return errInPod(name)
+	}
+}
+
+// removeProcess removes what the process of a space had that has none now.
+func (m *Manager) removeProcess(ctx context.Context, name string) error {
+	if err := m.checkNotInPod(name); err != nil {
+		return err
+	}
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	if _, err := os.Stat(filepath.Join(dir, incarnationFile)); m.pods == nil && err == nil {
+		return nil // a platform that runs pods is to find that there may be one left
+	}
+	if m.pods != nil {
+		if err := newIncarnation(dir); err != nil {
+			return err
+		}
+	}
+	left, err := m.removePod(ctx, name) // which has the store no more
+	if err != nil {
+		return err
+	}
+	if left != "" { // a new pod must not get the volume of this one
+		return fmt.Errorf("space %s has left its pod, and waits until that is gone: %s", name, left)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("delete the files of space %s's process: %w", name, err)
+	}
 	return nil
 }
 
