@@ -33,9 +33,11 @@ const (
 	stopTime = 20 * time.Second
 	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
 	actTimeout = 2 * time.Minute
-	// maxAnswer bounds what a process says of its space, in bytes, and maxConditions how many conditions: somebody may have
-	// taken it over.
-	maxAnswer, maxConditions = 1 << 20, 16
+	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB, and
+	// take many times their size when they are decoded. Somebody may have taken over the process.
+	maxAnswer = 64 << 10
+	// maxConditions bounds the conditions of a space.
+	maxConditions = 16
 	// maxComplaint bounds what is kept of the last words of a process.
 	maxComplaint = 4 << 10
 )
