@@ -221,9 +221,10 @@ func (p *Process) Handler() http.Handler { return p.handler }
 func (p *Process) Status(ctx context.Context) shard.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	var status shard.Status
-	err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &status)
-	if status.Name = p.space; err == nil && len(status.Conditions) > 0 && len(status.Conditions) <= maxConditions {
+	var said shard.Status
+	err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &said)
+	if status, ok := checkedStatus(said, time.Now()); err == nil && ok {
+		status.Name = p.space
 		return status
 	}
 	p.mu.Lock()
