@@ -5,6 +5,8 @@ package dedicated_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -125,5 +129,24 @@ func TestALargeAnswerOfAProcessIsRefused(t *testing.T) {
 		if err := p.Get(t.Context(), "/metric", &map[string]any{}); (err == nil) != passes {
 			t.Errorf("a metric of %d bytes: %v", size, err)
 		}
+	}
+}
+
+// S3: a process that doesn't answer doesn't hold up the platform.
+func TestAProcessThatNeverAnswersIsGivenUp(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *dedicated.Process) error{
+		"begin":    func(ctx context.Context, p *dedicated.Process) error { return p.Begin(ctx) },
+		"end":      func(ctx context.Context, p *dedicated.Process) error { return p.End(ctx) },
+		"identity": func(ctx context.Context, p *dedicated.Process) error { return p.PutIdentity(ctx, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := dedicated.NewRemote("mine", "", dedicated.Silent(), nil, nil, klog.Background())
+				began := time.Now()
+				if err := call(t.Context(), p); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 20*time.Second {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		})
 	}
 }

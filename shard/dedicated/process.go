@@ -33,6 +33,10 @@ const (
 	stopTime = 20 * time.Second
 	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
 	actTimeout = 2 * time.Minute
+	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop, for which
+	// it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold up the platform,
+	// which doesn't reconcile the space meanwhile.
+	callTimeout = stopTime
 	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB, and
 	// take many times their size when they are decoded. Somebody may have taken over the process.
 	maxAnswer = 64 << 10
