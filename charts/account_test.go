@@ -205,7 +205,7 @@ func podOf(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 				}},
 				Volumes: []corev1.Volume{
 					{Name: "configuration", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "berth-mine"}}},
-					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("64Mi"))}}},
 				},
 			}},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
@@ -492,6 +492,9 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		})), byPolicy},
 		"a pod with the node's files": {"the node", applied(podOf(func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
+		})), byPolicy},
+		"a pod with a volume without a bound": {"it fills the node's disk", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[1].EmptyDir.SizeLimit = nil
 		})), byPolicy},
 		"a pod in the node's network": {"the node", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.HostNetwork = true })), byPolicy},
 		"a pod of another image":      {"any program", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "other" })), byPolicy},

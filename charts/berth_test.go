@@ -101,6 +101,14 @@ func TestTheChartHasATemplateOfDedicatedSpacesPods(t *testing.T) {
 		claim.Resources.Requests.Storage().String() != "5Gi" || *claim.StorageClassName != "own" || *of.Spec.AutomountServiceAccountToken {
 		t.Errorf("the template is %+v", set)
 	}
+	if limit := of.Spec.Containers[0].Resources.Limits.StorageEphemeral(); limit.IsZero() {
+		t.Error("a pod may fill the node's disk")
+	}
+	for _, volume := range of.Spec.Volumes {
+		if volume.EmptyDir != nil && volume.EmptyDir.SizeLimit == nil {
+			t.Errorf("volume %s may fill the node's disk", volume.Name)
+		}
+	}
 	service := find[*corev1.Service](t, objects, nil)
 	if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(of.Labels)) {
 		t.Error("the pods of dedicated spaces are behind Berth's Service")

@@ -32,6 +32,9 @@ type Client struct {
 // maxAnswer bounds what is decoded of a berth on this machine: a list of snapshots may be long.
 const maxAnswer = 256 << 20
 
+// MaxHeaderBytes bounds the headers of an answer, informational (1xx) ones included.
+const MaxHeaderBytes = 64 << 10
+
 // ErrNotRunning says that there is nobody to ask.
 var ErrNotRunning = errors.New("no berth runs")
 
@@ -46,7 +49,8 @@ func NewClient(dir string) *Client {
 // is started.
 func NewClientTo(where string, most int64, dial func(ctx context.Context) (net.Conn, error)) *Client {
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
-	return &Client{where: where, most: most, http: &http.Client{Transport: &http.Transport{DialContext: connect, DisableKeepAlives: true}}}
+	transport := &http.Transport{DialContext: connect, DisableKeepAlives: true, MaxResponseHeaderBytes: MaxHeaderBytes}
+	return &Client{where: where, most: most, http: &http.Client{Transport: transport}}
 }
 
 // Do sends a request without a body and decodes the answer into out, unless that

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -162,5 +163,17 @@ func TestHostileAnswersOfAProcessAreAboutItsSpaceAlone(t *testing.T) {
 		if len(got) != 1 || got[0].Name != "evil" || got[0].HostObjects != nil || len(got[0].Limits) > 1 {
 			t.Errorf("%s: the metrics are %+v", reason, got)
 		}
+	}
+}
+
+// S3: what somebody who took over a process of an older Berth's had the status hold goes with the next one.
+func TestHostileConditionsOfEarlierAreForgotten(t *testing.T) {
+	conditions := []metav1.Condition{{Type: "Ready"}, {Type: "Evil"}, {Type: "Synced"}, {Type: "Isolated"}, {Type: "isolated"}}
+	var left []string
+	for _, c := range slices.DeleteFunc(conditions, unknownCondition) {
+		left = append(left, c.Type)
+	}
+	if !slices.Equal(left, []string{"Ready", "Synced", "Isolated"}) {
+		t.Errorf("the conditions left are %v", left)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +81,15 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
+	status.Conditions = slices.DeleteFunc(status.Conditions, unknownCondition)
+}
+
+// unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when somebody
+// had taken it over, would otherwise stay.
+func unknownCondition(c metav1.Condition) bool {
+	return !slices.Contains([]string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced, v1alpha1.ConditionIsolated,
+	}, c.Type)
 }
 
 // withFailure returns the condition Ready of a space that could not be reconciled.

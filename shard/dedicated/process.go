@@ -33,9 +33,15 @@ const (
 	stopTime = 20 * time.Second
 	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
 	actTimeout = 2 * time.Minute
-	// maxAnswer bounds what a process says of its space, in bytes, and maxConditions how many conditions: somebody may have
-	// taken it over.
-	maxAnswer, maxConditions = 1 << 20, 16
+	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop, for which
+	// it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold up the platform,
+	// which doesn't reconcile the space meanwhile.
+	callTimeout = stopTime
+	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB, and
+	// take many times their size when they are decoded. Somebody may have taken over the process.
+	maxAnswer = 64 << 10
+	// maxConditions bounds the conditions of a space.
+	maxConditions = 16
 	// maxComplaint bounds what is kept of the last words of a process.
 	maxComplaint = 4 << 10
 )
@@ -219,9 +225,10 @@ func (p *Process) Handler() http.Handler { return p.handler }
 func (p *Process) Status(ctx context.Context) shard.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	var status shard.Status
-	err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &status)
-	if status.Name = p.space; err == nil && len(status.Conditions) > 0 && len(status.Conditions) <= maxConditions {
+	var said shard.Status
+	err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &said)
+	if status, ok := checkedStatus(said, time.Now()); err == nil && ok {
+		status.Name = p.space
 		return status
 	}
 	p.mu.Lock()

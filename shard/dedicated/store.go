@@ -92,6 +92,8 @@ func (p *Process) PutStore(ctx context.Context, path string, restore bool) error
 // PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the space if
 // they are others than before.
 func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	data, err := json.Marshal(files)
 	if err != nil {
 		return fmt.Errorf("send the keys of space %s: %w", p.space, err)
@@ -105,11 +107,15 @@ func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) erro
 
 // Begin has the process run the space, also after it is started again.
 func (p *Process) Begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return p.client.Do(ctx, http.MethodPost, BeginPath, nil)
 }
 
 // End has the process stop the space, and not run it again until Begin.
 func (p *Process) End(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return p.client.Do(ctx, http.MethodPost, EndPath, nil)
 }
 

@@ -175,7 +175,8 @@ spec:
         secret:
           defaultMode: 288
       - name: tmp
-        emptyDir: {}
+        emptyDir:
+          sizeLimit: 64Mi
       {{- with .Values.dedicated.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
