@@ -227,7 +227,7 @@ func checkNoPod(t *testing.T, host *cluster) {
 func checkSecretOf(t *testing.T, p *podProcess) {
 	t.Helper()
 	secret := must(p.host.CoreV1().Secrets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}))(t)
-	if secret.Type != "berth.dev/dedicated" || len(secret.Data) != 7 {
+	if secret.Type != "berth.dev/dedicated" || len(secret.Data) != 8 {
 		t.Errorf("the Secret is of the type %s and has %d keys", secret.Type, len(secret.Data))
 	}
 	for name, data := range secret.Data {
