@@ -24,7 +24,7 @@ func checkPodOfItsOwn(t *testing.T, host *cluster, image string) {
 		return err
 	})
 	pod := host.awaitRunning(t, release, "berth-chart-b-dedicated-0")
-	claim := must(host.CoreV1().PersistentVolumeClaims(release).Get(t.Context(), "data-berth-chart-b-0", metav1.GetOptions{}))(t)
+	claim := must(host.CoreV1().PersistentVolumeClaims(release).Get(t.Context(), "data-berth-chart-b-dedicated-0", metav1.GetOptions{}))(t)
 	if claim.Status.Phase != corev1.ClaimBound || pod.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi" {
 		t.Errorf("its claim is %s, its memory is limited to %s", claim.Status.Phase, pod.Spec.Containers[0].Resources.Limits.Memory())
 	}
@@ -87,7 +87,7 @@ func checkMoves(t *testing.T, host *cluster) {
 	check()
 	isolate("Shared")
 	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e-dedicated")
-	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-0")
+	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-dedicated-0")
 	check()
 	isolate("Dedicated")
 	host.awaitRunning(t, release, "berth-chart-e-dedicated-0")
@@ -95,7 +95,7 @@ func checkMoves(t *testing.T, host *cluster) {
 	check()
 	host.kubectl(t, "delete", "space", "chart-e", "--wait", "--timeout=180s")
 	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e-dedicated")
-	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-0")
+	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-dedicated-0")
 	awaitGone(t, "the Secret", host.CoreV1().Secrets(release).Get, "berth-chart-e-dedicated")
 	awaitGone(t, "the space's namespace", host.CoreV1().Namespaces().Get, "berth-chart-e")
 }

@@ -53,7 +53,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 
 	t.Run("a pod of a space reaches its API by name", func(t *testing.T) { checkInside(t, space, "inside", image) })
 	t.Run("a dedicated space has a pod of its own", func(t *testing.T) { checkPodOfItsOwn(t, host, image) })
-	dedicated := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-chart-b-0", metav1.GetOptions{}))(t)
+	dedicated := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-chart-b-dedicated-0", metav1.GetOptions{}))(t)
 	t.Run("a pod of Berth's that dies is replaced, and the space is as it was", func(t *testing.T) {
 		before := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-0", metav1.GetOptions{}))(t)
 		// By force: the next one may start while this one still ends.
