@@ -26,9 +26,9 @@ const largestBuffer = 1024
 // bounded says what bounds those that the test can't see the bound of, by file and what is found there.
 var bounded = map[string]string{
 	"dns/tenant.go: lru.New(s.limits.Cached)":                    "a setting of the admin's",
-	"syncer/host.go: sync.Map stale":                             "objects of disabled resources, which the host's quota counts; filled once, and only emptied afterwards",
-	"syncer/host.go: sync.Map short":                             "one entry per space",
-	"syncer/host.go: sync.Map writers":                           "one entry per space",
+	"syncer/hostcache/host.go: sync.Map stale":                   "objects of disabled resources, which the host's quota counts; filled once, and only emptied afterwards",
+	"syncer/hostcache/host.go: sync.Map short":                   "one entry per space",
+	"syncer/services/accounts.go: sync.Map running":              "one entry per space",
 	"internal/podstream/call.go: package variable channelOf":     "written at compile time only",
 	"shard/credentials/verifier.go: lru.New(remembered)":         "from leastSpaces to mostSpaces, which are constants",
 	"kine/engine.go: make(chan, sqlite.MaxReaders)":              "a constant of another package",

@@ -8,18 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -47,7 +52,7 @@ func TestMain(m *testing.M) {
 type twoReleases struct {
 	admin client.Client
 	// berth and other have exactly the rights that the chart grants the accounts of the releases.
-	berth, other client.Client
+	berth, other client.WithWatch
 	config       *rest.Config
 }
 
@@ -78,11 +83,11 @@ func startReleases(t *testing.T) *twoReleases {
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
 		t.Fatal(err)
 	}
-	as := func(user string) client.Client {
+	as := func(user string) client.WithWatch {
 		config := rest.CopyConfig(cluster.Config())
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, "" // a Space has no other
 		config.Impersonate.UserName = user
-		c, err := client.New(config, client.Options{Scheme: known})
+		c, err := client.NewWithWatch(config, client.Options{Scheme: known})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +102,12 @@ func startReleases(t *testing.T) *twoReleases {
 			t.Fatal(err)
 		}
 	}
-	for namespace, values := range map[string][]string{"platform": {"sync." + exported}, "second": {"sync." + exported, "platformName=other", "crds.enabled=false"}} {
+	if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argocd"}}); err != nil {
+		t.Fatal(err)
+	}
+	for namespace, values := range map[string][]string{
+		"platform": {"sync." + exported, "argocdNamespace=argocd"}, "second": {"sync." + exported, "argocdNamespace=argocd", "platformName=other", "crds.enabled=false"},
+	} {
 		if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 			t.Fatal(err)
 		}
@@ -180,6 +190,43 @@ func classBinding(name, space, role string, subjects ...string) *rbacv1.ClusterR
 	return binding
 }
 
+// podOf is a StatefulSet of the pod of a dedicated space, as Berth makes it, and then changed.
+func podOf(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	labels := map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}
+	set := &appsv1.StatefulSet{
+		TypeMeta: typed("apps/v1", "StatefulSet"), ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "berth-mine", Labels: maps.Clone(labels)},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				AutomountServiceAccountToken: ptr.To(false), SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)},
+				Containers: []corev1.Container{{
+					Name: "berth", Image: "berth:dev", Args: []string{"dedicated"},
+					SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				}},
+				Volumes: []corev1.Volume{
+					{Name: "configuration", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "berth-mine"}}},
+					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("64Mi"))}}},
+				},
+			}},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			}}},
+		},
+	}
+	change(set)
+	return set
+}
+
+// serviceOf is the Service of the pod of a dedicated space, with this selector.
+func serviceOf(selector map[string]string) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   typed("v1", "Service"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "berth-mine", Labels: map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}},
+		Spec:       corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 7445}}},
+	}
+}
+
 const kubeconfigType corev1.SecretType = "berth.dev/kubeconfig"
 
 // M4, T7: spaces are created, isolated, repaired, and deleted under the rights of the chart, whatever they are called and
@@ -245,6 +292,35 @@ func TestBerthsAccountIsolatesASpaceOfAnyName(t *testing.T) {
 			t.Errorf("the role is still %s (%v)", binding.RoleRef.Name, err)
 		}
 
+		// The process of a dedicated space reaches the host by a token of the account, and may watch until it is shared again.
+		pods := func(ctx context.Context) error {
+			return account.List(ctx, &corev1.PodList{}, client.InNamespace(space.HostNamespace()))
+		}
+		volumes := func(ctx context.Context) error { return account.List(ctx, &corev1.PersistentVolumeList{}) }
+		dedicated := append(with("platform", syncOptions), isolation.Dedicated(syncOptions))
+		if err := isolation.Apply(ctx, r.berth, space, nil, dedicated...); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(t, "the account of a dedicated space may not watch", func(ctx context.Context) bool { return pods(ctx) == nil && volumes(ctx) == nil })
+		if err := account.List(ctx, &corev1.PodList{}); !apierrors.IsForbidden(err) {
+			t.Errorf("the account of a dedicated space lists pods of all namespaces: %v", err)
+		}
+		token := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: syncer.ServiceAccount}}
+		r.eventually(t, "there is no token of the account", func(ctx context.Context) bool {
+			return r.berth.SubResource("token").Create(ctx, token, &authenticationv1.TokenRequest{}) == nil
+		})
+		token.Name = "default"
+		if err := r.berth.SubResource("token").Create(ctx, token, &authenticationv1.TokenRequest{}); !apierrors.IsForbidden(err) {
+			t.Errorf("a token of what the space's pods run as: %v", err)
+		}
+		shared := append(with("platform", syncOptions), isolation.Undedicated(syncOptions))
+		if err := isolation.Apply(ctx, r.berth, space, nil, shared...); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(t, "the account of a space that is shared again may watch", func(ctx context.Context) bool {
+			return apierrors.IsForbidden(pods(ctx)) && apierrors.IsForbidden(volumes(ctx))
+		})
+
 		secret := kubeconfigSecret(name+"-kubeconfig", name, "berth", kubeconfigType)
 		for range 2 {
 			if err := apply(ctx, r.berth, secret.DeepCopy()); err != nil {
@@ -276,7 +352,7 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const classes = "platform-berth-space-classes"
+	const classes, reader = "platform-berth-space-classes", "platform-berth-space-dedicated-reader"
 	// Somebody else's, of the names that Berth's would have.
 	opaque := kubeconfigSecret("opaque-kubeconfig", "opaque", "berth", corev1.SecretTypeOpaque)
 	plain := kubeconfigSecret("plain-kubeconfig", "", "", corev1.SecretTypeOpaque)
@@ -288,9 +364,12 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 	viewers := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "berth-viewers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: classes},
 	}
+	theirPods := podOf(func(s *appsv1.StatefulSet) { s.Name, s.Labels = "berth-web", nil })
+	argos := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-secret"}}
+	foreignRole := spaceBinding("berth-theirs", "berth-theirs") // of the name that this release's would have
 	for _, o := range []client.Object{
 		namespace("berth-archive", nil), namespace("berth-older", labelsOf("older", "")), namespace("unnamed", labelsOf("unnamed", "berth")),
-		opaque, plain, theirs, admins, viewers, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+		opaque, plain, theirs, admins, viewers, foreignRole, argos, theirPods, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 	} {
 		if err := r.admin.Create(ctx, o.DeepCopyObject().(client.Object)); err != nil {
 			t.Fatal(err)
@@ -373,6 +452,12 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"delete another platform's one":  {"it is that platform's", deleted(theirs.DeepCopy()), byPolicy},
 		"a Secret of another name":       {"nobody expects it", applied(kubeconfigSecret("registry", "registry", "berth", kubeconfigType)), byPolicy},
 		"a Secret of no space":           {"any name that ends so would do", applied(kubeconfigSecret("x-kubeconfig", "y", "berth", kubeconfigType)), byPolicy},
+		"a Secret of Argo CD's":          {"it is Argo CD's", deleted(argos.DeepCopy()), byPolicy},
+		"another repository":             {"Argo CD would take it", applied(inArgoCD("mine", "berth", "repository")), byPolicy},
+		"the other release's cluster":    {"it is that platform's", applied(inArgoCD("theirs", "other", "-argocd-cluster")), byPolicy},
+		"clusters of Argo CD": {"they would be read", func() error {
+			return r.berth.Get(ctx, client.ObjectKey{Namespace: "argocd", Name: "mine-argocd-cluster"}, &corev1.Secret{})
+		}, byRBAC},
 		"the token of an account": {"it would be the account's", applied(func() *corev1.Secret {
 			s := kubeconfigSecret("token-kubeconfig", "token", "berth", corev1.SecretTypeServiceAccountToken)
 			s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
@@ -383,14 +468,56 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"the role for classes, for two":               {"the subject is not the space's account", applied(classBinding("berth-free", "free", classes, "berth-free", "berth-theirs")), byPolicy},
 		"the other release's classes":                 {"RBAC has it bind no other role", applied(classBinding("berth-free", "free", "second-berth-space-classes", "berth-free")), byEscalation},
 		"the namespaces' role, everywhere":            {"pods of all namespaces", applied(classBinding("berth-free", "free", "platform-berth-space", "berth-free")), byPolicy},
+		"the reader's role, for itself":               {"the subject is not the space's account", applied(classBinding("berth-free:dedicated", "free", reader, "platform")), byPolicy},
+		"the reader's role, by another name":          {"the name says which role", applied(classBinding("berth-free", "free", reader, "berth-free")), byPolicy},
+		"the role for classes, by the reader's name":  {"the name says which role", applied(classBinding("berth-free:dedicated", "free", classes, "berth-free")), byPolicy},
+		"the watching role, everywhere":               {"Secrets of all namespaces", applied(classBinding("berth-free:dedicated", "free", "platform-berth-space-dedicated", "berth-free")), byPolicy},
 		"a binding of another name":                   {"nothing tells whose it is", applied(classBinding("free", "free", classes, "free")), byPolicy},
 		"somebody's binding":                          {"it would be changed", patched(admins.DeepCopy(), label("a", "b")), byEscalation},
 		"somebody's binding of a role of the chart's": {"it would be changed", patched(viewers.DeepCopy(), label("a", "b")), byPolicy},
 		"labels on somebody's binding":                {"it would be taken over", applied(classBinding(viewers.Name, "viewers", classes, viewers.Name)), byPolicy},
 		"delete somebody's binding":                   {"it is theirs", deleted(admins.DeepCopy()), byPolicy},
 		"delete another platform's binding":           {"it is that platform's", deleted(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}), byPolicy},
+		"delete another platform's role binding":      {"it is that platform's", deleted(foreignRole.DeepCopy()), byPolicy},
+		"delete another role binding":                 {"it isolates no space", deleted(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-mine", Name: "tenants"}}), byRBAC},
 		"a subject of another's binding":              {"it is that platform's", patched(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berth-theirs"}}, `{"subjects":null}`), byEscalation},
-		"a role":                                      {"it would bind that", applied(&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}), byRBAC},
+		"a pod with somebody's Secret": {"it would be read", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[0].Secret.SecretName = "plain-kubeconfig"
+		})), byPolicy},
+		"a pod with an account": {"its token", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.AutomountServiceAccountToken = nil
+		})), byPolicy},
+		"a pod with a token": {"of an account of the namespace", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}}}}
+		})), byPolicy},
+		"a pod with the node's files": {"the node", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
+		})), byPolicy},
+		"a pod with a volume without a bound": {"it fills the node's disk", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Volumes[1].EmptyDir.SizeLimit = nil
+		})), byPolicy},
+		"a pod in the node's network": {"the node", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.HostNetwork = true })), byPolicy},
+		"a pod of another image":      {"any program", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "other" })), byPolicy},
+		"a pod of another command":    {"any program", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Args[0] = "serve" })), byPolicy},
+		"a pod with variables of a Secret": {"it would be read", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "plain-kubeconfig"}}}}
+		})), byPolicy},
+		"a pod with privileges": {"the node", applied(podOf(func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
+		})), byPolicy},
+		"a pod with another's volume": {"the store of another space", applied(podOf(func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates[0].Spec.VolumeName = "theirs" })), byPolicy},
+		"a pod of no space":           {"nothing tells whose it is", applied(podOf(func(s *appsv1.StatefulSet) { s.Labels = nil })), byPolicy},
+		"a pod of another platform":   {"it would be that platform's", applied(podOf(func(s *appsv1.StatefulSet) { s.Labels[translate.LabelPlatform] = "other" })), byPolicy},
+		"labels on somebody's pods":   {"it would be taken over", patched(theirPods.DeepCopy(), `{"metadata":{"labels":{"berth.dev/dedicated":"web","`+translate.LabelPlatform+`":"berth"}}}`), byPolicy},
+		"delete somebody's pods":      {"they are theirs", deleted(theirPods.DeepCopy()), byPolicy},
+		"pods elsewhere":              {"it is the host's", applied(podOf(func(s *appsv1.StatefulSet) { s.Namespace = "kube-system" })), byRBAC},
+		"a Service of its own pod":    {"tenants would reach another's pod", applied(serviceOf(map[string]string{"app.kubernetes.io/name": "berth"})), byPolicy},
+		"a Service of another space":  {"it would get that space's requests", applied(serviceOf(map[string]string{"berth.dev/dedicated": "b", translate.LabelPlatform: "berth"})), byPolicy},
+		"a Secret for no pod": {"any name would do", applied(func() *corev1.Secret {
+			s := kubeconfigSecret("registry", "registry", "berth", "berth.dev/dedicated")
+			return s
+		}()), byPolicy},
+		"a role": {"it would bind that", applied(&rbacv1.ClusterRole{TypeMeta: typed("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: "berth-mine"}}), byRBAC},
 		"a space of this platform, by other": {"it would be that platform's", func() error {
 			return r.other.Patch(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, client.RawPatch(types.MergePatchType, []byte(label("a", "b"))))
 		}, "only spaces of the platform other"},
@@ -429,6 +556,9 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		what string
 		do   func() error
 	}{
+		{"pod of a dedicated space", applied(podOf(func(*appsv1.StatefulSet) {}))},
+		{"pod of a dedicated space, again", applied(podOf(func(*appsv1.StatefulSet) {}))},
+		{"Service of that", applied(serviceOf(map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}))},
 		{"space", patched(&v1alpha1.Space{ObjectMeta: at}, label("a", "b"))},
 		{"status", func() error {
 			return r.berth.Status().Patch(ctx, &v1alpha1.Space{ObjectMeta: at}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"version":"v1"}}`)))
@@ -440,11 +570,21 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		}},
 		{"namespace", patched(namespace("berth-mine", nil), label("a", "b"))},
 		{"limits", applied(limits("berth-mine"))},
+		{"cluster of Argo CD", applied(inArgoCD("mine", "berth", "-argocd-cluster"))},
+		{"cluster of Argo CD, deleted", deleted(inArgoCD("mine", "berth", "-argocd-cluster"))},
+		{"cluster of the other's Argo CD", func() error { return apply(ctx, r.other, inArgoCD("theirs", "other", "-argocd-cluster")) }},
 	} {
 		if err := own.do(); err != nil {
 			t.Errorf("its own %s: %v", own.what, err)
 		}
 	}
+}
+
+// inArgoCD is a Secret of a space for Argo CD.
+func inArgoCD(space, platform, suffix string) *corev1.Secret {
+	secret := kubeconfigSecret(space+suffix, space, platform, kubeconfigType)
+	secret.Namespace = "argocd"
+	return secret
 }
 
 // spaceBinding binds the role of spaces' accounts in a namespace to the account of a namespace.

@@ -4,6 +4,9 @@
 package charts
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +20,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	podsecurity "k8s.io/pod-security-admission/api"
@@ -25,6 +29,7 @@ import (
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
 	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/platform/pod"
 )
 
 // envUpdate has tests write what a chart takes from the code.
@@ -35,12 +40,12 @@ var everything = []string{
 	"platformName=other",
 	"spaces[0].name=team-a", "spaces[1].name=team-b", "spaces[1].spec.isolation=Dedicated", "podDisruptionBudget.enabled=true",
 	"networkPolicy.enabled=true", "spaceDefaults.network.closedRanges={203.0.113.0/24}", "networkPolicy.metricsFrom.matchLabels.team=monitoring", "service.type=LoadBalancer",
-	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.credentialsSecret=bucket",
+	"service.annotations.example=yes", "snapshots.to=s3://bucket/berth", "snapshots.alsoTo={s3://other/berth}", "snapshots.credentialsSecret=bucket",
 	"traces.endpoint=collector:4317", "pods.dnsUpstreams[0]=192.0.2.53", "storage.className=fast", "storage.accessMode=ReadWriteOncePod",
 	"spaceDefaults.nodes.selector.pool=tenants", "spaceDefaults.nodes.allowedLabels={kubernetes.io/arch}", "spaces[1].spec.nodes.selector.pool=b", "spaces[1].spec.nodes.allowedLabels={disk}",
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
-	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible",
+	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible", "argocdNamespace=argocd",
 	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
 }
 
@@ -50,18 +55,68 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*appsv1.StatefulSet](t, few, nil)
 	for _, o := range few {
 		switch o.(type) {
-		case *policyv1.PodDisruptionBudget, *networkingv1.NetworkPolicy, *corev1.Pod:
+		case *policyv1.PodDisruptionBudget, *corev1.Pod:
 			t.Errorf("without values, a %T is made", o)
 		}
 	}
 	find[*policyv1.PodDisruptionBudget](t, all, nil)
-	find[*networkingv1.NetworkPolicy](t, all, nil)
+	named := func(name string) func(*networkingv1.NetworkPolicy) bool {
+		return func(p *networkingv1.NetworkPolicy) bool { return p.Name == name }
+	}
+	find(t, all, named("berth"))
+	checkDedicatedPolicy(t, find(t, few, named("berth-dedicated")), find[*appsv1.StatefulSet](t, few, nil))
 	find[*corev1.Pod](t, all, nil)
 	args := find[*appsv1.StatefulSet](t, all, nil).Spec.Template.Spec.Containers[0].Args
 	if !slices.Contains(args, "--config=/etc/berth/config.yaml") || !slices.Contains(args, "--platform-name=other") {
 		t.Errorf("berth serve gets %v, without its configuration file or its name", args)
 	}
 	find(t, all, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth" })
+}
+
+// checkDedicatedPolicy checks that only Berth's pod reaches those of dedicated spaces (S3).
+func checkDedicatedPolicy(t *testing.T, policy *networkingv1.NetworkPolicy, berth *appsv1.StatefulSet) {
+	t.Helper()
+	from := policy.Spec.Ingress[0].From
+	if len(policy.Spec.Ingress) != 1 || len(from) != 1 || from[0].NamespaceSelector != nil || from[0].IPBlock != nil ||
+		!reflect.DeepEqual(from[0].PodSelector.MatchLabels, berth.Spec.Selector.MatchLabels) {
+		t.Errorf("those of dedicated spaces are reached from %v", policy.Spec.Ingress)
+	}
+}
+
+// S3: the StatefulSet of which dedicated spaces' pods are made is one, and is neither behind Berth's Service nor reaches the host.
+func TestTheChartHasATemplateOfDedicatedSpacesPods(t *testing.T) {
+	objects := render(t, append(slices.Clone(everything), "dedicated.resources.limits.memory=3Gi", "dedicated.storage.size=5Gi", "dedicated.storage.className=own", "dedicated.nodeSelector.pool=own")...)
+	file := filepath.Join(t.TempDir(), "dedicated.yaml")
+	config := find(t, objects, func(c *corev1.ConfigMap) bool { return c.Data["dedicated.yaml"] != "" })
+	if err := os.WriteFile(file, []byte(config.Data["dedicated.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := pod.ReadTemplate(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := set.Spec.Template
+	claim := set.Spec.VolumeClaimTemplates[0].Spec
+	if set.Namespace != "platform" || of.Spec.NodeSelector["pool"] != "own" || of.Spec.Containers[0].Resources.Limits.Memory().String() != "3Gi" ||
+		claim.Resources.Requests.Storage().String() != "5Gi" || *claim.StorageClassName != "own" || *of.Spec.AutomountServiceAccountToken {
+		t.Errorf("the template is %+v", set)
+	}
+	if limit := of.Spec.Containers[0].Resources.Limits.StorageEphemeral(); limit.IsZero() {
+		t.Error("a pod may fill the node's disk")
+	}
+	for _, volume := range of.Spec.Volumes {
+		if volume.EmptyDir != nil && volume.EmptyDir.SizeLimit == nil {
+			t.Errorf("volume %s may fill the node's disk", volume.Name)
+		}
+	}
+	service := find[*corev1.Service](t, objects, nil)
+	if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(of.Labels)) {
+		t.Error("the pods of dedicated spaces are behind Berth's Service")
+	}
+	args := find[*appsv1.StatefulSet](t, objects, nil).Spec.Template.Spec.Containers[0].Args
+	if !slices.Contains(args, "--dedicated-pods=/etc/berth/dedicated.yaml") {
+		t.Errorf("berth serve gets %v", args)
+	}
 }
 
 // X1: what the chart is told of spaces is what Berth reads, strictly.

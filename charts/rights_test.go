@@ -37,10 +37,13 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	ofAnyName := map[string][]string{
 		"namespaces": {"get", "create", "patch", "delete"}, "clusterrolebindings": {"create", "patch", "delete"},
 		"spaces": {"get", "list", "watch", "create", "update", "patch", "delete"}, "spaces/status": {"update", "patch"}, "spaces/finalizers": {"update", "patch"},
-		"secrets": {"create", "patch", "delete"},
+		"secrets": {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
 	}
 	poses := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.ImpersonatorSuffix })
-	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{syncer.ServiceAccount}, Verbs: []string{"impersonate"}}}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{syncer.ServiceAccount}, Verbs: []string{"impersonate"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{syncer.ServiceAccount}, Verbs: []string{"create"}},
+	}
 	if diff := cmp.Diff(want, poses.Rules); diff != "" {
 		t.Errorf("in namespaces of spaces it may do something else than pose as their accounts: %s", diff)
 	}
@@ -79,11 +82,6 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	for _, rule := range own.Rules {
 		if slices.ContainsFunc(rule.Verbs, func(v string) bool { return slices.Contains(reads, v) }) {
 			t.Errorf("in its own namespace it may read %v", rule.Resources)
-		}
-	}
-	for _, rule := range find(t, render(t), func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" }).Rules {
-		if slices.Contains(rule.Resources, "clusterrolebindings") {
-			t.Errorf("without classes of tenants' own, it may %v bindings", rule.Verbs)
 		}
 	}
 }
@@ -128,6 +126,8 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		value    any
 	}{
 		"space-rules.yaml":           {"isolation.AccountRules", isolation.AccountRules()},
+		"watch-rules.yaml":           {"resources.Table", watchRules()},
+		"optional-resources.yaml":    {"resources.Table", optionalResources()},
 		"space-policy.yaml":          {"isolation.AccountPolicy", isolation.AccountPolicy()},
 		"space-pods-policy.yaml":     {"isolation.PodPolicy", isolation.PodPolicy()},
 		"space-runtimes-policy.yaml": {"isolation.RuntimePolicy", isolation.RuntimePolicy()},
@@ -168,6 +168,52 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 			t.Errorf("%s does not hold all: %v", name, binding.Spec)
 		}
 	}
+}
+
+// watchRules are the rights to watch what is synced unless it is disabled, by group.
+func watchRules() (rules []rbacv1.PolicyRule) {
+	for _, r := range resources.Table() {
+		if r.Type == nil || r.Optional() {
+			continue
+		}
+		of := r.GVR()
+		i := slices.IndexFunc(rules, func(have rbacv1.PolicyRule) bool { return have.APIGroups[0] == of.Group })
+		if i < 0 {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{of.Group}, Resources: []string{of.Resource}, Verbs: []string{"list", "watch"}})
+		} else {
+			rules[i].Resources = append(rules[i].Resources, of.Resource)
+		}
+	}
+	return rules
+}
+
+// optionalResource is what the chart has to know of a resource that is not synced unless it is enabled.
+type optionalResource struct {
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	// Written says that spaces' accounts write it, Removed that what is left of it is deleted when it is disabled.
+	Written bool `json:"written,omitempty"`
+	Removed bool `json:"removed,omitempty"`
+	// Definition is the name of the CustomResourceDefinition by which a host has it.
+	Definition string `json:"definition,omitempty"`
+}
+
+// optionalResources are those but nodes, and the classes of tenants, of which other templates are.
+func optionalResources() (all []optionalResource) {
+	for _, r := range resources.Table() {
+		exported := r.Direction == resources.ToHost && r.InCluster
+		if r.Type == nil || !r.Optional() || exported || r.Name == resources.Nodes {
+			continue
+		}
+		o := optionalResource{Name: r.Name, Group: r.GVR().Group, Written: r.Direction == resources.ToHost}
+		o.Removed = o.Written && !r.Lasts
+		if r.Extension {
+			o.Definition = r.GVR().GroupResource().String()
+		}
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b optionalResource) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 func paramsOf(policy admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ParamRef {
@@ -225,13 +271,24 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 		if diff := cmp.Diff(append(isolation.AccountRules(), isolation.MoreRules(syncOptions)...), role.Rules); diff != "" {
 			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)
 		}
+		watches := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.DedicatedSuffix })
+		if diff := cmp.Diff(isolation.WatchRules(syncOptions), watches.Rules); diff != "" {
+			t.Errorf("%v: accounts of dedicated spaces may watch something else: %s", sync, diff)
+		}
+		reads := find(t, objects, func(r *rbacv1.ClusterRole) bool {
+			return r.Name == "platform-berth-space"+isolation.DedicatedReaderSuffix
+		})
+		if diff := cmp.Diff(isolation.ReadRules(syncOptions), reads.Rules); diff != "" {
+			t.Errorf("%v: accounts of dedicated spaces may read something else: %s", sync, diff)
+		}
 		own := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
 		for _, s := range all {
 			resource, _, _ := strings.Cut(s, "=")
 			watches := slices.ContainsFunc(own.Rules, func(r rbacv1.PolicyRule) bool {
 				return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
 			})
-			if watches != (syncOptions.On(resource) && syncOptions.Value(resource) != resources.VirtualNodes) {
+			always := resource == resources.ServiceAccounts // the spaces' own are put back
+			if watches != (always || syncOptions.On(resource) && syncOptions.Value(resource) != resources.VirtualNodes) {
 				t.Errorf("%v: Berth may watch %s: %v", sync, resource, watches)
 			}
 		}

@@ -24,19 +24,33 @@ const host = "http://berth"
 // Client asks the berth that runs on a data directory. It may be used
 // concurrently.
 type Client struct {
-	dir  string
-	http *http.Client
+	where string // it runs
+	most  int64  // bytes of an answer that is decoded
+	http  *http.Client
 }
+
+// maxAnswer bounds what is decoded of a berth on this machine: a list of snapshots may be long.
+const maxAnswer = 256 << 20
+
+// MaxHeaderBytes bounds the headers of an answer, informational (1xx) ones included.
+const MaxHeaderBytes = 64 << 10
 
 // ErrNotRunning says that there is nobody to ask.
 var ErrNotRunning = errors.New("no berth runs")
 
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return NewClientTo("on "+dir+"; start one with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
 		return DialSocket(ctx, filepath.Join(dir, Name))
-	}
-	return &Client{dir: dir, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	})
+}
+
+// NewClientTo returns a client of whom dial connects to, who may answer with most bytes. where says where that runs, and how it
+// is started.
+func NewClientTo(where string, most int64, dial func(ctx context.Context) (net.Conn, error)) *Client {
+	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	transport := &http.Transport{DialContext: connect, DisableKeepAlives: true, MaxResponseHeaderBytes: MaxHeaderBytes}
+	return &Client{where: where, most: most, http: &http.Client{Transport: transport}}
 }
 
 // Do sends a request without a body and decodes the answer into out, unless that
@@ -50,7 +64,7 @@ func (c *Client) Do(ctx context.Context, method, path string, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(body).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, c.most)).Decode(out); err != nil {
 		return fmt.Errorf("read the answer of berth: %w", err)
 	}
 	return nil
@@ -63,14 +77,29 @@ func (c *Client) Open(ctx context.Context, method, path string) (io.ReadCloser, 
 	if err != nil {
 		return nil, fmt.Errorf("ask berth: %w", err)
 	}
+	resp, err := c.Send(req)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// NewRequest makes a request for [Client.Send].
+func NewRequest(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, method, host+path, body)
+}
+
+// Send sends a request and returns the answer, whose body the caller closes. What the server refuses is an
+// [apierrors.APIStatus].
+func (c *Client) Send(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%w on %s; start one with: berth up --data-dir %[2]s", ErrNotRunning, c.dir)
+		return nil, fmt.Errorf("%w %s", ErrNotRunning, c.where)
 	case err != nil:
 		return nil, fmt.Errorf("ask berth: %w", err)
 	case resp.StatusCode < http.StatusBadRequest:
-		return resp.Body, nil
+		return resp, nil
 	}
 	defer resp.Body.Close()
 	return nil, refusal(resp)

@@ -35,7 +35,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	image := images[0]
 	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "3m", "--set", ofImage(image) +
 		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
-	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c", "chart-d")
+	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c", "chart-d", "chart-e")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 
@@ -52,6 +52,8 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	space.awaitRunning(t, "default", "real")
 
 	t.Run("a pod of a space reaches its API by name", func(t *testing.T) { checkInside(t, space, "inside", image) })
+	t.Run("a dedicated space has a pod of its own", func(t *testing.T) { checkPodOfItsOwn(t, host, image) })
+	dedicated := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-chart-b-dedicated-0", metav1.GetOptions{}))(t)
 	t.Run("a pod of Berth's that dies is replaced, and the space is as it was", func(t *testing.T) {
 		before := must(host.CoreV1().Pods(release).Get(t.Context(), "berth-0", metav1.GetOptions{}))(t)
 		// By force: the next one may start while this one still ends.
@@ -67,7 +69,12 @@ func TestTheChartOnARealCluster(t *testing.T) {
 		space := forwarded(t, host, release, "chart-a")
 		checkKept(t, space, host, made, running)
 		checkInside(t, space, "inside-again", image)
+		checkInside(t, forwarded(t, host, release, "chart-b"), "inside-dedicated-again", image)
+		if still := must(host.CoreV1().Pods(release).Get(t.Context(), dedicated.Name, metav1.GetOptions{}))(t); still.UID != dedicated.UID || still.Status.ContainerStatuses[0].RestartCount > 0 {
+			t.Error("the pod of the dedicated space did not run on")
+		}
 	})
+	t.Run("a space moves to a pod of its own and back, and goes with it", func(t *testing.T) { checkMoves(t, host) })
 	t.Run("an upgrade adds a space, and keeps those that were there", func(t *testing.T) {
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "spaces[2].name=chart-c,log.verbosity=1")...)...)
 		helmTest(t, "chart-a", "chart-b", "chart-c")

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -50,6 +52,7 @@ func TestASpaceMayHaveAProcessOfItsOwn(t *testing.T) {
 		t.Errorf("the space is %s: %s", state, message)
 	}
 
+	t.Run("reaches its own host namespace only", func(t *testing.T) { checkOwnAccount(t, b) })
 	t.Run("is among the metrics", func(t *testing.T) {
 		_, text := fetch(t, b.socket(), "http://berth/metrics")
 		for _, want := range []string{
@@ -78,6 +81,24 @@ func TestASpaceMayHaveAProcessOfItsOwn(t *testing.T) {
 			}
 		}
 	})
+	t.Run("is copied and restored", func(t *testing.T) {
+		bucket := "file://" + t.TempDir()
+		kept := must(own.CoreV1().ConfigMaps("default").Get(t.Context(), "seen", metav1.GetOptions{}))(t)
+		berthDoes(t, "snapshot", "create", "own", "--to", bucket, "--data-dir", b.dir)
+		own.kubectl(t, "delete", "configmap", "seen")
+		own.kubectl(t, "create", "configmap", "later")
+		berthDoes(t, "snapshot", "restore", "own", "--from", bucket, "--data-dir", b.dir)
+		if again := await(t, own.CoreV1().ConfigMaps("default").Get, "seen", there); again.UID != kept.UID {
+			t.Errorf("the restored config map is %s, want %s", again.UID, kept.UID)
+		}
+		awaitGone(t, "what came after the snapshot", own.CoreV1().ConfigMaps("default").Get, "later")
+		if now := own.awaitRunning(t, "default", "moves"); now.UID != before.UID {
+			t.Errorf("the restored space has another pod")
+		}
+		if now := childrenOf(t, b.Pid); !slices.Equal(now, children) {
+			t.Errorf("the restore took another process: %v, was %v", now, children)
+		}
+	})
 	t.Run("is started again, and harms nobody", func(t *testing.T) {
 		if err := syscall.Kill(children[0], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -104,7 +125,51 @@ func TestASpaceMayHaveAProcessOfItsOwn(t *testing.T) {
 	if now := b.space(t, "own").awaitRunning(t, "default", "moves"); now.UID != before.UID {
 		t.Errorf("back in the shared process the space has another pod")
 	}
+	t.Run("loses the rights of a dedicated space with its process", func(t *testing.T) {
+		account := b.host(t).account(t, "berth-own", "berth-syncer")
+		eventually(t, func() error {
+			for _, what := range []string{"list pods berth-own", "list persistentvolumes"} {
+				if mayOnHost(t, account, what) {
+					return fmt.Errorf("its account may %s", what)
+				}
+			}
+			return nil
+		})
+	})
 	b.space(t, "own").awaitRunning(t, "default", "made-there")
+}
+
+// checkOwnAccount checks what the process of the space own can do on the host (S3): it has no credentials but a token of the
+// account of that space.
+func checkOwnAccount(t *testing.T, b *berth) {
+	t.Helper()
+	files := must(filepath.Glob(filepath.Join(b.dir, "dedicated", "own", "*")))(t)
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	if want := []string{"api.sock", "berth.log", "config.json", "control.sock", "host.kubeconfig", "host.token", "serving-ca.crt", "tmp"}; !slices.Equal(files, want) {
+		t.Errorf("the process is given %q, want %q", files, want)
+	}
+	account := newCluster(t, filepath.Join(b.dir, "dedicated", "own", "host.kubeconfig"))
+	review := must(account.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t)
+	if want := "system:serviceaccount:berth-own:berth-syncer"; review.Status.UserInfo.Username != want {
+		t.Errorf("the process is %s on the host, want %s", review.Status.UserInfo.Username, want)
+	}
+	must(account.CoreV1().Pods("berth-own").Get(t.Context(), "own--default--made-there", metav1.GetOptions{}))(t)
+	for _, what := range []string{
+		"list pods berth-other", "list pods", "list secrets", "list secrets berth-other", "get secrets kube-system", "create pods berth-other", "create pods kube-system",
+		"list events", "list configmaps", "update namespaces", "delete resourcequotas berth-own", "create serviceaccounts/token berth-own", "impersonate serviceaccounts berth-own",
+		"impersonate serviceaccounts berth-other", "get spaces.berth.dev", "create rolebindings.rbac.authorization.k8s.io berth-own", "list nodes", "update persistentvolumes",
+	} {
+		if mayOnHost(t, account, what) {
+			t.Errorf("the process may %s", what)
+		}
+	}
+	for _, what := range []string{"list pods berth-own", "watch secrets berth-own", "list persistentvolumes", "list ingresses.networking.k8s.io"} {
+		if !mayOnHost(t, account, what) {
+			t.Errorf("the process may not %s", what)
+		}
+	}
 }
 
 // childrenOf lists the processes that a process started and that run.

@@ -157,8 +157,9 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 		"get pods/log kube-system", "create serviceaccounts/token kube-system", "create serviceaccounts/token berth-warded", "update nodes", "watch nodes",
 		"create roles.rbac.authorization.k8s.io kube-system", "escalate roles.rbac.authorization.k8s.io kube-system", "escalate clusterroles.rbac.authorization.k8s.io",
 		"bind clusterroles.rbac.authorization.k8s.io", "bind roles.rbac.authorization.k8s.io kube-system", "create rolebindings.rbac.authorization.k8s.io kube-system",
-		"create clusterroles.rbac.authorization.k8s.io", "create clusterrolebindings.rbac.authorization.k8s.io", "patch clusterroles.rbac.authorization.k8s.io",
-		"update namespaces", "list namespaces", "patch namespaces/status", "delete networkpolicies.networking.k8s.io berth-warded",
+		"create clusterroles.rbac.authorization.k8s.io", "bind clusterroles.rbac.authorization.k8s.io kube-system", "create pods platform", "get statefulsets.apps platform",
+		"create statefulsets.apps kube-system", "patch services kube-system", "patch clusterroles.rbac.authorization.k8s.io",
+		"update namespaces", "patch namespaces/status", "delete networkpolicies.networking.k8s.io berth-warded",
 		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts", "impersonate serviceaccounts kube-system", "impersonate serviceaccounts berth-demo",
 		"update persistentvolumes", "create storageclasses.storage.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io", "patch customresourcedefinitions.apiextensions.k8s.io",
 	} {
@@ -166,10 +167,12 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 			t.Errorf("Berth may %s on the host", what)
 		}
 	}
-	// What RBAC can't tell: that a list asks only for what bears a label. This is
-	// the one way to what is outside of spaces, and it is read-only.
-	if !mayOnHost(t, account, "list secrets kube-system") {
-		t.Error("Berth may not list secrets of all namespaces any more: mend docs/reference/host-access.md, which says so, and this test")
+	// What RBAC can't tell: that a list asks only for what bears a label. These are
+	// the ways to what is outside of spaces, and they are read-only.
+	for _, what := range []string{"list secrets kube-system", "list namespaces", "list rolebindings.rbac.authorization.k8s.io kube-system"} {
+		if !mayOnHost(t, account, what) {
+			t.Errorf("Berth may not %s any more: mend docs/reference/host-access.md, which says so, and this test", what)
+		}
 	}
 	for user, groups := range map[string][]string{
 		"system:admin": {"system:masters"},
@@ -219,6 +222,9 @@ func checkRefusedByPolicy(t *testing.T, account *cluster) {
 		_, err = account.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, taken, metav1.PatchOptions{})
 		refused(t, "the labels on "+namespace, err, says)
 	}
+	_, err = account.RbacV1().ClusterRoleBindings().Apply(t.Context(), rbacv1ac.ClusterRoleBinding("anybody").
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(platform+"-berth-space-dedicated-reader")), by)
+	refused(t, "a binding in the whole cluster", err, says)
 	for _, namespace := range []string{platform, "berth-demo"} { // of kube-system, the host itself refuses it
 		refused(t, "the deletion of "+namespace, account.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}), says)
 	}

@@ -292,7 +292,7 @@ func TestASpaceThatIsNeverStartedSaysWhy(t *testing.T) {
 	for name, want := range map[string]struct{ spec, says string }{
 		"apart":   {`{isolation: Dedicated}`, "False Failed spec.isolation: there are 0 dedicated spaces, and --dedicated-max allows no more"},
 		"paused":  {`{paused: true}`, "False Paused the space was paused before its first start"},
-		"invalid": {`{snapshots: {to: "file:///backups"}}`, "False InvalidSpec spec.snapshots: Forbidden"},
+		"invalid": {`{snapshots: {to: "file:///backups"}}`, "False InvalidSpec spec.snapshots.to: Forbidden: the platform writes snapshots to no place"},
 	} {
 		host.apply(t, spaceObject(name, want.spec))
 		awaitReady(t, host, name, want.says)

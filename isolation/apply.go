@@ -8,10 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +55,8 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read host namespace %s: %w", space.HostNamespace(), err)
 	}
-	if err == nil && ns.Labels[translate.LabelSpace] != space.Name {
+	ours := space.Store != "" && ns.Annotations[translate.AnnotationStore] == space.Store
+	if err == nil && ns.Labels[translate.LabelSpace] != space.Name && !ours {
 		return fmt.Errorf("%w: %s is not labelled %s=%s; remove it or name the space differently", ErrTaken, ns.Name, translate.LabelSpace, space.Name)
 	}
 	// A namespace without the label is one that an older Berth made.
@@ -61,16 +67,38 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		return fmt.Errorf("%w: %s holds what another store's space %s runs; name the space differently, or, to let this store delete all of it, "+
 			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
 	}
-	apply := func(o client.Object) error {
+	patch := func(o client.Object) error {
 		// A conflict is over the quota, which counts up meanwhile.
-		err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
+		return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
 			//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 			return host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
 		})
+	}
+	apply := func(o client.Object) error {
+		policy, _ := o.DeepCopyObject().(*networkingv1.NetworkPolicy)
+		err := patch(o)
+		if err == nil && policy != nil && difference(policy, o, false) != "" {
+			err = patch(whole(policy))
+		}
 		if err != nil {
-			return fmt.Errorf("apply %s %s of space %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), space.Name, err)
+			return fmt.Errorf("apply %s of space %s: %w", describe(o), space.Name, err)
 		}
 		return nil
+	}
+	// The role of a binding is immutable. It is another one if somebody replaced the binding, or the space was another release's,
+	// or `berth up`'s.
+	bind := func(o client.Object) error {
+		again, _ := o.DeepCopyObject().(client.Object) // apply sets in o what the host has
+		wanted := subjectsOf(o)
+		err := apply(o)
+		// Subjects that somebody else applied, too, stay if nobody is to be bound.
+		if err == nil && (wanted > 0 || subjectsOf(o) == 0) || err != nil && !apierrors.IsInvalid(err) {
+			return err
+		}
+		if err := host.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("replace %s of space %s: %w", describe(o), space.Name, err)
+		}
+		return apply(again)
 	}
 	for _, o := range Objects(space, quota, options...) {
 		switch o := o.(type) {
@@ -87,25 +115,52 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			}
 		case *corev1.Namespace:
 			ns = o // which has an identity once it is applied
+		case *rbacv1.RoleBinding:
+			if err := bind(o); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := apply(o); err != nil {
 			return err
 		}
 	}
-	for _, right := range classRights(space, ns, set(options)) {
-		err := apply(right)
-		// The role of a binding is immutable. It is another one if the space was another release's, or `berth up`'s.
-		if _, binding := right.(*rbacv1.ClusterRoleBinding); binding && apierrors.IsInvalid(err) {
-			if err := host.Delete(ctx, right); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("replace ClusterRoleBinding %s of space %s: %w", right.GetName(), space.Name, err)
-			}
-			err = apply(right)
-		}
-		if err != nil {
+	o := set(options)
+	for _, right := range slices.Concat(classRights(space, ns, o), dedicatedObjects(space, ns, o)) {
+		if err := bind(right); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// subjectsOf counts whom a binding binds.
+func subjectsOf(o client.Object) int {
+	switch o := o.(type) {
+	case *rbacv1.RoleBinding:
+		return len(o.Subjects)
+	case *rbacv1.ClusterRoleBinding:
+		return len(o.Subjects)
+	default:
+		return 0
+	}
+}
+
+// whole is a network policy that says of each direction what it opens, also where that is nothing: a field that nobody applies
+// stays as somebody else set it. The host stores each apply of it, as it does not store an empty list.
+func whole(policy *networkingv1.NetworkPolicy) client.Object {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+	if err != nil { // never of a type of Kubernetes' own
+		return policy
+	}
+	spec, _ := fields["spec"].(map[string]any)
+	for _, direction := range []string{"ingress", "egress"} {
+		if _, open := spec[direction]; !open {
+			spec[direction] = []any{}
+		}
+	}
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: fields}
 }
 
 // keepQuota leaves an admin's own numbers in a quota that is there, and adds
@@ -117,11 +172,13 @@ func keepQuota(ctx context.Context, host client.Client, defaults *corev1.Resourc
 		return false, client.IgnoreNotFound(err)
 	}
 	want := have.DeepCopy()
-	hard := maps.Clone(defaults.Spec.Hard)
-	maps.Copy(hard, have.Spec.Hard)
-	if len(hard) == len(have.Spec.Hard) {
+	want.Spec.Hard = maps.Clone(defaults.Spec.Hard)
+	maps.Copy(want.Spec.Hard, have.Spec.Hard)
+	for key, value := range defaults.Labels { // by which it is watched
+		metav1.SetMetaDataLabel(&want.ObjectMeta, key, value)
+	}
+	if len(want.Spec.Hard) == len(have.Spec.Hard) && maps.Equal(want.Labels, have.Labels) {
 		return true, nil
 	}
-	want.Spec.Hard = hard
 	return true, host.Patch(ctx, want, client.MergeFrom(have))
 }

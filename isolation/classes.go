@@ -10,8 +10,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,35 +32,49 @@ func Syncing(syncOptions resources.SyncOptions) Option {
 // resources that are not synced unless they are enabled: also to delete the stale
 // objects of those that were.
 func MoreRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
-	for _, r := range optionalRules() {
-		if !syncOptions.On(r.resource) {
-			if r.resource == resources.VolumeSnapshots { // which stay
+	for _, r := range optional() {
+		rule := writeRule(r)
+		if !syncOptions.On(r.Name) {
+			if r.Lasts {
 				continue
 			}
-			r.Verbs = []string{"delete"}
+			rule.Verbs = []string{"delete"}
 		}
-		rules = append(rules, r.PolicyRule)
+		rules = append(rules, rule)
 	}
 	return rules
 }
 
-type optionalRule struct {
-	resource string
-	rbacv1.PolicyRule
+// defaultRules are the rights to have on the host what is synced unless it is disabled, by group.
+func defaultRules() (rules []rbacv1.PolicyRule) {
+	for _, r := range resources.Table() {
+		if r.Direction != resources.ToHost || r.InCluster || r.Optional() {
+			continue
+		}
+		rule := writeRule(r)
+		i := slices.IndexFunc(rules, func(have rbacv1.PolicyRule) bool { return have.APIGroups[0] == rule.APIGroups[0] })
+		if i < 0 {
+			rules = append(rules, rule)
+		} else {
+			rules[i].Resources = append(rules[i].Resources, rule.Resources...)
+		}
+	}
+	return rules
 }
 
-// optionalRules are [MoreRules] for all such resources.
-func optionalRules() (all []optionalRule) {
-	for resource, group := range map[string]string{
-		resources.Budgets: "policy", resources.ServiceAccounts: "", resources.VolumeSnapshots: "snapshot.storage.k8s.io",
-		resources.Gateways: "gateway.networking.k8s.io", resources.HTTPRoutes: "gateway.networking.k8s.io",
-	} {
-		all = append(all, optionalRule{resource, rbacv1.PolicyRule{
-			APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "create", "update", "delete"},
-		}})
-	}
-	slices.SortFunc(all, func(a, b optionalRule) int { return strings.Compare(a.resource, b.resource) })
+// optional are the resources of [MoreRules].
+func optional() []resources.Resource {
+	all := slices.DeleteFunc(resources.Table(), func(r resources.Resource) bool {
+		return r.Direction != resources.ToHost || r.InCluster || !r.Optional()
+	})
+	slices.SortFunc(all, func(a, b resources.Resource) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// writeRule is the right to have what is synced of a resource.
+func writeRule(r resources.Resource) rbacv1.PolicyRule {
+	of := r.GVR()
+	return rbacv1.PolicyRule{APIGroups: []string{of.Group}, Resources: []string{of.Resource}, Verbs: []string{"get", "create", "update", "delete"}}
 }
 
 // ClassRules are the rights on the host's classes that a space's account needs
@@ -72,9 +84,7 @@ func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 		if class.allowed == never {
 			continue
 		}
-		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{class.group}, Resources: []string{class.resource}, Verbs: []string{"get", "create", "update", "delete"},
-		})
+		rules = append(rules, writeRule(class.Resource))
 	}
 	return rules
 }
@@ -92,31 +102,34 @@ func ClassPolicy(syncOptions resources.SyncOptions) admissionv1.ValidatingAdmiss
 			RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 				Rule: admissionv1.Rule{
-					APIGroups: []string{class.group}, APIVersions: []string{"v1"}, Resources: []string{class.resource}, Scope: ptr.To(admissionv1.ClusterScope),
+					APIGroups: []string{class.GVR().Group}, APIVersions: []string{class.GVR().Version}, Resources: []string{class.GVR().Resource}, Scope: ptr.To(admissionv1.ClusterScope),
 				},
 			},
 		})
 		policy.Validations = append(policy.Validations, hostpolicy.Refuse(class.message,
-			fmt.Sprintf("request.resource.resource != '%s' || object == null || %s", class.resource, class.allowed)))
+			fmt.Sprintf("request.resource.resource != '%s' || object == null || %s", class.GVR().Resource, class.allowed)))
 	}
 	policy.Validations = append(policy.Validations, hostpolicy.ClassFields()...)
 	return policy
 }
 
-type class struct{ group, resource, allowed, message string }
+type class struct {
+	resources.Resource
+	allowed, message string
+}
 
 // never is what is allowed of a resource that is disabled.
 const never = "false"
 
 func classes(syncOptions resources.SyncOptions) []class {
-	priorities := class{schedulingv1.GroupName, "priorityclasses", never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
+	priorities := class{resources.Of(resources.ExportedPriorityClasses), never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
 	if highest, preempt, ok := syncOptions.PriorityBound(); ok {
 		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
 		if !preempt {
 			priorities.allowed += " && object.?preemptionPolicy.orValue('') == 'Never'"
 		}
 	}
-	storage := class{storagev1.GroupName, "storageclasses", never,
+	storage := class{resources.Of(resources.ExportedStorageClasses), never,
 		"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"}
 	if provisioners := syncOptions.Provisioners(); len(provisioners) > 0 {
 		storage.allowed = "object.provisioner in " + "['" + strings.Join(provisioners, "', '") + "']" +
@@ -130,22 +143,28 @@ func classes(syncOptions resources.SyncOptions) []class {
 // ClassesSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one with [ClassRules].
 const ClassesSuffix = "-classes"
 
-// classRights are the objects that give a space's account its rights on classes.
-// They are in no namespace, and are deleted with the space's by the host's garbage collector. With [BoundTo], the role is
-// there already, and no more than its binding is written.
+// clusterMeta marks what is in no namespace as the space's. It is deleted with the space's namespace by the host's garbage
+// collector.
 //
-// What their names and labels are, the host's policy for a platform's account requires (charts/berth): another
+// What names and labels it has, the host's policy for a platform's account requires (charts/berth): another
 // platform's, or somebody else's, stay out of its reach.
-func classRights(space translate.Space, namespace metav1.Object, o settings) []client.Object {
-	if len(o.classes) == 0 {
-		return nil
-	}
+func clusterMeta(space translate.Space, namespace metav1.Object) metav1.ObjectMeta {
 	at := meta(space, space.HostNamespace())
 	at.Namespace = ""
 	if space.Platform != "" {
 		at.Labels[translate.LabelPlatform] = space.Platform
 	}
 	at.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.GetName(), UID: namespace.GetUID()}}
+	return at
+}
+
+// classRights are the objects that give a space's account its rights on classes.
+// They are in no namespace. With [BoundTo], the role is there already, and no more than its binding is written.
+func classRights(space translate.Space, namespace metav1.Object, o settings) []client.Object {
+	if len(o.classes) == 0 {
+		return nil
+	}
+	at := clusterMeta(space, namespace)
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},

@@ -197,6 +197,8 @@ type settings struct {
 	limits []corev1.LimitRangeItem
 	// labels and annotations of the namespace, besides Berth's.
 	labels, annotations map[string]string
+	// dedicated are rights for a process of the space's own; nil to leave them as they are.
+	dedicated *dedicatedRights
 }
 
 func set(options []Option) (s settings) {
@@ -257,40 +259,38 @@ func LabelledBy(labels, annotations map[string]string) Option {
 // exactly what syncing, as it is by default, and streams take. Network policies are among them: it can
 // open what its own pods reach. What others reach, and may do, it can't.
 func AccountRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{
-			APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
-		{
-			APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices", "endpointslices/restricted"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
+	return append(defaultRules(), []rbacv1.PolicyRule{
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices/restricted"}, Verbs: []string{"get", "create", "update", "delete"}},
 		// What changes in a pod that runs; of its status the conditions of readiness gates.
 		{APIGroups: []string{""}, Resources: []string{"pods/ephemeralcontainers", "pods/resize"}, Verbs: []string{"update"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
-		{
-			APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"},
-			Verbs: []string{"get", "create", "update", "delete"},
-		},
 		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
 		// from 1.35 on want the right to create for, too. Proxies are not here:
 		// those of a space go through port forwarding.
 		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-	}
+	}...)
 }
 
 // inside lets a space's pods reach their DNS and their API, which are Berth's. The
 // host's own DNS they then need no more: it would list other spaces' services.
+//
+// A pod is selected, and not its address: whether a block of addresses is about pods is up to the network plugin (Cilium says no),
+// and an address is another one after a restart.
 func inside(pods translate.PodsEndpoint) networkingv1.NetworkPolicyEgressRule {
-	berth := &networkingv1.IPBlock{CIDR: netip.PrefixFrom(pods.Address, pods.Address.BitLen()).String()}
+	berth := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: netip.PrefixFrom(pods.Address, pods.Address.BitLen()).String()}}
+	if pods.Namespace != "" {
+		berth = networkingv1.NetworkPolicyPeer{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: pods.Namespace}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: pods.Labels},
+		}
+	}
 	port := func(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
 		return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(number))}
 	}
 	return networkingv1.NetworkPolicyEgressRule{
-		To: []networkingv1.NetworkPolicyPeer{{IPBlock: berth}},
+		To: []networkingv1.NetworkPolicyPeer{berth},
 		Ports: []networkingv1.NetworkPolicyPort{
 			port(corev1.ProtocolUDP, pods.DNSPort), port(corev1.ProtocolTCP, pods.DNSPort), port(corev1.ProtocolTCP, pods.APIPort),
 		},

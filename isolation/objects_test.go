@@ -4,14 +4,17 @@
 package isolation_test
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -183,6 +186,45 @@ func TestTheNetworkPoliciesLeavePrivateNetworksOut(t *testing.T) {
 	}
 	if open[networkingv1.PolicyTypeIngress] != 1 || open[networkingv1.PolicyTypeEgress] != 1 {
 		t.Errorf("the outside is open by %v, want one policy a direction", open)
+	}
+}
+
+// S6, B19: the ports of Berth's pod are open by what selects the pod, as a network plugin may match no address with pods; where Berth is
+// no pod, by its address. Nothing else is open to pods that a tenant's policies are about.
+func TestTheNetworkPoliciesOpenTheDNSAndTheAPIOfASpace(t *testing.T) {
+	at := translate.PodsEndpoint{Address: netip.MustParseAddr("192.0.2.10"), APIPort: 7444, DNSPort: 7453}
+	pod := at
+	pod.Namespace, pod.Labels = "platform", map[string]string{"app": "berth"}
+	for name, test := range map[string]struct {
+		at   translate.PodsEndpoint
+		want networkingv1.NetworkPolicyPeer
+	}{
+		"no pod": {at, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.10/32"}}},
+		"a pod": {pod, networkingv1.NetworkPolicyPeer{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "platform"}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "berth"}},
+		}},
+	} {
+		for _, o := range isolation.Objects(translate.Space{Name: "demo", Pods: test.at}, nil) {
+			policy, ok := o.(*networkingv1.NetworkPolicy)
+			if !ok || policy.Name != "berth" {
+				continue
+			}
+			if len(policy.Spec.Egress) != 1 || len(policy.Spec.Ingress) != 0 {
+				t.Fatalf("%s: %v", name, policy.Spec)
+			}
+			rule := policy.Spec.Egress[0]
+			if diff := cmp.Diff([]networkingv1.NetworkPolicyPeer{test.want}, rule.To); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+			var ports []string
+			for _, p := range rule.Ports {
+				ports = append(ports, string(*p.Protocol)+" "+p.Port.String())
+			}
+			if want := []string{"UDP 7453", "TCP 7453", "TCP 7444"}; !slices.Equal(ports, want) {
+				t.Errorf("%s: open are %q, want %q", name, ports, want)
+			}
+		}
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -27,42 +30,49 @@ const (
 	runtimePolicyName = "berth-space-runtimes"
 )
 
-// InstallPolicies writes the admission policies by which the host limits all
-// spaces' accounts: [PodPolicy], [AccountPolicy] and [RuntimePolicy], and the
-// [ClassPolicy] of these sync options. It is repeatable; a host enforces the policies
-// some moments later, see [WaitEnforced].
-func InstallPolicies(ctx context.Context, host client.Client, syncOptions resources.SyncOptions) error {
-	// The pods' comes first: what an older Berth made is about pods, too, until
-	// the other one takes its place.
-	if err := installPolicy(ctx, host, podPolicyName, PodPolicy()); err != nil {
-		return err
+// Policies are the admission policies by which the host limits all spaces' accounts, and their bindings: [PodPolicy],
+// [AccountPolicy] and [RuntimePolicy], and the [ClassPolicy] of these sync options.
+func Policies(syncOptions resources.SyncOptions) (all []client.Object) {
+	for _, policy := range []struct {
+		name string
+		spec admissionv1.ValidatingAdmissionPolicySpec
+	}{
+		// The pods' comes first: what an older Berth made is about pods, too, until the other one takes its place.
+		{podPolicyName, PodPolicy()}, {accountPolicyName, AccountPolicy()}, {runtimePolicyName, RuntimePolicy()}, {classPolicyName, ClassPolicy(syncOptions)},
+	} {
+		binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
+		if policy.spec.ParamKind != nil {
+			binding.ParamRef = AllParams()
+		}
+		at := metav1.ObjectMeta{Name: policy.name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}}
+		all = append(all, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: at, Spec: policy.spec}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: at, Spec: binding})
 	}
-	if err := installPolicy(ctx, host, accountPolicyName, AccountPolicy()); err != nil {
-		return err
-	}
-	if err := installPolicy(ctx, host, runtimePolicyName, RuntimePolicy()); err != nil {
-		return err
-	}
-	return installPolicy(ctx, host, classPolicyName, ClassPolicy(syncOptions))
+	return all
 }
 
-func installPolicy(ctx context.Context, host client.Client, name string, policy admissionv1.ValidatingAdmissionPolicySpec) error {
-	var params *admissionv1.ParamRef
-	if policy.ParamKind != nil {
-		params = AllParams()
-	}
-	at := metav1.ObjectMeta{Name: name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}}
-	for _, o := range []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta: kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"), ObjectMeta: at, Spec: policy,
-		},
-		&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta: kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"), ObjectMeta: at,
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ParamRef: params, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-		},
-	} {
-		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
-		if err := host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+// InstallPolicies writes the [Policies]. It is repeatable; a host enforces the policies
+// some moments later, see [WaitEnforced].
+func InstallPolicies(ctx context.Context, host client.Client, syncOptions resources.SyncOptions) error {
+	for _, want := range Policies(syncOptions) {
+		live, _ := want.DeepCopyObject().(client.Object)
+		err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
+			_, err := controllerutil.CreateOrUpdate(ctx, host, live, func() error {
+				// The whole spec: fields that somebody adds, such as conditions, would have a policy apply less often.
+				switch want := want.(type) {
+				case *admissionv1.ValidatingAdmissionPolicy:
+					policy, _ := live.(*admissionv1.ValidatingAdmissionPolicy)
+					policy.Spec = *want.Spec.DeepCopy()
+					metav1.SetMetaDataLabel(&policy.ObjectMeta, translate.LabelManagedBy, translate.ManagedBy)
+				case *admissionv1.ValidatingAdmissionPolicyBinding:
+					binding, _ := live.(*admissionv1.ValidatingAdmissionPolicyBinding)
+					binding.Spec = *want.Spec.DeepCopy()
+					metav1.SetMetaDataLabel(&binding.ObjectMeta, translate.LabelManagedBy, translate.ManagedBy)
+				}
+				return nil
+			})
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("install the policies for spaces' accounts on the host: %w", err)
 		}
 	}
@@ -120,8 +130,8 @@ func accountPolicy(resources func(name string) bool, policy hostpolicy.Policy) a
 // written are those of the resources that the accounts have a right to write.
 func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWithOperations) {
 	rights := AccountRules()
-	for _, r := range optionalRules() { // whether or not they are enabled: the policy is the same for all
-		rights = append(rights, r.PolicyRule)
+	for _, r := range optional() { // whether or not they are enabled: the policy is the same for all
+		rights = append(rights, writeRule(r))
 	}
 	for _, r := range rights {
 		names := slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return !resources(name) })

@@ -60,6 +60,52 @@ func TestOpenRefusesWhatItCannotTrustAndLeavesItAsItWas(t *testing.T) {
 			},
 			want: kine.ErrNotStore,
 		},
+		"Check": {
+			reason: "The check of the file would evaluate it.",
+			make: func(t *testing.T, path string) {
+				execSQL(t, path, "CREATE TABLE kine (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, created INTEGER, deleted INTEGER, create_revision INTEGER, prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB, CHECK (length(name) > 0))")
+			},
+			want: kine.ErrNotStore,
+		},
+		"GeneratedColumn": {
+			reason: "It would be evaluated with each row.",
+			make: func(t *testing.T, path string) {
+				execSQL(t, path, "CREATE TABLE kine (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, created INTEGER, deleted INTEGER, create_revision INTEGER, prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB, extra AS (length(name)))")
+			},
+			want: kine.ErrNotStore,
+		},
+		"VirtualTable": {
+			reason: "A module reads what is in the file as it likes.",
+			make: func(t *testing.T, path string) {
+				write(t, path, sound)
+				execSQL(t, path, "CREATE VIRTUAL TABLE v USING rtree(id, a, b)")
+			},
+			want: kine.ErrNotStore,
+		},
+		"FurtherTable": {
+			reason: "Nothing tells what it is for.",
+			make: func(t *testing.T, path string) {
+				write(t, path, sound)
+				execSQL(t, path, "CREATE TABLE notes (text)")
+			},
+			want: kine.ErrNotStore,
+		},
+		"ExpressionIndex": {
+			reason: "It would be evaluated with each write.",
+			make: func(t *testing.T, path string) {
+				write(t, path, sound)
+				execSQL(t, path, "CREATE INDEX i ON kine (length(name))")
+			},
+			want: kine.ErrNotStore,
+		},
+		"View": {
+			reason: "It would run when it is read.",
+			make: func(t *testing.T, path string) {
+				write(t, path, sound)
+				execSQL(t, path, "CREATE VIEW v AS SELECT * FROM kine")
+			},
+			want: kine.ErrNotStore,
+		},
 		"Directory": {
 			reason: "A directory can't be opened, and must not be replaced.",
 			make: func(t *testing.T, path string) {

@@ -8,12 +8,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/host"
@@ -79,7 +78,7 @@ func (p *Platform) reachHost(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	p.host, p.hostKubeconfig = &remoteHost{config: config}, path
+	p.host = &remoteHost{config: config}
 	p.config.Progress("The host is %s, Kubernetes %s", config.Host, version.GitVersion)
 	return nil
 }
@@ -108,58 +107,40 @@ func (p *Platform) startHost(ctx context.Context) error {
 	if err := pki.WriteFile(datadir.Kubeconfig(p.config.DataDir, datadir.HostName), config); err != nil {
 		return fmt.Errorf("write kubeconfig of the host: %w", err)
 	}
-	p.hostKubeconfig = p.hostFiles().kubeconfig()
-	if err := p.renewHostFiles(); err != nil {
-		return err
-	}
 	p.config.Progress("The host is ready")
 	return nil
 }
 
-// hostFiles is by what the processes of dedicated spaces reach an embedded host: a kubeconfig that names files, which
-// clients read anew while they run, so that a process may live for longer than a certificate.
-type hostFiles struct{ dir string }
-
-func (f hostFiles) path(name string) string { return filepath.Join(f.dir, name) }
-
-// kubeconfig is the path of the kubeconfig.
-func (f hostFiles) kubeconfig() string { return f.path("processes.kubeconfig") }
-
-// renew writes the files if they are not there, the certificate is past half of its life, or server is another.
-func (f hostFiles) renew(server string, clients, port *pki.CA) error {
-	if old, err := os.ReadFile(f.path("processes.crt")); err != nil || !clients.Fresh(old) {
-		client, err := clients.Client("berth-processes", []string{kubeconfig.AdminGroup})
-		if err != nil {
-			return err
-		}
-		// Whoever reads them between the two writes finds that they don't match, keeps what it has, and reads again.
-		if err := pki.WriteFile(f.path("processes.key"), client.Key); err != nil {
-			return fmt.Errorf("write key of processes: %w", err)
-		}
-		if err := pki.WriteFile(f.path("processes.crt"), client.Cert); err != nil {
-			return fmt.Errorf("write certificate of processes: %w", err)
-		}
+// hostAddress is the host as processes of this machine reach it, and the CA that it is verified by.
+func (p *Platform) hostAddress() (*clientcmdapi.Cluster, error) {
+	if p.config.Host.Embedded {
+		return &clientcmdapi.Cluster{Server: p.Endpoint(gateway.SystemSpace), CertificateAuthorityData: p.ca.PEM()}, nil
 	}
-	config, err := pki.KubeconfigOfFiles(datadir.HostName, server, port.PEM(), "processes.crt", "processes.key") // beside it
-	if err != nil {
-		return err
-	}
-	if err := pki.WriteFile(f.kubeconfig(), config); err != nil {
-		return fmt.Errorf("write kubeconfig of processes: %w", err)
-	}
-	return nil
+	return clusterOf(p.host.Config())
 }
 
-func (p *Platform) hostFiles() hostFiles { return hostFiles{datadir.Host(p.config.DataDir)} }
-
-// renewHostFiles renews them: any space may come to have a process.
-func (p *Platform) renewHostFiles() error {
-	if !p.config.Host.Embedded {
-		return nil
+// clusterOf is the cluster that a configuration reaches, without what authenticates there.
+func clusterOf(config *rest.Config) (*clientcmdapi.Cluster, error) {
+	config = rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("read the CA of the host: %w", err)
 	}
-	clients, err := kubeconfig.OpenClientCA(p.config.DataDir, datadir.HostName)
+	cluster := &clientcmdapi.Cluster{
+		Server: config.Host, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure, CertificateAuthorityData: config.CAData,
+	}
+	if config.Proxy == nil {
+		return cluster, nil
+	}
+	request, err := http.NewRequest(http.MethodGet, config.Host, nil)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read the address of the host: %w", err)
 	}
-	return p.hostFiles().renew(p.Endpoint(gateway.SystemSpace), clients, p.ca)
+	proxy, err := config.Proxy(request)
+	if err != nil {
+		return nil, fmt.Errorf("read the proxy of the host: %w", err)
+	}
+	if proxy != nil {
+		cluster.ProxyURL = proxy.String()
+	}
+	return cluster, nil
 }

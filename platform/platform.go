@@ -45,15 +45,13 @@ type Platform struct {
 	certificate *pki.Serving
 	listener    net.Listener
 	host        hostCluster
-	// hostKubeconfig is by what the process of a dedicated space reaches the host: that which it is a pod of if empty.
-	hostKubeconfig string
-	manager        *manager.Manager
-	server         *gateway.Server
-	metrics        *metrics.Metrics
-	traces         tracing.TracerProvider // nil if there are none
-	limiter        *gateway.Limiter       // of the requests of clients and of pods
-	serving        atomic.Bool            // between start and stop
-	undo           []func(context.Context)
+	manager     *manager.Manager
+	server      *gateway.Server
+	metrics     *metrics.Metrics
+	traces      tracing.TracerProvider // nil if there are none
+	limiter     *gateway.Limiter       // of the requests of clients and of pods
+	serving     atomic.Bool            // between start and stop
+	undo        []func(context.Context)
 }
 
 // New returns a platform with a configuration that is complete.
@@ -179,7 +177,7 @@ func (p *Platform) names() []string {
 // openSpaces has the manager give all spaces their places.
 func (p *Platform) openSpaces(ctx context.Context) error {
 	p.manager = manager.New(p.config.Options, manager.Environment{
-		Host: p.host.Config(), HostKubeconfig: p.hostKubeconfig, RenewHostKubeconfig: p.renewHostFiles,
+		Host: p.host.Config(), HostAddress: p.hostAddress,
 		CA: p.ca, Endpoint: p.Endpoint, Commands: p.commands, Metrics: p.metrics, Traces: p.traces,
 	})
 	p.onStop(p.manager.Close)

@@ -41,6 +41,8 @@ type Config struct {
 	// Pods is where the spaces' pods reach this process. They reach no DNS and no
 	// API of their space while it is not valid.
 	Pods translate.PodsEndpoint
+	// PodsAt, if set, returns what takes the place of Pods when a space starts.
+	PodsAt func() translate.PodsEndpoint
 	// Prepare, if set, makes on the host what a space stands on. It is called
 	// before a space's first start here, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
@@ -124,6 +126,9 @@ func (c Config) complete() Config {
 	}
 	if c.Idle == nil {
 		c.Idle = func(string) Idle { return Idle{} }
+	}
+	if c.PodsAt == nil {
+		c.PodsAt = func() translate.PodsEndpoint { return c.Pods }
 	}
 	if c.Changed == nil {
 		c.Changed = func(string) {}

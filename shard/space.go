@@ -91,7 +91,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		return nil, err
 	}
 	settings := s.config.Settings(name)
-	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.Pods, Settings: settings.Objects, Closed: settings.Closed}
+	space := translate.Space{Name: name, NodeKey: key, Pods: s.config.PodsAt(), Settings: settings.Objects, Closed: settings.Closed}
 	address, err := s.host.ReserveAPI(ctx, space)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		}
 	}
 	logger := s.config.Logger.WithValues("space", name)
-	streams, err := streams.New(s.host, space, logger)
+	streams, err := streams.New(s.host.Host, space, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -53,11 +53,14 @@ type Config struct {
 	// Scratch is where archives are put together. It is emptied at first.
 	Scratch string
 	Spaces  Spaces
-	// Bucket, Every and Keep say where scheduled snapshots go, how often, and how
-	// many of each space are kept. None are taken if Bucket is nil.
+	// Bucket, Every and Keep are the schedule of spaces that have none of their own, see [Schedule].
 	Bucket *Bucket
 	Every  time.Duration
 	Keep   int
+	// Schedule, if set, returns that of a space. It is asked often, and may answer differently each time. Its buckets are Bucket and
+	// Others: as many as the admin names, and each always the same value.
+	Schedule func(space string) Schedule
+	Others   []*Bucket
 	// WakeTimeout is how long a space may take to wake for a snapshot, as others wait
 	// for theirs. Default: a minute.
 	WakeTimeout time.Duration
@@ -76,7 +79,9 @@ type Keeper struct {
 	taking chan struct{} // holds one value while a snapshot is taken: they are bound by the disk
 
 	mu   sync.Mutex
-	seen map[string]int64 // revision of each space's last scheduled snapshot
+	kept map[string]*kept // of spaces that have a schedule, and are there
+	// earlier are the times of the newest snapshots that an earlier process took, until they are looked at.
+	earlier map[*Bucket]map[string]time.Time
 }
 
 // NewKeeper prepares a keeper; see [Keeper.Run].
@@ -93,28 +98,14 @@ func NewKeeper(c Config) (*Keeper, error) {
 	if err := os.MkdirAll(c.Scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare for snapshots: %w", err)
 	}
-	return &Keeper{config: c, taking: make(chan struct{}, 1), seen: map[string]int64{}}, nil
+	return &Keeper{config: c, taking: make(chan struct{}, 1), kept: map[string]*kept{}, earlier: map[*Bucket]map[string]time.Time{}}, nil
 }
 
-// Bucket is where scheduled snapshots go; nil if there are none.
-func (k *Keeper) Bucket() *Bucket { return k.config.Bucket }
-
 // Run takes snapshots of all spaces on schedule until ctx ends. Started again,
-// it goes on with the schedule where the newest snapshot left it.
+// it goes on with each space's schedule where its newest snapshot left it.
 func (k *Keeper) Run(ctx context.Context) {
-	wait := k.untilNext(ctx)
-	for {
-		if !k.pause(ctx, wait) {
-			return
-		}
-		start := k.config.Clock.Now()
-		for _, space := range k.config.Spaces.Names() {
-			if ctx.Err() != nil {
-				return
-			}
-			k.keep(ctx, space)
-		}
-		wait = max(0, k.config.Every-k.config.Clock.Since(start))
+	k.resume(ctx)
+	for k.pause(ctx, k.round(ctx)) {
 	}
 }
 
@@ -131,57 +122,45 @@ func (k *Keeper) pause(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-func (k *Keeper) untilNext(ctx context.Context) time.Duration {
-	infos, err := k.config.Bucket.List(ctx, "")
-	if err != nil {
-		k.config.Logger.Error(err, "Looking for earlier snapshots")
-	}
-	var newest time.Time
-	for _, info := range infos {
-		if info.Time.After(newest) {
-			newest = info.Time
-		}
-	}
-	return min(max(0, newest.Add(k.config.Every).Sub(k.config.Clock.Now())), k.config.Every)
-}
-
 // keep takes a snapshot of a space if it has changed since its last one, and
 // lets go of old ones.
 func (k *Keeper) keep(ctx context.Context, space string) {
-	result, err := k.keepOne(ctx, space)
+	begun := k.config.Clock.Now()
+	result, err := k.keepOne(ctx, space, k.schedule(space))
 	if err != nil {
 		result = Failed
-		k.config.Logger.Error(err, "Scheduled snapshot failed; the next one is tried as scheduled", "space", space)
+		k.config.Logger.Error(err, "Scheduled snapshot failed; it is tried again when the next one is due, or in an hour", "space", space)
 	}
+	k.note(space, func(one *kept) { one.last, one.failed = begun, err != nil })
 	if k.config.Observe != nil {
 		k.config.Observe(space, result)
 	}
 }
 
-func (k *Keeper) keepOne(ctx context.Context, space string) (result string, err error) {
+func (k *Keeper) keepOne(ctx context.Context, space string, s Schedule) (result string, err error) {
+	if s.Bucket == nil { // it was switched off meanwhile
+		return Unchanged, nil
+	}
 	revision := k.config.Spaces.Revision(space)
-	infos, err := k.config.Bucket.List(ctx, space)
+	infos, err := s.Bucket.List(ctx, space)
 	if err != nil {
 		return "", err
 	}
 	if len(infos) > 0 && k.unchanged(space, revision, infos[0].Time) {
 		return Unchanged, nil
 	}
-	if _, err := k.Take(ctx, space, k.config.Bucket); err != nil {
+	if _, err := k.Take(ctx, space, s.Bucket); err != nil {
 		return "", err
 	}
-	k.mu.Lock()
-	k.seen[space] = revision
-	k.mu.Unlock()
-	return Taken, k.config.Bucket.Prune(ctx, space, k.config.Keep)
+	k.note(space, func(one *kept) { one.revision = revision })
+	return Taken, s.Bucket.Prune(ctx, space, s.Keep)
 }
 
 // unchanged tells whether a space is as it was when its last snapshot was taken.
-func (k *Keeper) unchanged(space string, revision int64, last time.Time) bool {
+func (k *Keeper) unchanged(space string, revision int64, last time.Time) (is bool) {
 	if revision > 0 {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.seen[space] == revision
+		k.note(space, func(one *kept) { is = one.revision == revision })
+		return is
 	}
 	path := filepath.Join(k.config.Dir, space, storeFile)
 	info, err := os.Stat(path)
@@ -231,6 +210,14 @@ func (k *Keeper) take(ctx context.Context, id ID, bucket *Bucket) (size int64, e
 		return 0, err
 	}
 	return size, bucket.put(ctx, id.key(), archive, size)
+}
+
+// Copy copies the store of a space, awake or asleep, to where nothing is.
+func (k *Keeper) Copy(ctx context.Context, space, to string) error {
+	if err := k.copyStore(ctx, space, to); err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", space, err)
+	}
+	return nil
 }
 
 // copyStore copies the store of a space. One that is awake copies itself; of one

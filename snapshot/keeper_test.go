@@ -311,3 +311,116 @@ func (w *logLines) String() string {
 	defer w.mu.Unlock()
 	return strings.Join(w.lines, "\n")
 }
+
+// D2: each space has its own schedule, place, and number of snapshots; it may change, or be none. What was missed while nobody ran is
+// caught up once.
+func TestSpacesHaveSchedulesOfTheirOwn(t *testing.T) {
+	for kind, url := range buckets(t) {
+		t.Run(kind, func(t *testing.T) {
+			s := newSpaces(t, "hourly", "quick", "off", "away")
+			s.clock.SetTime(time.Now().Add(time.Hour))
+			usual, other := open(t, url), open(t, "file://"+t.TempDir())
+			var mu sync.Mutex
+			schedules := map[string]snapshot.Schedule{
+				"hourly": {Bucket: usual, Every: time.Hour, Keep: 3}, "quick": {Bucket: usual, Every: 10 * time.Minute, Keep: 2}, "off": {Bucket: usual, Keep: 3},
+				"away": {Bucket: other, Every: time.Hour, Keep: 1},
+			}
+			set := func(space string, schedule snapshot.Schedule) {
+				mu.Lock()
+				defer mu.Unlock()
+				schedules[space] = schedule
+			}
+			results := make(chan seen, 100)
+			run := func() (stop func()) {
+				k, err := snapshot.NewKeeper(snapshot.Config{
+					Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Bucket: usual, Every: time.Hour, Keep: 3, Others: []*snapshot.Bucket{other},
+					Schedule: func(space string) snapshot.Schedule {
+						mu.Lock()
+						defer mu.Unlock()
+						return schedules[space]
+					},
+					Observe: func(space, result string) { results <- seen{space, result} }, Clock: s.clock,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); k.Run(ctx) }()
+				return func() { cancel(); <-done }
+			}
+			waits := func() {
+				t.Helper()
+				eventually(t, func() error {
+					if !s.clock.HasWaiters() {
+						return errors.New("the keeper does not wait for its next round")
+					}
+					return nil
+				})
+			}
+			// after lets time pass, in which all spaces but one change, and returns what happened.
+			after := func(d time.Duration) string {
+				t.Helper()
+				waits()
+				for _, space := range []string{"hourly", "quick", "off"} {
+					s.put(t, space, fmt.Sprintf("/registry/configmaps/default/at-%d", s.clock.Now().UnixNano()), "x")
+				}
+				s.clock.Step(d)
+				waits()
+				got := map[string]string{}
+				for len(results) > 0 {
+					r := <-results
+					got[r.space] = r.result
+				}
+				return fmt.Sprint(got)
+			}
+			count := func(bucket *snapshot.Bucket, space string) int {
+				t.Helper()
+				infos, err := bucket.List(t.Context(), space)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(infos)
+			}
+			stop := run()
+			if got := fmt.Sprint(next(t, results, 3)); got != "map[away:taken hourly:taken quick:taken]" {
+				t.Errorf("at first: %s", got)
+			}
+			for i := range 3 {
+				if got := after(10 * time.Minute); got != "map[quick:taken]" {
+					t.Errorf("after %d times ten minutes: %s", i+1, got)
+				}
+			}
+			if quick, away, off := count(usual, "quick"), count(other, "away"), count(usual, "off"); quick != 2 || away != 1 || off != 0 || count(usual, "away") != 0 {
+				t.Errorf("kept are %d of quick, %d of away, %d of off", quick, away, off)
+			}
+			// Schedules change while it runs.
+			set("quick", snapshot.Schedule{Bucket: usual, Keep: 2})
+			set("hourly", snapshot.Schedule{Bucket: other, Every: time.Hour, Keep: 3})
+			if got := after(time.Minute); got != "map[hourly:taken]" || count(other, "hourly") != 1 {
+				t.Errorf("after its place is another: %s, and %d are there", got, count(other, "hourly"))
+			}
+			set("off", snapshot.Schedule{Bucket: usual, Every: 24 * time.Hour, Keep: 3})
+			if got := after(time.Minute); got != "map[off:taken]" {
+				t.Errorf("once it is switched on: %s", got)
+			}
+			if got := after(20 * time.Minute); got != "map[]" {
+				t.Errorf("then: %s", got)
+			}
+			stop()
+
+			for len(results) > 0 {
+				<-results
+			}
+			s.clock.Step(100 * time.Hour)
+			stop = run()
+			defer stop()
+			if got := fmt.Sprint(next(t, results, 3)); got != "map[away:unchanged hourly:taken off:taken]" && got != "map[away:taken hourly:taken off:taken]" {
+				t.Errorf("after it was down for days: %s", got)
+			}
+			if got := after(10 * time.Minute); got != "map[]" {
+				t.Errorf("what was missed is caught up again: %s", got)
+			}
+		})
+	}
+}

@@ -62,9 +62,49 @@ func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch strin
 	return changes, nil
 }
 
-// withFetched calls do with a directory that holds a snapshot's files, whose
-// store was found sound.
-func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
+// Fetch calls do with the store and the directory of a snapshot's files. The store is as it was written, and has not been
+// opened: it is for others to [Restore].
+func Fetch(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(store, dir string) error) error {
+	err := withArchive(ctx, bucket, id, scratch, func(dir string) error { return do(filepath.Join(dir, storeFile), dir) })
+	if err != nil {
+		return fmt.Errorf("restore snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+// Restore makes the space in dir, which must not run, what it was when the snapshot in a file was taken. It is done as by
+// [Replace].
+func Restore(ctx context.Context, snapshot, dir, scratch string) error {
+	return inScratch(scratch, func(aside string) error {
+		if err := kine.Restore(ctx, snapshot, filepath.Join(aside, storeFile)); err != nil {
+			return err
+		}
+		return place(ctx, aside, dir)
+	})
+}
+
+// Place puts the store in a file, which goes, in the place of that of the space in dir, which must not run. At each moment the
+// store there is the old one or the new one. The old one does not stay.
+func Place(store, dir, scratch string) error {
+	return inScratch(scratch, func(aside string) error {
+		moved := filepath.Join(aside, storeFile)
+		if err := errors.Join(os.Rename(store, moved), os.MkdirAll(dir, 0o700)); err != nil {
+			return err
+		}
+		if err := errors.Join(syncDir(filepath.Dir(dir)), move(aside, dir)); err != nil {
+			return err
+		}
+		for _, log := range []string{"", "-wal", "-journal"} {
+			if err := os.Remove(filepath.Join(dir, replacedFile+log)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// inScratch calls do with a new directory.
+func inScratch(scratch string, do func(dir string) error) error {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return err
 	}
@@ -73,26 +113,41 @@ func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do 
 		return err
 	}
 	defer os.RemoveAll(dir)
-	archive, err := bucket.get(ctx, id.key())
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-	space, err := unpack(archive, dir)
-	if err != nil {
-		return err
-	}
-	if space != id.Space {
-		return fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, space)
-	}
-	snapshot := filepath.Join(dir, "snapshot.db")
-	if err := os.Rename(filepath.Join(dir, storeFile), snapshot); err != nil {
-		return err
-	}
-	if err := kine.Restore(ctx, snapshot, filepath.Join(dir, storeFile)); err != nil {
-		return err
-	}
 	return do(dir)
+}
+
+// withFetched calls do with a directory that holds a snapshot's files, whose
+// store was found sound.
+func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
+	return withArchive(ctx, bucket, id, scratch, func(dir string) error {
+		snapshot := filepath.Join(dir, "snapshot.db")
+		if err := os.Rename(filepath.Join(dir, storeFile), snapshot); err != nil {
+			return err
+		}
+		if err := kine.Restore(ctx, snapshot, filepath.Join(dir, storeFile)); err != nil {
+			return err
+		}
+		return do(dir)
+	})
+}
+
+// withArchive calls do with a directory that holds a snapshot's files as they were written.
+func withArchive(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
+	return inScratch(scratch, func(dir string) error {
+		archive, err := bucket.get(ctx, id.key())
+		if err != nil {
+			return err
+		}
+		defer archive.Close()
+		space, err := unpack(archive, dir)
+		if err != nil {
+			return err
+		}
+		if space != id.Space {
+			return fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, space)
+		}
+		return do(dir)
+	})
 }
 
 func replace(ctx context.Context, from, dir string) error {

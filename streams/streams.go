@@ -17,7 +17,7 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 
 	"github.com/berth-dev/berth/internal/podstream"
-	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -28,7 +28,7 @@ const Max = 200
 // Streams reaches a space's pods. It is safe for concurrent use.
 type Streams struct {
 	space     translate.Space
-	host      *syncer.Host
+	host      *hostcache.Host
 	base      *url.URL
 	transport http.RoundTripper // as the space's account
 	usage     metricsv1beta1.MetricsV1beta1Interface
@@ -37,7 +37,7 @@ type Streams struct {
 }
 
 // New prepares the way to the pods of space.
-func New(host *syncer.Host, space translate.Space, logger logr.Logger) (*Streams, error) {
+func New(host *hostcache.Host, space translate.Space, logger logr.Logger) (*Streams, error) {
 	config := host.Account(space)
 	// The second version has no upgrades; and a stream that does not read must
 	// not hold up another of its connection.

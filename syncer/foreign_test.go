@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -137,7 +137,7 @@ func TestForeignHostObjectsAreLeftAlone(t *testing.T) {
 				return err
 			}
 			for _, e := range events.Items {
-				if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == syncer.ReasonTaken {
+				if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == engine.ReasonTaken {
 					if strings.Contains(e.Message, env.space.HostNamespace()) {
 						t.Errorf("the event names the host namespace: %s", e.Message)
 					}

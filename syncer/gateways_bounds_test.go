@@ -43,7 +43,7 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	env, host, space := gatewayEnv(t, "gwnew")
-	served(t, space, newGateway("good", "gwnew-imported", "good.gwnew.example"))
+	Served(t, space, newGateway("good", "gwnew-imported", "good.gwnew.example"))
 	newer := map[string]any{"mode": "Mutual"}
 	gateway := with(t, newGateway("mutual", "gwnew-imported", "mutual.gwnew.example"), "Gateway", "tls", newer)
 	route := with(t, newRoute("mutual", "good", "mutual.gwnew.example", "web"), "HTTPRoute", "tls", newer)
@@ -51,7 +51,7 @@ func TestFieldsThatBerthDoesNotKnowAreRefusedByName(t *testing.T) {
 	atRoute := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("mutual")}
 	for _, u := range []*unstructured.Unstructured{gateway, route} {
 		u.SetAnnotations(map[string]string{"berth.dev/unknown-fields": ""}) // as the tenant may say what it likes
-		served(t, space, u)
+		Served(t, space, u)
 		env.awaitWarning(t, u.GetKind(), "mutual", "spec.tls", "remove it")
 	}
 	if err := host.Get(ctx, atGateway, &gatewayv1.Gateway{}); !apierrors.IsNotFound(err) {
@@ -179,7 +179,7 @@ func TestASpaceWakesForItsGatewaysAndRoutes(t *testing.T) {
 	env, host, space := gatewayEnv(t, "gwwakes")
 	v, r := newGateway("shop", "gwwakes-imported", "shop.gwwakes.example"), newRoute("shop", "shop", "shop.gwwakes.example", "web")
 	for _, o := range []client.Object{v, r} {
-		served(t, space, o)
+		Served(t, space, o)
 	}
 	h, hr := &gatewayv1.Gateway{}, &gatewayv1.HTTPRoute{}
 	testhost.Eventually(t, "see the gateway", func(ctx context.Context) error {

@@ -91,8 +91,8 @@ func newRoute(name, gateway, host, service string) *gatewayv1.HTTPRoute {
 	}
 }
 
-// served creates an object as soon as its kind is served.
-func served(t *testing.T, c client.Client, o client.Object) {
+// Served creates an object as soon as its kind is served.
+func Served(t *testing.T, c client.Client, o client.Object) {
 	t.Helper()
 	testhost.Eventually(t, "make "+o.GetName(), func(ctx context.Context) error { return c.Create(ctx, o) })
 }
@@ -129,7 +129,7 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 	})
 	v, r := newGateway("shop", "gw-imported", "shop.gw.example"), newRoute("shop", "shop", "shop.gw.example", "web")
 	for _, o := range []client.Object{v, r} {
-		served(t, space, o)
+		Served(t, space, o)
 	}
 	label := env.space.HostName("default", "shop", translate.LimitLabel)
 	h, hr := &gatewayv1.Gateway{}, &gatewayv1.HTTPRoute{}
@@ -230,7 +230,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 		_ = env.host.NetworkingV1().Ingresses("default").Delete(context.Background(), "gwbad", metav1.DeleteOptions{})
 	})
 	platform := newRoute("gwbad", "edge", "api.gwbad.example", "api")
-	served(t, host, platform)
+	Served(t, host, platform)
 	t.Cleanup(func() { _ = host.Delete(context.Background(), platform) })
 	must(t, env.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 
@@ -271,7 +271,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	for name, attack := range gateways {
 		v := newGateway(name, "gwbad-imported", name+".gwbad.example")
 		attack.change(v)
-		served(t, space, v)
+		Served(t, space, v)
 		env.awaitWarning(t, "Gateway", name, attack.says)
 		at := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName("default", name, translate.LimitLabel)}
 		if err := host.Get(ctx, at, &gatewayv1.Gateway{}); !apierrors.IsNotFound(err) {
@@ -282,7 +282,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	elsewhere := newGateway("elsewhere", "gwbad-imported", "elsewhere.gwbad.example")
 	elsewhere.Namespace = "other"
 	for _, v := range []*gatewayv1.Gateway{newGateway("good", "gwbad-imported", "good.gwbad.example"), elsewhere} {
-		served(t, space, v)
+		Served(t, space, v)
 	}
 	mirror := func(ref gatewayv1.BackendObjectReference) []gatewayv1.HTTPRouteFilter {
 		return []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: ref}}}
@@ -324,7 +324,7 @@ func TestNoGatewayReachesBeyondItsSpace(t *testing.T) {
 	for name, attack := range routes {
 		r := newRoute(name, "good", name+".gwbad.example", "web")
 		attack.change(r)
-		served(t, space, r)
+		Served(t, space, r)
 		env.awaitWarning(t, "HTTPRoute", name, attack.says)
 		if err := host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, &gatewayv1.HTTPRoute{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s is on the host (%v)", name, err)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/engine"
 )
 
 // countCreates is a rule that counts how often the host is asked to create an object of a resource.
@@ -54,7 +54,7 @@ func (env *testEnv) refusedPods(t *testing.T, want int) {
 		n := 0
 		for _, pod := range all.Items {
 			for _, c := range pod.Status.Conditions {
-				if c.Type == corev1.PodScheduled && c.Reason == syncer.ReasonQuota {
+				if c.Type == corev1.PodScheduled && c.Reason == engine.ReasonQuota {
 					n++
 				}
 			}

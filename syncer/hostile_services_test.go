@@ -28,14 +28,14 @@ func (env *testEnv) quota(t *testing.T, resource corev1.ResourceName, quantity s
 	}
 }
 
-// addresses are the cluster IPs that services have had, by UID.
-type addresses struct {
+// Addresses are the cluster IPs that services have had, by UID.
+type Addresses struct {
 	mu  sync.Mutex
 	had map[string][]string
 }
 
 // watched records the addresses of all services of a namespace until the test ends.
-func (a *addresses) watched(t *testing.T, client kubernetes.Interface, namespace string) {
+func (a *Addresses) watched(t *testing.T, client kubernetes.Interface, namespace string) {
 	t.Helper()
 	w, err := client.CoreV1().Services(namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *addresses) watched(t *testing.T, client kubernetes.Interface, namespace
 	}()
 }
 
-func (a *addresses) note(service, address string) {
+func (a *Addresses) note(service, address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !slices.Contains(a.had[service], address) {
@@ -59,7 +59,7 @@ func (a *addresses) note(service, address string) {
 	}
 }
 
-func (a *addresses) several() (names []string) {
+func (a *Addresses) several() (names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for service, had := range a.had {
@@ -92,7 +92,7 @@ func TestHostileServicesCreatedByManyAtOnce(t *testing.T) {
 	env := newEnv(t, "services-raced")
 	env.quota(t, corev1.ResourceServices, "1000")
 	env.begin(nil)
-	had := &addresses{had: map[string][]string{}}
+	had := &Addresses{had: map[string][]string{}}
 	had.watched(t, env.virtual, "default")
 	had.watched(t, env.host, env.space.HostNamespace())
 	var all sync.WaitGroup
@@ -137,7 +137,7 @@ func TestHostileServicesCreatedAndDeletedByManyAtOnce(t *testing.T) {
 	env := newEnv(t, "services-churned")
 	env.quota(t, corev1.ResourceServices, "1000") // what is deleted counts until the host has counted anew
 	env.begin(nil)
-	had := &addresses{had: map[string][]string{}}
+	had := &Addresses{had: map[string][]string{}}
 	had.watched(t, env.virtual, "default")
 	services := env.virtual.CoreV1().Services("default")
 	var all sync.WaitGroup

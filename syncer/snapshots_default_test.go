@@ -62,11 +62,11 @@ func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 		h := &snapshotv1.VolumeSnapshot{}
 		return h, host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName(name)}, h)
 	}
-	served(t, space, without("early", "missing"))
+	Served(t, space, without("early", "missing"))
 	env.awaitWarning(t, "VolumeSnapshot", "early", "spec.source.persistentVolumeClaimName", "no volume yet")
 	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
 	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("user", "data")) // for which it is bound
-	served(t, space, without("nightly", "data"))
+	Served(t, space, without("nightly", "data"))
 	env.awaitWarning(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class for spaces", "name a class")
 	for _, name := range []string{"early", "nightly"} {
 		if err := gone(onHost(t.Context(), name)); err != nil {

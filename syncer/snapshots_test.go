@@ -121,7 +121,7 @@ func TestSnapshotsAreTakenByTheHost(t *testing.T) {
 	}
 	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
 	v := snapshotOf("nightly", "data", "snap-imported")
-	served(t, space, v)
+	Served(t, space, v)
 	h := &snapshotv1.VolumeSnapshot{}
 	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error {
 		return host.Get(ctx, client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.hostName("nightly")}, h)

@@ -196,8 +196,8 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 
 	pod := newPod("web")
 	pod.Spec.ServiceAccountName = "builder"
-	served(t, space, priorityClass("own", 3))
-	served(t, space, storageClassOf("own", provisioner))
+	Served(t, space, priorityClass("own", 3))
+	Served(t, space, storageClassOf("own", provisioner))
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: pod.Labels, Ports: []corev1.ServicePort{{Port: 80}}}}
 	manual := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "manual"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	slice := &discoveryv1.EndpointSlice{
@@ -213,7 +213,7 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 		snapshotOf("nightly", "data", name), newGateway("shop", name, "gateway."+name+".example"), newRoute("shop", "shop", "gateway."+name+".example", "web"),
 	} {
 		o.SetNamespace("default")
-		served(t, space, o)
+		Served(t, space, o)
 	}
 	return env, host, space
 }

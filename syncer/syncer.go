@@ -6,62 +6,58 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/classes"
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/pods"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/syncer/services"
+	"github.com/berth-dev/berth/syncer/storage"
 	"github.com/berth-dev/berth/translate"
 )
 
-// Names of the synced resources: their plurals, as in URLs.
-const (
-	pods            = resources.Pods
-	nodes           = resources.Nodes
-	services        = resources.Services
-	configMaps      = resources.ConfigMaps
-	secrets         = resources.Secrets
-	claims          = resources.Claims
-	volumes         = resources.Volumes
-	endpointSlices  = resources.EndpointSlices
-	ingresses       = resources.Ingresses
-	networkPolicies = resources.NetworkPolicies
-	budgets         = resources.Budgets
-	serviceAccounts = resources.ServiceAccounts
-	storageClasses  = resources.StorageClasses
-	ingressClasses  = resources.IngressClasses
-	runtimeClasses  = resources.RuntimeClasses
-	priorityClasses = resources.PriorityClasses
-	events          = resources.Events
+// ServiceAccount is the name of the account, in each space's host namespace,
+// that the space's syncer writes as.
+const ServiceAccount = hostcache.ServiceAccount
 
-	exportedPriorityClasses = resources.ExportedPriorityClasses
-	exportedStorageClasses  = resources.ExportedStorageClasses
+// AsAccount is config as the space's own account on the host that it reaches.
+func AsAccount(config *rest.Config, space translate.Space) *rest.Config {
+	return hostcache.AsAccount(config, space)
+}
 
-	volumeSnapshots = resources.VolumeSnapshots
-	snapshotClasses = resources.SnapshotClasses
+// QuotaExceeded reports whether the host refused an object for a quota.
+func QuotaExceeded(err error) bool { return engine.QuotaExceeded(err) }
 
-	gateways       = resources.Gateways
-	httpRoutes     = resources.HTTPRoutes
-	gatewayClasses = resources.GatewayClasses
-)
+// Options say what spaces share of a host, and how.
+type Options = hostcache.Options
 
-// Key is one unit of work: the resource's plural, and the virtual object's
-// namespace and name. For events it is the host event's.
-type Key struct {
-	Resource string
-	types.NamespacedName
+// Host is the shared host cluster as a shard sees it: one set of watches for all its spaces, and what it allocates to their
+// Services. It is safe for concurrent use once started.
+type Host struct {
+	*hostcache.Host
+	*services.Addresses
+}
+
+// NewHost prepares the watches on the cluster that config reaches. The account
+// of config may impersonate the spaces' accounts, and reads, of the resources that
+// are synced, objects that bear the space label in all namespaces, and all
+// events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
+// reads for gateways, too: both claim host names.
+func NewHost(config *rest.Config, o Options) (*Host, error) {
+	h, err := hostcache.NewHost(config, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{h, services.NewAddresses(h)}, nil
 }
 
 // Config says which space to sync.
@@ -88,197 +84,83 @@ type Config struct {
 
 // Syncer syncs one space with its host namespace.
 type Syncer struct {
-	space      translate.Space
-	where      translate.Placement
-	release    string
-	host       *Host
-	writer     *writer // the host, as the space's account
-	toSpace    *rest.Config
-	virtualAPI client.Client
-	metadata   metadata.Interface
-	informers  informers.SharedInformerFactory
-	recorder   *eventRecorder
-	clock      clock.PassiveClock
-	logger     logr.Logger
-
-	queue        *queue
-	shortages    *shortages
-	bytes        *ledger     // of host objects
-	hostNames    *ledger     // that ingresses, gateways and routes claim
-	failing      atomic.Bool // something that failed is to be tried again
-	lastHastened atomic.Int64
-	counters     counters
-	processor    *computing
-	creates      pendingCreates
-	// tokens of pods that were written.
-	tokens    tokenWrites
-	tokenKey  string
-	tokenPace *rate.Limiter
-	account   *bounds.Account // nil in tests
-	// soon and later say when to try again what failed: soon if the syncer could
-	// not do it, later if it is not for the syncer to do.
-	soon, later workqueue.TypedRateLimiter[Key]
-	work        map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
-	sources     sources
-	names       map[string]*nameWatch
-	ownNodes    ownNodes
-	synced      []cache.DoneChecker
-	counts      []func()                             // each counts what there is of a resource on the host
-	extended    map[cache.SharedIndexInformer]*added // by informer
-	added       map[string]*added                    // by resource
+	engine  *engine.Engine
+	host    *Host
+	account *services.Account // of the space on the host
 }
+
+// Stats count the work of one space's syncer since it was made.
+type Stats = engine.Stats
 
 // New prepares the syncer of a space; Run runs it.
 func New(c Config) (*Syncer, error) {
-	s := &Syncer{
-		space: c.Space, where: c.Where, release: c.Release, host: c.Host, informers: c.Informers, clock: c.Clock, logger: c.Logger,
-		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, lastRetry),
-		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
-		work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		creates: pendingCreates{of: map[object]*pendingCreate{}}, account: c.Account,
-		tokenKey: c.TokenKey, tokenPace: newTokenPace(),
-		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
-	}
-	s.queue = newQueue(workers, s.reconcile)
-	s.shortages = newShortages(s.queue, func(short bool) {
-		if short {
-			c.Host.short.Store(c.Space.Name, struct{}{})
-		} else {
-			c.Host.short.Delete(c.Space.Name)
-		}
-	})
-	c.Host.short.Delete(c.Space.Name) // it may fit by now; if not, its tries will say so
-	s.work[probes] = s.shortages.probe
-	s.work[podsIn] = s.enqueuePodsIn
-	s.fromHost(quotas, func(client.Object, func(Key)) { s.shortages.ease() })
-	if s.clock == nil {
-		s.clock = clock.RealClock{}
-	}
-	s.processor = newComputing(s.clock)
-	onHost, err := c.Host.newAccount(c.Space, c.Account)
+	onHost, err := c.Host.Client(c.Space, c.Account)
 	if err != nil {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
-	s.bytes = newLedger(bounds.SyncedBytes, c.Account, s.clock, s.shownOnHost, s.queue.add)
-	s.hostNames = newLedger(bounds.IngressHostnames, c.Account, s.clock, s.shownOnHost, s.queue.add)
-	s.writer = newWriter(&bounded{onHost, s.bytes, newPace(c.Account, s.clock), s.wrote}, c.Host)
-	if err := s.reach(c.Virtual); err != nil {
-		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)
+	e, err := engine.New(engine.Config{
+		Space: c.Space, Host: c.Host.Host, OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
+		Account: c.Account, Logger: c.Logger, Clock: c.Clock,
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := s.declare(); err != nil {
+	s := &Syncer{engine: e, host: c.Host, account: services.NewAccount(e.Writer)}
+	e.HostAPI = s.account
+	if err := s.declare(c); err != nil {
 		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
 	}
 	return s, nil
 }
 
 // declare declares the resources that are enabled, and removes the stale objects of the others.
-func (s *Syncer) declare() error {
+func (s *Syncer) declare(c Config) error {
+	classes := classes.New(s.engine)
+	declarations := classes.Declarations()
+	for _, of := range []map[string]func() error{
+		pods.New(s.engine, classes, c.Where, c.Release, c.TokenKey).Declarations(),
+		storage.New(s.engine, classes).Declarations(),
+		services.New(s.engine).Declarations(),
+	} {
+		maps.Copy(declarations, of)
+	}
 	for _, k := range resources.Table() {
 		if k.Direction == resources.InSpace {
 			continue // what is made of it is another resource's
 		}
-		declare := map[string]func() error{
-			pods: s.syncPods, nodes: s.syncNodes, services: s.syncServices, endpointSlices: s.syncEndpointSlices,
-			configMaps: s.syncConfigMaps, secrets: s.syncSecrets, claims: s.syncClaims, volumes: s.syncVolumes,
-			ingresses: s.syncIngresses, networkPolicies: s.syncNetworkPolicies, budgets: s.syncBudgets,
-			serviceAccounts: s.syncServiceAccounts, events: s.syncEvents,
-			storageClasses: s.syncStorageClasses, ingressClasses: s.syncIngressClasses,
-			runtimeClasses: s.syncRuntimeClasses, priorityClasses: s.syncPriorityClasses,
-			exportedPriorityClasses: s.syncExportedPriorityClasses, exportedStorageClasses: s.syncExportedStorageClasses,
-			volumeSnapshots: s.syncSnapshots, snapshotClasses: s.syncSnapshotClasses,
-			gateways: s.syncGateways, httpRoutes: s.syncHTTPRoutes, gatewayClasses: s.syncGatewayClasses,
-		}[k.Name]
+		declare := declarations[k.Name]
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
-		_, extended := extensions()[k.Name]
 		switch {
-		case s.host.sync.On(k.Name), k.Name == nodes, isClass(k.Name) && !extended: // of which none may be left in the space
+		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, k.Class && !k.Extension: // of which none may be left in the space
 			if err := declare(); err != nil {
 				return err
 			}
-		case removedWhenOff(k):
-			s.removeStale(k.Name)
+		case hostcache.RemovedWhenOff(k):
+			s.engine.RemoveStale(k.Name)
 		}
 	}
 	return nil
 }
 
-// reach makes the clients of the space's API.
-func (s *Syncer) reach(space *rest.Config) (err error) {
-	config := rest.CopyConfig(space)
-	config.UserAgent = "berth-syncer"
-	config.RateLimiter = newRequestLimiter()
-	s.toSpace = config
-	if s.virtualAPI, err = newClient(config, s.host.mapper); err != nil {
-		return err
-	}
-	if s.metadata, err = metadata.NewForConfig(config); err != nil {
-		return err
-	}
-	core, err := typedcorev1.NewForConfig(config)
-	s.recorder = &eventRecorder{events: core}
-	return err
+// Run syncs until ctx ends, and returns when all its work has stopped. It may
+// be called once.
+func (s *Syncer) Run(ctx context.Context) error {
+	defer s.host.Use(s.engine.Space, s.account)()
+	return s.engine.Run(ctx)
 }
 
-// add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
-// object that was added, changed or deleted, but for changes that concern no others.
-func add[T client.Object](k *syncedResource[T], also func(v T, enqueue func(Key))) {
-	k.fromChanges(k.virtual, func(was, obj client.Object, enqueue func(Key)) {
-		enqueue(Key{Resource: k.name, NamespacedName: client.ObjectKeyFromObject(obj)})
-		v, ok := obj.(T)
-		if !ok || also == nil {
-			return
-		}
-		if before, ok := was.(T); ok && k.concernsNoOthers != nil && before.GetUID() == v.GetUID() && k.concernsNoOthers(before, v) {
-			return
-		}
-		also(v, enqueue)
-	})
-	addToHost(k)
-}
+// Idle reports whether there is nothing to do: all that both sides have shown is
+// worked up, and the host's watches have shown the syncer's own writes. What
+// failed and is due later does not count, see [Syncer.NextTimer].
+func (s *Syncer) Idle() bool { return s.engine.Idle() }
 
-// shownOnHost reports whether the host's watches show an object.
-func (s *Syncer) shownOnHost(o object) bool {
-	_, ok := cached[client.Object](s.host, o.resource, o.Namespace, o.Name)
-	return ok
-}
+// NextTimer is when the syncer has something to do by itself, ok is false if it
+// has not: tokens of running pods to replace, reservations to give back, and
+// tries to repeat that failed for the host's sake. What the host or the space's
+// rules refused is not among it: it is tried again when the space wakes.
+func (s *Syncer) NextTimer() (at time.Time, ok bool) { return s.engine.NextTimer() }
 
-// count notes what a host object uses that came, changed or went.
-func (s *Syncer) count(resource string, host client.Object) {
-	if s.bytes == nil {
-		return
-	}
-	o := object{resource, client.ObjectKeyFromObject(host)}
-	if !s.shownOnHost(o) {
-		s.bytes.show(o, 0)
-		s.hostNames.show(o, 0)
-		return
-	}
-	s.bytes.show(o, sizeOf(host))
-	s.hostNames.show(o, int64(len(hostsOf(host))))
-}
-
-// addToHost declares a resource that is synced to the host: its work and the host's events.
-func addToHost[T client.Object](k *syncedResource[T]) {
-	k.work[k.name] = k.reconcile
-	k.counts = append(k.counts, func() {
-		for host := range hosted[T](k.Syncer, k.name) {
-			k.count(k.name, host)
-		}
-	})
-	k.fromHost(k.name, func(obj client.Object, enqueue func(Key)) {
-		key, ok := keyOf(k.name, obj)
-		host, is := obj.(T)
-		k.count(k.name, obj)
-		if !ok && is && k.ownerOf != nil {
-			key, ok = k.ownerOf(host)
-		}
-		if is && k.onHostEvent != nil {
-			k.onHostEvent(host, enqueue)
-		}
-		if ok {
-			enqueue(key)
-		}
-	})
-}
+// Stats tells what the syncer has done.
+func (s *Syncer) Stats() Stats { return s.engine.Stats() }

@@ -29,6 +29,9 @@ type PodsEndpoint struct {
 	// APIPort and DNSPort are Berth's. Pods use the usual ones, at the addresses
 	// of services that lead there.
 	APIPort, DNSPort int32
+	// Namespace and Labels select the pods on the host that Address is of. They are empty if it is none of a pod.
+	Namespace string
+	Labels    map[string]string
 }
 
 // Valid reports whether there is one.

@@ -133,7 +133,7 @@ type SpaceSpec struct {
 	// hostNamespace is metadata of the space's namespace on the host, such as a cost center.
 	// +optional
 	HostNamespace HostNamespace `json:"hostNamespace,omitzero"`
-	// snapshots says where and how often to take snapshots of the space. None are taken on a schedule if it is not set.
+	// snapshots says where and how often to take snapshots of the space. What it doesn't set is as the platform's settings say.
 	// +optional
 	Snapshots Snapshots `json:"snapshots,omitzero"`
 }
@@ -335,22 +335,24 @@ type HostNamespace struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type Snapshots struct {
-	// to is the URL of a directory, such as file:///backups, or of object storage, such as s3://bucket/prefix.
-	// +required
+	// to is the URL of a directory, such as file:///backups, or of object storage, such as s3://bucket/prefix. It must be one that
+	// the platform allows, with --snapshot-to or --snapshot-also-to. Defaults to that of --snapshot-to.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('file:///') || self.startsWith('s3://')",message="must begin with file:/// or s3://"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/]*@')",message="must not hold credentials: they come from the platform's environment"
 	To string `json:"to,omitempty"`
-	// intervalSeconds is how often to take a snapshot if the space has changed. Defaults to 3600.
+	// intervalSeconds is how often to take a snapshot if the space has changed; 0 takes none on a schedule. If it is not set, the
+	// platform's setting holds.
 	// +optional
-	// +default=3600
-	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
-	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
-	// keep is how many snapshots to keep; older ones are deleted. Defaults to 24.
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="must be 0, or 60 or more"
+	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
+	// keep is how many snapshots to keep; older ones are deleted when the next one is taken. If it is not set, the platform's
+	// setting holds.
 	// +optional
-	// +default=24
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Keep int32 `json:"keep,omitempty"`

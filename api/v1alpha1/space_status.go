@@ -19,6 +19,9 @@ const (
 	ConditionStoreHealthy = "StoreHealthy"
 	// ConditionSynced is False while objects of the space are refused by the host.
 	ConditionSynced = "Synced"
+	// ConditionIsolated is False while the objects that isolate the space on the host are changed by somebody again and again, or
+	// can't be put back. It is not there before that happens for the first time.
+	ConditionIsolated = "Isolated"
 )
 
 // Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
@@ -54,6 +57,12 @@ const (
 	ReasonSynced = "Synced"
 	// ReasonRejectedByHost is that of Synced when it is False.
 	ReasonRejectedByHost = "RejectedByHost"
+	// ReasonIsolated is that of Isolated when it is True.
+	ReasonIsolated = "Isolated"
+	// ReasonContested is that of Isolated when it is False because somebody changes the objects again and again.
+	ReasonContested = "Contested"
+	// ReasonNotRepaired is that of Isolated when it is False because the objects can't be put back.
+	ReasonNotRepaired = "NotRepaired"
 )
 
 // SpaceState is what a space does. A client must accept states that it does not know: later versions may have more.
@@ -85,7 +94,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceStatus struct {
-	// conditions are Ready, HostReachable, StoreHealthy, and Synced.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, and Isolated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

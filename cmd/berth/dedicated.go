@@ -6,44 +6,65 @@ package main
 import (
 	"context"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/platform/process"
 )
 
-// newDedicated is the command that `berth up` and `berth serve` run, once a dedicated space.
+// newDedicated is the command that `berth up` and `berth serve` run, or have a pod run, once a dedicated space.
 func newDedicated() *cobra.Command {
-	var file string
-	var verbosity int
+	var o dedicatedOptions
 	cmd := &cobra.Command{
 		Use:    "dedicated --config FILE",
-		Short:  "Run one dedicated space for a 'berth up' or 'berth serve', until standard input ends",
+		Short:  "Run one dedicated space for a 'berth up' or 'berth serve', until standard input ends or it is told to stop",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			space, err := process.ReadDedicated(file)
+			space, err := process.ReadDedicated(o.file)
 			if err != nil {
 				return err
 			}
-			logs, err := openLogs(datadir.Dedicated(space.DataDir, space.Space), verbosity)
+			ctx, logger, closeLog, err := o.prepare(cmd, space)
 			if err != nil {
 				return err
 			}
-			defer logs.close()
-			ctx, cancel := context.WithCancel(cmd.Context())
-			defer cancel()
-			go func() {
-				_, _ = io.Copy(io.Discard, cmd.InOrStdin())
-				cancel()
-			}()
+			defer closeLog()
 			info := readVersion()
-			return flagError(manager.RunDedicated(ctx, space, manager.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}, logs.logger))
+			version := manager.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}
+			return flagError(manager.RunDedicated(ctx, space, filepath.Dir(o.file), version, logger))
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "file with the configuration, which the other command wrote")
-	cmd.Flags().IntVarP(&verbosity, "verbosity", "v", 0, "how much to write to the log")
+	cmd.Flags().StringVar(&o.file, "config", "", "file with the configuration, which the other command wrote")
+	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
+	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "text or json, of the log of a pod")
 	return cmd
+}
+
+type dedicatedOptions struct {
+	file, logFormat string
+	verbosity       int
+}
+
+// prepare returns until when to run, and where to log to. A child logs to a file, and ends with its standard input; a pod logs to
+// standard error, and ends by a signal.
+func (o *dedicatedOptions) prepare(cmd *cobra.Command, space *process.Dedicated) (ctx context.Context, logger klog.Logger, done func(), err error) {
+	if space.Remote() {
+		logger, err = logTo(cmd.ErrOrStderr(), space.DataDir, o.logFormat, o.verbosity)
+		return cmd.Context(), logger, func() {}, err
+	}
+	logs, err := openLogs(datadir.Dedicated(space.DataDir, space.Space), o.verbosity)
+	if err != nil {
+		return nil, klog.Logger{}, nil, err
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	go func() {
+		_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+		cancel()
+	}()
+	return ctx, logs.logger, func() { cancel(); logs.close() }, nil
 }

@@ -44,9 +44,12 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "most spaces to be awake at once, --dedicated ones not counted; 0 for no bound")
 	cmd.Flags().IntVar(&o.DedicatedMax, "dedicated-max", 10, "most dedicated spaces; reckon with 512 MiB of memory for each")
 	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
-	cmd.Flags().DurationVar(&o.Snapshots.Every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed")
-	cmd.Flags().IntVar(&o.Snapshots.Keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep")
+	cmd.Flags().StringArrayVar(&o.Snapshots.AlsoTo, "snapshot-also-to", nil, "further URL that spec.snapshots.to of a space may name; can be given several times")
+	cmd.Flags().DurationVar(&o.Snapshots.Every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed, unless its spec.snapshots says otherwise")
+	cmd.Flags().IntVar(&o.Snapshots.Keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep, unless its spec.snapshots says otherwise")
 	cmd.Flags().StringVar(&o.Pods.Address, "pods-address", "", "IP of this machine or pod, at which the spaces' pods reach it without their own addresses being masked: serves them cluster DNS and kubernetes.default. Neither if empty; pods then have the host's DNS")
+	cmd.Flags().StringVar(&o.Pods.Namespace, "pods-namespace", "", "namespace on the host of the pod that this process runs in; network policies then open its ports by --pods-selector, and by --pods-address otherwise")
+	cmd.Flags().StringVar(&o.Pods.Selector, "pods-selector", "", "labels that select this process's pod in --pods-namespace, as KEY=VALUE,...")
 	cmd.Flags().Uint16Var(&o.Pods.APIPort, "pods-port", 7444, "TLS port at --pods-address for kubernetes.default")
 	cmd.Flags().Uint16Var(&o.Pods.DNSPort, "dns-port", 7453, "UDP and TCP port at --pods-address for cluster DNS")
 	cmd.Flags().StringSliceVar(&o.Pods.Upstreams, "dns-upstream", nil, "IP or IP:PORT of resolvers for names outside of the spaces; those of /etc/resolv.conf if empty, 'none' for none")
@@ -54,7 +57,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
 	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
 	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
-	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint"} {
+	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-namespace", "pods-selector", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }

@@ -9,12 +9,36 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/platform/manager"
+	"github.com/berth-dev/berth/platform/pod"
+	"github.com/berth-dev/berth/shard/dedicated"
 )
 
 // serveOptions are the flags of `berth serve`.
 type serveOptions struct {
 	runOptions
 	logFormat string
+	pods      podOptions
+}
+
+// podOptions say how dedicated spaces are pods.
+type podOptions struct {
+	template string
+	// at is API,COMMANDS,DATADIR, for tests: where what runs in place of the pods listens, and has its data.
+	at []string
+}
+
+func (o *podOptions) read() (pods manager.DedicatedPods, err error) {
+	if o.template == "" {
+		return pods, nil
+	}
+	if pods.Template, err = pod.ReadTemplate(o.template); err != nil {
+		return pods, fmt.Errorf("--dedicated-pods: %w", err)
+	}
+	if len(o.at) == 3 {
+		pods.Address, pods.DataDir = dedicated.Addresses{API: o.at[0], Commands: o.at[1]}, o.at[2]
+	}
+	return pods, nil
 }
 
 func newServe() *cobra.Command {
@@ -45,6 +69,9 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 			if err != nil {
 				return err
 			}
+			if config.DedicatedPods, err = o.pods.read(); err != nil {
+				return err
+			}
 			if config.Logger, err = logTo(cmd.ErrOrStderr(), o.DataDir, o.logFormat, o.verbosity); err != nil {
 				return err
 			}
@@ -62,6 +89,10 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which this is a pod of if empty")
 	cmd.Flags().StringVar(&o.SpaceRole, "space-role", "", "ClusterRole that the spaces' accounts get in their namespaces, so that Berth needs no right to write roles; a Role of their own each if empty. With it, the definition of Space objects and the admission policies must exist on the host, as the chart installs them; Berth installs them if empty")
 	cmd.Flags().StringVar(&o.KubeconfigSecrets, "kubeconfig-secrets", "", "namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty")
+	cmd.Flags().StringVar(&o.pods.template, "dedicated-pods", "", "file with the StatefulSet of which dedicated spaces' pods are made, each with a volume and an account of its own, as the chart has it; dedicated spaces are processes of this machine if empty")
+	cmd.Flags().StringSliceVar(&o.pods.at, "dedicated-pods-at", nil, "API,COMMANDS,DATADIR of what runs in place of such pods, for tests")
+	_ = cmd.Flags().MarkHidden("dedicated-pods-at")
+	cmd.Flags().StringVar(&o.ArgoCDNamespace, "argocd-namespace", "", "namespace of the host in which Argo CD runs, for Secrets by which it knows the spaces as clusters; none are written if empty")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "text or json")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to log (0 to 10)")
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))

@@ -43,8 +43,8 @@ once. At the bound, the one idle longest is put to sleep; if all are in use, the
 one waits. Reckon with 16 MiB of memory for each that is awake, and more for one
 that holds much.
 
-With --snapshot-to, snapshots of all spaces that share the process (not of
---dedicated ones yet) are taken as scheduled: see 'berth snapshot'.
+With --snapshot-to, snapshots of all spaces are taken as scheduled: see
+'berth snapshot'.
 
 A dedicated space has a process of its own. Change spec.isolation at any time: the
 space moves with its data. The log of its process is in DATA-DIR/dedicated/SPACE.

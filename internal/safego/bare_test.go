@@ -25,7 +25,7 @@ func reviewed() map[string]string {
 	return map[string]string{
 		"gateway/server.go serve":                                    "net/http serves: it recovers in each request",
 		"shard/dedicated/process.go Start":                           "it runs a process, and reads no byte of a tenant's",
-		"shard/dedicated/process.go run":                             "it closes a pipe",
+		"shard/dedicated/process.go runChild":                        "it closes a pipe",
 		"shard/keeper.go dueIdle":                                    "it asks a space by guarded calls",
 		"vcluster/admission/turns.go take":                           "it gives back a turn, which touches nothing of a request",
 		"shard/suspects.go dueTrial":                                 "it writes a file that holds names alone",
@@ -38,7 +38,7 @@ func reviewed() map[string]string {
 		"shard/wake.go begin":                                        "what it calls is guarded",
 		"shard/wake.go run":                                          "what it calls is guarded",
 		"streams/slots.go held":                                      "it closes a connection",
-		"syncer/reserve.go hold":                                     "it starts a timer, by safego",
+		"syncer/engine/holds.go Hold":                                "it starts a timer, by safego",
 		"vcluster/bootstrap/bootstrap.go ensureBootstrap":            "what it calls is guarded",
 		"vcluster/gate/gate.go Close":                                "it cancels a context",
 		"vcluster/gate/gate.go Serve":                                "it sets deadlines",

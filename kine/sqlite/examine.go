@@ -106,6 +106,9 @@ func pageCount(head []byte) (size, count int64) {
 
 // examineTable tells whether the database holds kine's table, and nothing that would run on its own when it is used.
 func examineTable(ctx context.Context, db *sql.DB) error {
+	if err := examineSchema(ctx, db); err != nil { // before anything else is asked of the database
+		return err
+	}
 	found, err := queryStrings(ctx, db, "SELECT name FROM pragma_table_info('kine')")
 	if err != nil {
 		return AsDamage(err)
@@ -114,13 +117,6 @@ func examineTable(ctx context.Context, db *sql.DB) error {
 		if !slices.Contains(found, c) {
 			return fmt.Errorf("%w: it is a SQLite file without kine's table; choose another path", ErrNotStore)
 		}
-	}
-	odd, err := queryStrings(ctx, db, "SELECT type || ' ' || name FROM sqlite_schema WHERE type NOT IN ('table', 'index')")
-	if err != nil {
-		return AsDamage(err)
-	}
-	if len(odd) > 0 {
-		return fmt.Errorf("%w: it holds a %s, which no store does; restore it from a backup", ErrNotStore, odd[0])
 	}
 	return nil
 }

@@ -64,6 +64,7 @@ func Dedicated(dataDir, space string) string { return filepath.Join(dataDir, "de
 // Spaces holds a directory for each space: its store and its keys.
 func Spaces(dataDir string) string { return filepath.Join(dataDir, "spaces") }
 
+// Space is the directory of a space.
 func Space(dataDir, space string) string { return filepath.Join(Spaces(dataDir), space) }
 
 // Retained is the directory of a space that was deleted with Retain.
@@ -79,7 +80,8 @@ func Host(dataDir string) string { return filepath.Join(dataDir, "host") }
 // Scratch is for files that are lost in a crash.
 func Scratch(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 
-// PortCA is the name of the CA of the TLS listener's certificate, and PortKeys the directory of its keys.
+// PortCA is the name of the CA of the TLS listener's certificate.
 const PortCA = "berth"
 
+// PortKeys is the directory of the keys of [PortCA].
 func PortKeys(dataDir string) string { return filepath.Join(dataDir, "pki") }

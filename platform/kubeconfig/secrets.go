@@ -54,6 +54,9 @@ const (
 type Secrets struct {
 	namespace, platform string
 	client              corev1client.SecretInterface
+	// suffix follows the name of the space in the name of its Secret, and labels are on it, besides Berth's.
+	suffix string
+	labels map[string]string
 }
 
 // OpenSecrets returns those of a platform in a namespace of a host; nil, on which all methods do nothing, if namespace is empty.
@@ -65,18 +68,22 @@ func OpenSecrets(host *rest.Config, namespace, platform string) (*Secrets, error
 	if err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
-	return &Secrets{namespace: namespace, platform: platform, client: client.CoreV1().Secrets(namespace)}, nil
+	return &Secrets{namespace: namespace, platform: platform, client: client.CoreV1().Secrets(namespace), suffix: suffixKubeconfig}, nil
 }
 
 // Write writes the kubeconfig of a space.
 func (s *Secrets) Write(ctx context.Context, space string, kubeconfig []byte) error {
+	return s.write(ctx, space, map[string][]byte{kubeconfigKey: kubeconfig, valueKey: kubeconfig})
+}
+
+func (s *Secrets) write(ctx context.Context, space string, data map[string][]byte) error {
 	if s == nil {
 		return nil
 	}
-	name := space + suffixKubeconfig
-	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).
+	name := space + s.suffix
+	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).WithLabels(s.labels).
 		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelPlatform: s.platform, translate.LabelManagedBy: translate.ManagedBy}).
-		WithData(map[string][]byte{kubeconfigKey: kubeconfig, valueKey: kubeconfig})
+		WithData(data)
 	// By force, so that what somebody else changed in it is as it was.
 	_, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true})
 	switch {
@@ -94,7 +101,7 @@ func (s *Secrets) Remove(ctx context.Context, space string) error {
 	if s == nil {
 		return nil
 	}
-	name := space + suffixKubeconfig
+	name := space + s.suffix
 	tests, err := json.Marshal([]map[string]string{
 		{"op": "test", "path": "/type", "value": string(typeKubeconfig)},
 		{"op": "test", "path": labelPath(labelKubeconfig), "value": space},

@@ -51,7 +51,7 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 		}
 		return secret
 	}
-	ours := &Secrets{namespace: "default", platform: "berth", client: secrets}
+	ours := &Secrets{namespace: "default", platform: "berth", client: secrets, suffix: suffixKubeconfig}
 
 	t.Run("its own is written, written again, and deleted", func(t *testing.T) {
 		const name = "mine-kubeconfig"

@@ -175,6 +175,18 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 	if want == nil {
 		return false, err
 	}
+	if want.Spec.Isolation != v1alpha1.Dedicated {
+		// Its store may still be in its pod: then it runs there until the change takes it from there.
+		where, readErr := m.away(name)
+		if readErr != nil {
+			return false, readErr
+		}
+		if where != nil {
+			if want, settings, err = m.beforeMove(name, err); want == nil {
+				return false, err
+			}
+		}
+	}
 	if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700)); err != nil {
 		return false, err
 	}
@@ -193,6 +205,20 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 	}
 	m.applied.set(name, want)
 	return true, err
+}
+
+// beforeMove is the spec with which a space runs whose store is to be taken from its pod.
+func (m *Manager) beforeMove(name string, failure error) (*applied, *specs.Settings, error) {
+	before, err := readApplied(datadir.Space(m.config.DataDir, name))
+	if err != nil || before == nil {
+		return nil, nil, errors.Join(failure, err)
+	}
+	before.Spec.Isolation = v1alpha1.Dedicated // also if a crash came between the two
+	settings, errs := m.config.Specs.Read(&before.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		return nil, nil, &invalidSpec{errs}
+	}
+	return before, settings, failure
 }
 
 func (m *Manager) tooManyDedicated() error {
@@ -260,6 +286,11 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 			m.applied.set(name, want)
 		}
 		return err
+	}
+	if want.Spec.Isolation != v1alpha1.Dedicated {
+		if err := m.leavePod(ctx, name, m.applied.get(name).Spec); err != nil {
+			return err
+		}
 	}
 	if err := m.stop(ctx, name); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -22,18 +23,42 @@ import (
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
+
+// configFile is the name of the file in which the process of a dedicated space finds its configuration.
+const configFile = "config.json"
 
 // newProcess prepares the process of a space that is to have its own (T9).
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
+	if m.pods != nil {
+		return m.newPod(name, spec)
+	}
 	dir := datadir.Dedicated(m.config.DataDir, name)
-	file := filepath.Join(dir, "config.json")
+	file := filepath.Join(dir, configFile)
 	prepare := func(ctx context.Context) error {
-		d := process.Dedicated{Options: m.config.Options, Space: name, HostKubeconfig: m.env.HostKubeconfig, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
+		if where, err := m.away(name); err != nil || where != nil {
+			return errors.Join(err, errNoPods)
+		}
+		d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
 		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
-		return errors.Join(d.Write(file), m.prepare(ctx, name))
+		if err := errors.Join(d.Write(file), m.writeServingCA(dir)); err != nil {
+			return err
+		}
+		if err := m.prepare(ctx, name); err != nil {
+			return err
+		}
+		return m.access.write(ctx, name, dir)
 	}
 	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return m.config.DedicatedCommand(file) }, m.logger)
+}
+
+// writeServingCA writes what verifies the API endpoint into the directory of a dedicated space's process.
+func (m *Manager) writeServingCA(dir string) error {
+	if err := pki.WriteFile(filepath.Join(dir, servingCAFile), m.env.CA.PEM()); err != nil {
+		return fmt.Errorf("write the CA of the API endpoint: %w", err)
+	}
+	return nil
 }
 
 // stopDedicated stops all processes at once: together they have as long as the
@@ -114,6 +139,15 @@ func (p *processes) add(space string, process *dedicated.Process, most int) bool
 	}
 	p.of[space] = process
 	return true
+}
+
+// swap puts another process in the place of one, so that the space is at no moment without.
+func (p *processes) swap(space string, process *dedicated.Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, has := p.of[space]; has {
+		p.of[space] = process
+	}
 }
 
 func (p *processes) remove(space string) {

@@ -5,39 +5,41 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/kubernetes/scheme"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
-	"github.com/berth-dev/berth/vcluster/pki"
+	"github.com/berth-dev/berth/translate"
 )
 
 // dedicatedStopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
 // start.
 const dedicatedStopTimeout = 20 * time.Second
 
-// RunDedicated runs one space in this process, until ctx ends, for the platform whose [Options.DedicatedCommand] started it.
-func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, logger klog.Logger) error {
-	config, err := process.LoadHostConfig(d.HostKubeconfig)
+// RunDedicated runs one space in this process, until ctx ends, for the platform that wrote the files in dir.
+func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version Version, logger klog.Logger) error {
+	config, err := process.LoadHostConfig(filepath.Join(dir, hostKubeconfigFile))
 	if err != nil {
 		return err
 	}
-	host, err := client.New(config, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		return fmt.Errorf("make host client: %w", err)
-	}
-	ca, err := pki.OpenCA(datadir.PortKeys(d.DataDir), datadir.PortCA)
-	if err != nil {
+	ca := &rereadFile{path: filepath.Join(dir, servingCAFile)}
+	if err := ca.check(); err != nil {
 		return err
 	}
 	traces, sendTraces, err := d.Traces.Start(ctx, version.Berth, logger)
@@ -49,12 +51,13 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, lo
 		defer cancel()
 		sendTraces(stop)
 	}()
-	closed := closedRanges(ctx, host, logger)
-	spaces, err := shard.Start(ctx, shard.Config{
-		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: d.Specs.Sync(), ServingCA: ca.PEM,
+	sync := d.Specs.Sync()
+	sync.Only = d.Space
+	spaces, err := startShardOnceAllowed(ctx, shard.Config{
+		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
-		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, closed) },
-		Pods:     d.Pods.Endpoint(), Memory: shard.ProcessMemory(),
+		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
+		Pods:     d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
 		Idle: d.Specs.Idle, Traces: traces, Logger: logger,
 	})
 	if err != nil {
@@ -67,15 +70,101 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, version Version, lo
 			logger.Error(err, "stop shard")
 		}
 	}()
-	if err := spaces.Add(d.Space); err != nil {
+	stores, err := newStoreServer(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
+	if err != nil {
 		return err
 	}
-	spaces.WarmUp(d.Space)
+	if stores.config, err = readDigest(dir); err != nil {
+		return err
+	}
+	if err := stores.resume(); err != nil {
+		return err
+	}
 	commands := http.NewServeMux()
 	serveSpaces(commands, spaces)
+	stores.serve(commands)
 	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)
 		return spaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
 	}))
-	return dedicated.Serve(ctx, datadir.Dedicated(d.DataDir, d.Space), spaces.Handler(d.Space), commands, logger)
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := spaces.Handler(d.Space)
+		if handler == nil { // its store is somewhere else
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the space is being moved; try again later", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	if d.Remote() {
+		return dedicated.ServeTLS(ctx, d.Listen, dedicated.ServerTLS(dir), api, commands, logger)
+	}
+	return dedicated.Serve(ctx, dir, api, commands, logger)
+}
+
+// rightsTimeout is how long the host's authorizer may take to learn of rights that were granted a moment ago.
+const rightsTimeout = 15 * time.Second
+
+// startShardOnceAllowed starts a shard whose account may have got its rights a moment ago.
+func startShardOnceAllowed(ctx context.Context, config shard.Config) (spaces *shard.Shard, err error) {
+	end := time.Now().Add(rightsTimeout)
+	_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (done bool, _ error) {
+		spaces, err = shard.Start(ctx, config)
+		return !apierrors.IsForbidden(err) || time.Now().After(end), nil
+	})
+	return spaces, err
+}
+
+// rereadFile is a file that others replace. It is safe for concurrent use.
+type rereadFile struct {
+	path string
+	last atomic.Pointer[[]byte]
+}
+
+// check fails if the file cannot be read.
+func (f *rereadFile) check() error {
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return fmt.Errorf("read what the platform wrote for this space: %w", err)
+	}
+	f.last.Store(&data)
+	return nil
+}
+
+// read returns what is in the file, or was when it could last be read.
+func (f *rereadFile) read() []byte {
+	_ = f.check()
+	return *f.last.Load()
+}
+
+// readDigest is the digest of what the process reads once of the directory that the platform wrote.
+func readDigest(dir string) (string, error) {
+	config, err := os.ReadFile(filepath.Join(dir, configFile))
+	if err != nil {
+		return "", fmt.Errorf("read the configuration of a dedicated space: %w", err)
+	}
+	host, err := os.ReadFile(filepath.Join(dir, hostKubeconfigFile))
+	if err != nil {
+		return "", fmt.Errorf("read the kubeconfig of a dedicated space: %w", err)
+	}
+	incarnation, err := os.ReadFile(filepath.Join(dir, incarnationFile)) // of a pod
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the incarnation of a dedicated space: %w", err)
+	}
+	return pod.Digest(config, host, incarnation), nil
+}
+
+// podsAt returns where the space's pods reach the platform. To a process that outlives the platform's, the platform says it with
+// the keys: it has another address after each start.
+func podsAt(d *process.Dedicated) func() translate.PodsEndpoint {
+	if !d.Remote() {
+		return d.Pods.Endpoint
+	}
+	return func() translate.PodsEndpoint {
+		pods := d.Pods
+		if data, err := os.ReadFile(filepath.Join(datadir.Space(d.DataDir, d.Space), podsAddressFile)); err == nil {
+			pods.Address = string(data)
+		}
+		return pods.Endpoint()
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -116,5 +117,63 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 	m.stopDedicated(ctx)
 	if ctx.Err() != nil {
 		t.Error("one is stopped after the other")
+	}
+}
+
+// S3: whoever takes over a process breaks neither the metrics nor the statuses of others.
+func TestHostileAnswersOfAProcessAreAboutItsSpaceAlone(t *testing.T) {
+	dir := t.TempDir()
+	commands := http.NewServeMux()
+	var answer atomic.Value
+	answer.Store(`{}`)
+	say := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer.Load().(string))) }
+	commands.HandleFunc("GET /spaces/{name}", say)
+	commands.HandleFunc("GET "+metricPath, say)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- dedicated.Serve(ctx, dir, http.NotFoundHandler(), commands, klog.Background()) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	m := &Manager{}
+	process := dedicated.New("evil", dir, prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
+	m.processes.add("evil", process, 1)
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return process.Get(ctx, metricPath, &metrics.Space{}) == nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for reason, said := range map[string]string{
+		"nothing":        `{}`,
+		"another's name": `{"Name":"good","name":"good","conditions":[]}`,
+		"no state":       `{"State":"x\"}","HostObjects":{"a":1,"b":2}}`,
+		"bad quantities": `{"State":"awake","Limits":[{"Quantity":-1},{"Quantity":100000},{"Quantity":1},{"Quantity":1}]}`,
+		"no JSON":        strings.Repeat("[", 10_000),
+		"endless":        `{"Name":"` + strings.Repeat("x", 8<<20) + `"}`,
+	} {
+		answer.Store(said)
+		status := process.Status(t.Context())
+		if status.Name != "evil" || len(status.Conditions) == 0 {
+			t.Errorf("%s: the status is %+v", reason, status)
+		}
+		got := m.dedicatedMetrics(nil)
+		if len(got) != 1 || got[0].Name != "evil" || got[0].HostObjects != nil || len(got[0].Limits) > 1 {
+			t.Errorf("%s: the metrics are %+v", reason, got)
+		}
+	}
+}
+
+// S3: what somebody who took over a process of an older Berth's had the status hold goes with the next one.
+func TestHostileConditionsOfEarlierAreForgotten(t *testing.T) {
+	conditions := []metav1.Condition{{Type: "Ready"}, {Type: "Evil"}, {Type: "Synced"}, {Type: "Isolated"}, {Type: "isolated"}}
+	var left []string
+	for _, c := range slices.DeleteFunc(conditions, unknownCondition) {
+		left = append(left, c.Type)
+	}
+	if !slices.Equal(left, []string{"Ready", "Synced", "Isolated"}) {
+		t.Errorf("the conditions left are %v", left)
 	}
 }

@@ -66,7 +66,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 	if policy == "" {
 		policy = object.Spec.DeletionPolicy
 	}
-	if policy == v1alpha1.DeletionSnapshot && m.snapshots.keeper.Bucket() == nil {
+	if policy == v1alpha1.DeletionSnapshot && m.snapshots.schedule(name).Bucket == nil {
 		return apierrors.NewBadRequest("policy=Snapshot: " + errNoBucket.Error())
 	}
 	if policy != object.Spec.DeletionPolicy {
@@ -141,8 +141,13 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	if err := m.stop(ctx, name); err != nil {
 		return "", err
 	}
+	if d.policy != v1alpha1.DeletionDelete {
+		if err := m.bringHomeToDelete(ctx, name); err != nil {
+			return "", err
+		}
+	}
 	if d.policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(datadir.Space(m.config.DataDir, name)) {
-		bucket := m.snapshots.keeper.Bucket()
+		bucket := m.snapshots.schedule(name).Bucket
 		if bucket == nil {
 			return "", errNoBucket
 		}
@@ -154,7 +159,10 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
 	}
-	if err := errors.Join(m.secrets.Remove(ctx, name), m.shard.Forget(name)); err != nil {
+	if left, err := m.removePod(ctx, name); err != nil || left != "" {
+		return left, err
+	}
+	if err := errors.Join(m.secrets.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {
 		return "", err
 	}
 	if err := errors.Join(removeIfThere(datadir.Kubeconfig(m.config.DataDir, name)), removeAll(datadir.Dedicated(m.config.DataDir, name))); err != nil {

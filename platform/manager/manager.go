@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/shard"
@@ -33,11 +35,10 @@ const startTimeout = 2 * time.Minute
 
 // Environment is what the platform has for its spaces. All of it must be set, but for Traces.
 type Environment struct {
-	// Host is by what the host is reached, and HostKubeconfig that by which the processes of dedicated spaces reach it: that
-	// which they are pods of if empty. RenewHostKubeconfig renews what is in that file, if that is the platform's to do.
-	Host                *rest.Config
-	HostKubeconfig      string
-	RenewHostKubeconfig func() error
+	// Host is by what the host is reached, and HostAddress where the processes of dedicated spaces reach it, without what
+	// authenticates there.
+	Host        *rest.Config
+	HostAddress func() (*clientcmdapi.Cluster, error)
 	// CA is that of the port, and Endpoint the URL of a space's API there.
 	CA       *pki.CA
 	Endpoint func(space string) string
@@ -55,14 +56,20 @@ type Manager struct {
 	logger klog.Logger
 
 	secrets    *kubeconfig.Secrets
+	clusters   *kubeconfig.Clusters // for Argo CD
 	hostClient client.Client
+	access     *hostAccess    // of dedicated spaces' processes
+	pods       *dedicatedPods // nil if those are processes of this machine
 	closed     []netip.Prefix // to spaces' pods
 	shard      *shard.Shard
 	prepare    func(ctx context.Context, space string) error // isolates a space on the host
-	processes  processes
-	snapshots  *snapshots
-	changes    changes
-	deletions  deletions
+	// isolationOptions are those of all spaces.
+	isolationOptions []isolation.Option
+	repairs          *repairs
+	processes        processes
+	snapshots        *snapshots
+	changes          changes
+	deletions        deletions
 
 	starts  firstStarts
 	objects *spaceObjects
@@ -98,6 +105,10 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 	if m.secrets, err = kubeconfig.OpenSecrets(m.env.Host, m.config.KubeconfigSecrets, m.config.PlatformName); err != nil {
 		return err
 	}
+	if m.clusters, err = kubeconfig.OpenClusters(m.env.Host, m.config.ArgoCDNamespace, m.config.PlatformName); err != nil {
+		return err
+	}
+	m.repairs = newRepairs(m.repairIsolation, m.repairsChanged, m.logger)
 	if err := m.startShard(ctx); err != nil {
 		return err
 	}
@@ -107,7 +118,7 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 // Start begins to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Call Stop
 // also if it fails.
 func (m *Manager) Start(ctx context.Context) error {
-	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.beginFirstStarts, m.startRenewing} {
+	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.watchIsolation, m.beginFirstStarts, m.startRenewing} {
 		if err := start(ctx); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/shard"
@@ -55,11 +56,30 @@ func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metr
 			if err := processes[name].Get(ctx, metricPath, &spaces[i]); err != nil {
 				spaces[i] = spaceMetric(nil, datadir.Space(m.config.DataDir, name), processes[name].Status(ctx), hostObjects[name])
 			}
-			spaces[i].Name = name
+			spaces[i] = checkedMetric(spaces[i], name, hostObjects[name])
 		})
 	}
 	wg.Wait()
 	return spaces
+}
+
+// checkedMetric is what counts of what a process says of its space, which somebody may have taken over: what would be a label is
+// what it may be, and there once.
+func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) metrics.Space {
+	said.Name, said.HostObjects = name, hostObjects
+	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {
+		said.State, said.Ready = metrics.Failed, false
+	}
+	left := map[bounds.Quantity]bool{}
+	for q, bound := range bounds.Table() {
+		left[bounds.Quantity(q)] = bound.Scope == bounds.PerSpace
+	}
+	said.Limits = slices.DeleteFunc(said.Limits, func(u bounds.Usage) bool {
+		wanted := left[u.Quantity]
+		delete(left, u.Quantity)
+		return !wanted
+	})
+	return said
 }
 
 // metricPath is where a space's own process tells of it.

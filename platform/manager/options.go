@@ -23,6 +23,8 @@ type Options struct {
 
 	// DedicatedCommand returns a command that calls [RunDedicated] with what is in the file.
 	DedicatedCommand func(file string) *exec.Cmd
+	// DedicatedPods has dedicated spaces be pods of their own, instead of processes of DedicatedCommand.
+	DedicatedPods DedicatedPods
 	// RequireOne ends the platform if none of the shared Spaces starts.
 	RequireOne bool
 	// SpacesMax is how many shared spaces are awake at once, 0 for any number.
@@ -37,6 +39,8 @@ type Options struct {
 	SpaceRole string
 	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
 	KubeconfigSecrets string
+	// ArgoCDNamespace is that of Argo CD on the host, for Secrets by which it knows the spaces as clusters; none are written if empty.
+	ArgoCDNamespace string
 
 	Snapshots Snapshots
 	Version   Version
@@ -50,9 +54,11 @@ type Version struct{ Berth, Kubernetes string }
 
 // Snapshots says where and how often to take snapshots.
 type Snapshots struct {
-	To    string // URL of a directory or of object storage; none are taken on a schedule if empty
-	Every time.Duration
-	Keep  int // of each space
+	To string // URL of a directory or of object storage; none are taken on a schedule if empty
+	// AlsoTo are URLs that spec.snapshots.to of a space may name, besides To.
+	AlsoTo []string
+	Every  time.Duration
+	Keep   int // of each space
 }
 
 // leastSnapshotInterval keeps snapshots from being all that a machine does.
@@ -79,14 +85,22 @@ func (o *Options) Complete() error {
 	if problems := validation.IsDNS1123Label(o.KubeconfigSecrets); o.KubeconfigSecrets != "" && len(problems) > 0 {
 		return fielderror.New("kubeconfig-secrets", o.KubeconfigSecrets, "want a namespace: %s", problems[0])
 	}
+	if problems := validation.IsDNS1123Label(o.ArgoCDNamespace); o.ArgoCDNamespace != "" && len(problems) > 0 {
+		return fielderror.New("argocd-namespace", o.ArgoCDNamespace, "want a namespace: %s", problems[0])
+	}
 	if err := o.Snapshots.check(); err != nil {
 		return err
+	}
+	if o.SnapshotDestinations = nil; o.Snapshots.To != "" {
+		o.SnapshotDestinations = append([]string{o.Snapshots.To}, o.Snapshots.AlsoTo...)
 	}
 	return o.Options.Complete()
 }
 
 func (s *Snapshots) check() error {
 	switch {
+	case s.To == "" && len(s.AlsoTo) > 0:
+		return fielderror.New("snapshot-also-to", s.AlsoTo[0], "want --snapshot-to, too, for spaces that name no place")
 	case s.To == "":
 		return nil
 	case s.Every < leastSnapshotInterval:
@@ -96,6 +110,11 @@ func (s *Snapshots) check() error {
 	}
 	if _, err := snapshot.Open(s.To); err != nil {
 		return fielderror.New("snapshot-to", "", "%w", err)
+	}
+	for _, to := range s.AlsoTo {
+		if _, err := snapshot.Open(to); err != nil {
+			return fielderror.New("snapshot-also-to", "", "%w", err)
+		}
 	}
 	return nil
 }

@@ -209,6 +209,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 			return busyRetry, nil
 		}
 		defer end()
+		m.endPod(ctx, name)
 		if err := m.stop(ctx, name); err != nil {
 			return 0, err
 		}
@@ -223,6 +224,12 @@ func (m *Manager) forget(name string) {
 	m.applied.remove(name)
 	m.config.Specs.Remove(name)
 	m.quotas.Delete(name)
+	if m.access != nil {
+		m.access.due.Delete(name)
+	}
+	if m.pods != nil {
+		m.pods.at.Delete(name)
+	}
 }
 
 // seenObjects are objects that something was logged of. The zero value is ready to use. It is safe for concurrent use.

@@ -46,6 +46,7 @@ func (m *Manager) startRenewing(context.Context) error {
 				m.renewKubeconfigs(run)
 				authority.publish(run)
 			}
+			m.renewHostTokens(run)
 			select {
 			case <-ticker.C:
 			case <-run.Done():
@@ -112,8 +113,22 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 		}
 		end()
 	}
-	if err := m.env.RenewHostKubeconfig(); err != nil {
-		m.logger.Error(err, "renew what dedicated spaces' processes reach the host by")
+}
+
+// renewHostTokens renews the tokens by which dedicated spaces' processes reach the host, and what they publish of the CA that
+// verifies the API endpoint.
+func (m *Manager) renewHostTokens(ctx context.Context) {
+	if m.pods != nil { // which are each renewed by what watches over it
+		return
+	}
+	for name := range m.processes.all() {
+		if !m.access.isDue(name) {
+			continue
+		}
+		dir := datadir.Dedicated(m.config.DataDir, name)
+		if err := errors.Join(m.access.renew(ctx, name, dir), m.writeServingCA(dir)); err != nil {
+			m.logger.Error(err, "renew a token; it is tried again", "space", name)
+		}
 	}
 }
 
@@ -125,5 +140,8 @@ func (m *Manager) publishKubeconfig(ctx context.Context, space string, kubeconfi
 	}
 	if err := m.secrets.Write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
 		m.logger.Error(err, "publish kubeconfig", "space", space)
+	}
+	if err := m.clusters.Write(ctx, m.config.DataDir, space, kubeconfig, m.env.CA.PEM()); err != nil && ctx.Err() == nil {
+		m.logger.Error(err, "publish Argo CD's cluster Secret", "space", space)
 	}
 }

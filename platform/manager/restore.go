@@ -80,7 +80,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.shard.Wake(ctx, result.Space); err != nil {
+	wake := func(ctx context.Context) error { return s.shard.Wake(ctx, result.Space) }
+	if process := s.elsewhere(result.Space); process != nil {
+		wake = process.Wake
+	}
+	if err := wake(ctx); err != nil {
 		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; it is tried again, `berth spaces` tells more", result.Space, result.Snapshot, err)
 	}
 	return result, nil
@@ -88,8 +92,17 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 
 // replace stops a space, whatever state it is in, and has it be what it was.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
-	if s.elsewhere(id.Space) {
-		return apierrors.NewBadRequest(fmt.Sprintf("space %s runs in a process of its own; set spec.isolation of its Space object to Shared, or stop berth, and restore the space while none runs", id.Space))
+	if process := s.elsewhere(id.Space); process != nil {
+		if err := s.checkMoved(id.Space); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
+		defer cancel()
+		// The process restores it, so that no store is opened here that it wrote.
+		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
+	}
+	if err := s.checkNotInPod(id, id.Space); err != nil {
+		return err
 	}
 	_, had := s.shard.Status(id.Space)
 	err := s.stop(ctx, id.Space)
@@ -102,7 +115,10 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, as string, replace bool) (snapshot.Changes, error) {
 	_, had := s.shard.Status(as)
 	dir := datadir.Space(s.dataDir, as)
-	if err := s.mayClone(id, as, had || s.elsewhere(as) || snapshot.Exists(dir), replace); err != nil {
+	if err := s.checkNotInPod(id, as); err != nil {
+		return snapshot.Changes{}, err
+	}
+	if err := s.mayClone(id, as, had || s.elsewhere(as) != nil || snapshot.Exists(dir), replace); err != nil {
 		return snapshot.Changes{}, err
 	}
 	changes, err := snapshot.Clone(ctx, bucket, id, as, datadir.Spaces(s.dataDir), datadir.Scratch(s.dataDir),
@@ -123,13 +139,37 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 	return changes, err
 }
 
+// checkNotInPod fails if the store of a space is in its pod, and the space has no process by which to replace it there.
+func (s *snapshots) checkNotInPod(id snapshot.ID, space string) error {
+	if s.elsewhere(space) != nil {
+		return nil
+	}
+	where, err := readAway(datadir.Space(s.dataDir, space))
+	if err == nil && where != nil {
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("restore snapshot %s: %w", id, errInPod(space)))
+	}
+	return err
+}
+
+// checkMoved fails if a space is to have a pod, and its store is not there yet: a restore there would be overwritten.
+func (s *snapshots) checkMoved(space string) error {
+	if !s.pods {
+		return nil
+	}
+	where, err := readAway(datadir.Space(s.dataDir, space))
+	if err == nil && where == nil {
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again once it is Ready, or set spec.isolation to Shared first"))
+	}
+	return err
+}
+
 // mayClone says why a snapshot can't become the space as, if it can't.
 func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) error {
 	var remedy string
 	switch {
 	case !there:
 		return nil
-	case s.elsewhere(as):
+	case s.elsewhere(as) != nil:
 		remedy = "it runs in a process of its own; choose another name, or set spec.isolation of its Space object to Shared and say --replace"
 	case as == id.Space:
 		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
@@ -186,6 +226,9 @@ func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, res
 	defer lock.Close()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return "", "", err
+	}
+	if where, err := readAway(datadir.Space(dataDir, id.Space)); err != nil || where != nil {
+		return "", "", errors.Join(err, fmt.Errorf("restore snapshot %s: the store of space %s is in its pod; start berth, and restore the space while it runs", id, id.Space))
 	}
 	return id.Space, id.String(), snapshot.Replace(ctx, bucket, id, datadir.Spaces(dataDir), datadir.Scratch(dataDir))
 }

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -75,7 +76,7 @@ func (p *places) Revision(string) int64 { return 0 }
 func restorables(t *testing.T) (*snapshots, *places, *snapshot.Bucket) {
 	t.Helper()
 	s := &snapshots{
-		changes: &changes{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) bool { return false },
+		changes: &changes{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) dedicatedSpace { return nil },
 		ensure:   func(context.Context, string) error { return nil },
 		checkOwn: func(context.Context, string) error { return nil },
 	}
@@ -152,7 +153,7 @@ func TestASpaceIsReplacedWhateverStateItIsIn(t *testing.T) {
 		"it does not wake":             {func(_ *testing.T, _ *snapshots, p *places) { p.wake = errNo }, "from", "space into was restored from snapshot from/"},
 		"it has no place, but a store": {func(_ *testing.T, _ *snapshots, p *places) { delete(p.there, "into") }, "from", ""},
 		"it is in a process of its own": {func(_ *testing.T, s *snapshots, _ *places) {
-			s.elsewhere = func(space string) bool { return space == "into" }
+			s.elsewhere = inProcess("into", &sentStore{})
 		}, "into", "process of its own"},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -210,10 +211,95 @@ func TestARestoreIsRefusedDuringAnother(t *testing.T) {
 // The remedy that is named must be one that works.
 func TestASpaceInAProcessOfItsOwnIsNotToBeRestoredInItsPlace(t *testing.T) {
 	s, _, bucket := restorables(t)
-	s.elsewhere = func(space string) bool { return space == "from" }
+	s.elsewhere = inProcess("from", &sentStore{})
 	for _, replace := range []bool{false, true} {
 		if _, err := s.restore(t.Context(), bucket, "from", "from", replace); err == nil || !strings.Contains(err.Error(), "process of its own") {
 			t.Errorf("replaced %t: %v", replace, err)
 		}
+	}
+}
+
+// inProcess has one space be in a process of its own.
+func inProcess(space string, process dedicatedSpace) func(string) dedicatedSpace {
+	return func(name string) dedicatedSpace {
+		if name == space {
+			return process
+		}
+		return nil
+	}
+}
+
+// sentStore is a process that keeps what it is sent.
+type sentStore struct {
+	store   []byte
+	restore bool
+	woken   int
+}
+
+func (s *sentStore) PutStore(_ context.Context, path string, restore bool) (err error) {
+	s.restore = restore
+	s.store, err = os.ReadFile(path)
+	return err
+}
+
+func (s *sentStore) Wake(context.Context) error {
+	s.woken++
+	return nil
+}
+
+// D2, T9: a space in a process of its own is restored there: what it wrote is not opened in the process of others.
+func TestASpaceInAProcessOfItsOwnIsRestoredThere(t *testing.T) {
+	s, p, bucket := restorables(t)
+	before, err := os.ReadFile(storeOf(s, "from"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := &sentStore{}
+	s.elsewhere = inProcess("from", process)
+	p.stopping = func() { t.Error("the shard is told to stop it") }
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); err != nil {
+		t.Fatal(err)
+	}
+	if !process.restore || !bytes.HasPrefix(process.store, []byte("SQLite format 3")) || process.woken != 1 {
+		t.Errorf("the process got %d bytes, as a snapshot: %t; and was woken %d times", len(process.store), process.restore, process.woken)
+	}
+	if after, err := os.ReadFile(storeOf(s, "from")); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file here has changed (%v)", err)
+	}
+}
+
+// D1: a space whose store is in a pod that is not served now is neither replaced nor cloned to: its volume would be deleted.
+func TestASpaceWhoseStoreIsInAPodThatIsNotServedIsNotRestored(t *testing.T) {
+	s, p, bucket := restorables(t)
+	p.stopping = func() { t.Error("it is stopped") }
+	for _, name := range []string{"from", "into", "gone"} {
+		dir := datadir.Space(s.dataDir, name)
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, awayFile), []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, as := range []string{"", "into", "gone"} {
+		if _, err := s.restore(t.Context(), bucket, "from", as, true); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is in its pod") {
+			t.Errorf("restored as %q: %v", as, err)
+		}
+	}
+}
+
+// D1: until a space has been moved to its pod, the store here counts, and a restore in the pod would be overwritten.
+func TestASpaceIsNotRestoredWhileItIsMovedToItsPod(t *testing.T) {
+	s, _, bucket := restorables(t)
+	process := &sentStore{}
+	s.elsewhere, s.pods = inProcess("from", process), true
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "being moved to its pod") {
+		t.Errorf("before it is moved: %v", err)
+	}
+	if process.store != nil {
+		t.Error("the pod got a store")
+	}
+	if err := os.WriteFile(filepath.Join(s.dataDir, "spaces", "from", awayFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restore(t.Context(), bucket, "from", "", false); err != nil || process.store == nil {
+		t.Errorf("after it: %d bytes (%v)", len(process.store), err)
 	}
 }

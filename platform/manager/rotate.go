@@ -115,6 +115,12 @@ func (m *Manager) Restart(ctx context.Context, space string) error {
 	if process == nil {
 		return m.shard.Restart(ctx, space)
 	}
+	if m.pods != nil { // which has keys of its own, as they are here
+		if err := m.sendIdentity(ctx, space, process); err != nil {
+			return err
+		}
+		return process.Wake(ctx)
+	}
 	err := process.Restart(ctx)
 	if errors.Is(err, control.ErrNotRunning) {
 		return nil // it reads them when it starts

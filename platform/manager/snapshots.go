@@ -4,9 +4,12 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,9 +27,13 @@ type snapshots struct {
 	shard   restorable
 	dataDir string
 	keeper  *snapshot.Keeper
-	logger  klog.Logger
-	// elsewhere tells whether a space runs in a process of its own.
-	elsewhere func(space string) bool
+	// buckets are those that spaces may name, by URL. schedule is that of a space.
+	buckets  map[string]*snapshot.Bucket
+	schedule func(space string) snapshot.Schedule
+	logger   klog.Logger
+	// elsewhere is a space that has a process of its own; nil if it has none.
+	elsewhere func(space string) dedicatedSpace
+	pods      bool // such processes are pods, with stores of their own
 	changes   *changes
 	// ensure creates the object of a space that was restored, unless it is there.
 	ensure func(ctx context.Context, space string) error
@@ -41,17 +48,23 @@ type snapshots struct {
 func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
-		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: shardSpaces{m.shard},
+		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{shardSpaces{m.shard}, m},
 		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
-	if o.To != "" {
-		if config.Bucket, err = snapshot.Open(o.To); err != nil {
+	buckets := map[string]*snapshot.Bucket{}
+	for _, to := range m.config.SnapshotDestinations {
+		if buckets[to], err = snapshot.Open(to); err != nil {
 			return err
 		}
+		if to != o.To {
+			config.Others = append(config.Others, buckets[to])
+		}
 	}
+	config.Bucket, config.Schedule = buckets[o.To], m.snapshotSchedule(buckets)
 	s := &snapshots{
+		buckets: buckets, schedule: config.Schedule,
 		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn,
-		elsewhere: func(space string) bool { return m.processes.get(space) != nil },
+		elsewhere: m.elsewhere, pods: m.pods != nil,
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
@@ -68,8 +81,21 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 		s.keeper.Run(run)
 	}()
 	m.undoStart.add(func(context.Context) { stop(); <-done })
-	m.config.Progress("Each space that has changed goes to %s every %s; the newest %d are kept", config.Bucket, o.Every, o.Keep)
+	m.config.Progress("Each space that has changed goes to %s every %s, unless its spec says otherwise; the newest %d are kept", config.Bucket, o.Every, o.Keep)
 	return nil
+}
+
+// snapshotSchedule is what the specs say, and the platform's settings where they say nothing.
+func (m *Manager) snapshotSchedule(buckets map[string]*snapshot.Bucket) func(space string) snapshot.Schedule {
+	usual := m.config.Snapshots
+	return func(space string) snapshot.Schedule {
+		own := m.config.Specs.Of(space).Snapshots
+		s := snapshot.Schedule{Bucket: buckets[cmp.Or(own.To, usual.To)], Every: own.Every, Keep: cmp.Or(own.Keep, usual.Keep)}
+		if own.Every < 0 {
+			s.Every = usual.Every
+		}
+		return s
+	}
 }
 
 // shardSpaces are a shard's spaces, as snapshots see them.
@@ -107,11 +133,11 @@ func (s shardSpaces) Revision(name string) int64 {
 
 // Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is empty.
 func (m *Manager) Snapshot(ctx context.Context, space, to string) (snapshot.Info, error) {
-	bucket, err := m.snapshots.bucket(to, "to")
+	bucket, err := m.snapshots.bucket(to, space, "to")
 	if err != nil {
 		return snapshot.Info{}, err
 	}
-	if _, ok := m.shard.Status(space); !ok {
+	if _, ok := m.shard.Status(space); !ok && m.processes.get(space) == nil {
 		return snapshot.Info{}, apierrors.NewNotFound(v1alpha1.Resource("spaces"), space)
 	}
 	return m.snapshots.keeper.Take(ctx, space, bucket)
@@ -128,7 +154,11 @@ type RestoreRequest struct {
 
 // Restore makes a space of a snapshot, and returns when it serves requests. One restore is done at a time.
 func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (*Restored, error) {
-	bucket, err := m.snapshots.bucket(r.From, "from")
+	id, err := snapshot.ParseID(r.ID)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	bucket, err := m.snapshots.bucket(r.From, id.Space, "from")
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +169,15 @@ func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (*Restored, err
 func (m *Manager) serveSnapshots() {
 	mux := m.env.Commands
 	mux.Handle("GET /snapshots", control.Answer(func(r *http.Request) (any, error) {
-		bucket, err := m.snapshots.bucket(r.URL.Query().Get("from"), "from")
+		space, from := r.URL.Query().Get("space"), r.URL.Query().Get("from")
+		if space == "" && from == "" && len(m.snapshots.buckets) > 0 {
+			return m.snapshots.list(r.Context())
+		}
+		bucket, err := m.snapshots.bucket(from, space, "from")
 		if err != nil {
 			return nil, err
 		}
-		return bucket.List(r.Context(), r.URL.Query().Get("space"))
+		return bucket.List(r.Context(), space)
 	}))
 	mux.Handle("POST /snapshots", control.Answer(func(r *http.Request) (any, error) {
 		return m.Snapshot(r.Context(), r.URL.Query().Get("space"), r.URL.Query().Get("to"))
@@ -154,12 +188,24 @@ func (m *Manager) serveSnapshots() {
 	}))
 }
 
-// bucket is that of a URL, or else where scheduled ones go. flag is by what a person names one.
-func (s *snapshots) bucket(url, flag string) (*snapshot.Bucket, error) {
+// list returns all snapshots in all places, by place.
+func (s *snapshots) list(ctx context.Context) (all []snapshot.Info, err error) {
+	for _, url := range slices.Sorted(maps.Keys(s.buckets)) {
+		infos, err := s.buckets[url].List(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, infos...)
+	}
+	return all, nil
+}
+
+// bucket is that of a URL, or else where scheduled ones of a space go. flag is by what a person names one.
+func (s *snapshots) bucket(url, space, flag string) (*snapshot.Bucket, error) {
 	if url != "" {
 		return snapshot.Open(url)
 	}
-	if bucket := s.keeper.Bucket(); bucket != nil {
+	if bucket := s.schedule(space).Bucket; bucket != nil {
 		return bucket, nil
 	}
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("where are the snapshots? name a place with --%s, or start berth with --snapshot-to", flag))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -39,6 +40,10 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
+	m.access = &hostAccess{host: host, cluster: m.env.HostAddress}
+	if err := m.openPods(); err != nil {
+		return err
+	}
 	specs := m.config.Specs
 	m.closed = closedRanges(ctx, host, m.logger)
 	options := []isolation.Option{
@@ -55,9 +60,10 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		}
 		options = append(options, isolation.ImpersonatedBy(review.Status.UserInfo.Username))
 	}
+	m.isolationOptions = options
 	var held sync.Once
 	m.prepare = func(ctx context.Context, space string) error {
-		if err := m.isolate(ctx, host, space, options); err != nil {
+		if err := m.isolate(ctx, space); err != nil {
 			return err
 		}
 		held.Do(func() { m.awaitHeld(ctx, space) })
@@ -106,20 +112,94 @@ func (m *Manager) awaitHeld(ctx context.Context, name string) {
 	}
 }
 
-func (m *Manager) isolate(ctx context.Context, host client.Client, name string, options []isolation.Option) error {
+func (m *Manager) isolate(ctx context.Context, name string) error {
+	if err := m.checkNotInPod(name); err != nil {
+		return err
+	}
 	store, err := datadir.StoreID(m.config.DataDir, name)
 	if err != nil {
 		return err
 	}
-	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
-	space := translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed}
-	options = append(slices.Clone(options), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
-		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
-	if err := isolation.Apply(ctx, host, space, own.Quota, options...); err != nil {
+	isolated := m.isolationOf(name, store)
+	if err := isolated.Apply(ctx, m.hostClient); err != nil {
 		return err
 	}
-	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, space.HostNamespace())
+	if m.wasDedicated(name) {
+		if err := m.removeProcess(ctx, name); err != nil {
+			return err
+		}
+	}
+	m.config.Progress("Space %s is isolated on the host: namespace %s with quota, limits, network policy, pod security", name, isolated.Space.HostNamespace())
 	return nil
+}
+
+// checkNotInPod fails if a space without a process has its store in a pod, which isolate would delete with its volume.
+func (m *Manager) checkNotInPod(name string) error {
+	if m.processes.get(name) != nil {
+		return nil
+	}
+	where, err := m.away(name)
+	switch {
+	case err != nil || where == nil:
+		return err
+	case m.pods == nil:
+		return errNoPods
+	default:
+		return errInPod(name)
+	}
+}
+
+// removeProcess removes what the process of a space had that has none now.
+func (m *Manager) removeProcess(ctx context.Context, name string) error {
+	if err := m.checkNotInPod(name); err != nil {
+		return err
+	}
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	if _, err := os.Stat(filepath.Join(dir, incarnationFile)); m.pods == nil && err == nil {
+		return nil // a platform that runs pods is to find that there may be one left
+	}
+	if m.pods != nil {
+		if err := newIncarnation(dir); err != nil {
+			return err
+		}
+	}
+	left, err := m.removePod(ctx, name) // which has the store no more
+	if err != nil {
+		return err
+	}
+	if left != "" { // a new pod must not get the volume of this one
+		return fmt.Errorf("space %s has left its pod, and waits until that is gone: %s", name, left)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("delete the files of space %s's process: %w", name, err)
+	}
+	return nil
+}
+
+// isolationOf is what isolates a space with a store.
+func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
+	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
+	options := append(slices.Clone(m.isolationOptions), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
+		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
+	switch {
+	case m.processes.get(name) != nil:
+		options = append(options, isolation.Dedicated(m.config.Specs.Sync().Sync))
+	case m.wasDedicated(name):
+		options = append(options, isolation.Undedicated(m.config.Specs.Sync().Sync))
+	}
+	return &isolation.Isolation{
+		Space: translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed},
+		Quota: own.Quota, Options: options,
+	}
+}
+
+// wasDedicated reports whether a space had a process of its own, and has none now, so that what that process had is to be removed.
+func (m *Manager) wasDedicated(name string) bool {
+	if m.processes.get(name) != nil {
+		return false
+	}
+	_, err := os.Stat(datadir.Dedicated(m.config.DataDir, name))
+	return err == nil
 }
 
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,9 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpacePending), Message: "the space is being prepared",
 		}}
 	}
+	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
+		live.Conditions = append(live.Conditions, isolated)
+	}
 	for _, condition := range live.Conditions {
 		if condition.Type == v1alpha1.ConditionReady {
 			status.State = stateOf(condition.Reason)
@@ -77,6 +81,15 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
+	status.Conditions = slices.DeleteFunc(status.Conditions, unknownCondition)
+}
+
+// unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when somebody
+// had taken it over, would otherwise stay.
+func unknownCondition(c metav1.Condition) bool {
+	return !slices.Contains([]string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced, v1alpha1.ConditionIsolated,
+	}, c.Type)
 }
 
 // withFailure returns the condition Ready of a space that could not be reconciled.

@@ -6,18 +6,26 @@ package process
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 
+	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // Dedicated is what the process of a dedicated space is told, in a file.
 type Dedicated struct {
 	Options
-	Space          string
-	HostKubeconfig string // that of the cluster which the process is a pod of if empty
-	Endpoint       string // URL of the platform's TLS listener, without a path
+	Space    string
+	Endpoint string         // URL of the platform's TLS listener, without a path
+	Closed   []netip.Prefix // public ranges of the host, which are closed to spaces' pods
+	// Listen is where the process serves the platform, if it runs on another machine and has a volume of its own; it serves
+	// sockets in its directory if that is empty.
+	Listen dedicated.Addresses
 }
+
+// Remote reports whether the process runs elsewhere than the platform.
+func (d *Dedicated) Remote() bool { return d.Listen != dedicated.Addresses{} }
 
 // ReadDedicated reads what the process of a dedicated space is told.
 func ReadDedicated(file string) (*Dedicated, error) {

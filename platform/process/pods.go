@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/dns"
@@ -22,6 +23,9 @@ type Pods struct {
 	// empty, pods have the host's DNS, and no API.
 	Address          string
 	APIPort, DNSPort uint16
+	// Namespace and Selector, which is of the form KEY=VALUE,..., are those of the pods on the host that this process is one of;
+	// empty if it is none. Network policies then open its ports by them, and by Address otherwise.
+	Namespace, Selector string
 	// Upstreams are the IP or IP:PORT of resolvers for names outside of spaces; those of the machine if there are none,
 	// and none if it is "none".
 	Upstreams []string
@@ -42,6 +46,9 @@ func (p *Pods) check() error {
 	}
 	if p.APIPort == 0 || p.DNSPort == 0 || p.APIPort == p.DNSPort {
 		return fielderror.New("pods-port", p.APIPort, "want two ports: dns-port is %d", p.DNSPort)
+	}
+	if err := p.checkSelector(); err != nil {
+		return err
 	}
 	if problems := validation.IsDNS1123Subdomain(p.HostDomain); len(problems) > 0 {
 		return fielderror.New("host-domain", p.HostDomain, "%s", problems[0])
@@ -73,7 +80,24 @@ func (p *Pods) Endpoint() translate.PodsEndpoint {
 	if err != nil {
 		return translate.PodsEndpoint{}
 	}
-	return translate.PodsEndpoint{Address: addr.Unmap(), APIPort: int32(p.APIPort), DNSPort: int32(p.DNSPort)}
+	selected, err := labels.ConvertSelectorToLabelsMap(p.Selector)
+	if err != nil { // as checkSelector has said
+		return translate.PodsEndpoint{}
+	}
+	return translate.PodsEndpoint{Address: addr.Unmap(), APIPort: int32(p.APIPort), DNSPort: int32(p.DNSPort), Namespace: p.Namespace, Labels: selected}
+}
+
+func (p *Pods) checkSelector() error {
+	if (p.Namespace == "") != (p.Selector == "") {
+		return fielderror.New("pods-selector", p.Selector, "want it together with --pods-namespace, which is %q: network policies select the pods by both", p.Namespace)
+	}
+	if _, err := labels.ConvertSelectorToLabelsMap(p.Selector); err != nil {
+		return fielderror.New("pods-selector", p.Selector, "want KEY=VALUE,... of the labels of Berth's own pods: %w", err)
+	}
+	if problems := validation.IsDNS1123Label(p.Namespace); p.Namespace != "" && len(problems) > 0 {
+		return fielderror.New("pods-namespace", p.Namespace, "%s", problems[0])
+	}
+	return nil
 }
 
 // withPort makes an address that of DNS, unless it has a port.

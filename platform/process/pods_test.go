@@ -30,3 +30,28 @@ func TestThePodsAddressIsOfTheServicesFamily(t *testing.T) {
 		})
 	}
 }
+
+// B19: a selector without a namespace would select nothing, or pods of others.
+func TestThePodsThatNetworkPoliciesOpenAreNamedInFull(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespace, selector, refused string
+	}{
+		"Neither":       {"", "", ""},
+		"Both":          {"platform", "app=berth,tier=api", ""},
+		"No namespace":  {"", "app=berth", "pods-selector=app=berth"},
+		"No labels":     {"platform", "", "pods-namespace"},
+		"An expression": {"platform", "app in (berth)", "KEY=VALUE"},
+		"No name":       {"Platform!", "app=berth", "pods-namespace=Platform!"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := Pods{Address: "192.0.2.10", APIPort: 1, DNSPort: 2, HostDomain: "cluster.local", Namespace: tc.namespace, Selector: tc.selector}
+			err := pods.check()
+			if (err != nil) != (tc.refused != "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+				t.Fatalf("got %v, want %q", err, tc.refused)
+			}
+			if at := pods.Endpoint(); err == nil && (at.Namespace != tc.namespace || tc.selector != "" && at.Labels["tier"] != "api") {
+				t.Errorf("the policies open %v in %q", at.Labels, at.Namespace)
+			}
+		})
+	}
+}

@@ -41,9 +41,11 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	clients.Groups = either(clients.Groups, ignored.Groups)
 	own.HostNamespace.Labels = joinMaps(own.HostNamespace.Labels, defaults.HostNamespace.Labels)
 	own.HostNamespace.Annotations = joinMaps(own.HostNamespace.Annotations, defaults.HostNamespace.Annotations)
-	if own.Snapshots.To == "" {
-		own.Snapshots = defaults.Snapshots
+	own.Snapshots.To = cmp.Or(own.Snapshots.To, defaults.Snapshots.To)
+	if own.Snapshots.IntervalSeconds == nil {
+		own.Snapshots.IntervalSeconds = defaults.Snapshots.IntervalSeconds
 	}
+	own.Snapshots.Keep = cmp.Or(own.Snapshots.Keep, defaults.Snapshots.Keep)
 	return own
 }
 

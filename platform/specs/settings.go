@@ -41,11 +41,12 @@ type Settings struct {
 	LimitRange []corev1.LimitRangeItem
 	Namespace  v1alpha1.HostNamespace
 	idle       shard.Idle // After is -1 if the spec says nothing of it
+	Snapshots  Snapshots
 }
 
 // settingsOf returns what a spec says, and what in it means nothing.
 func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, errs field.ErrorList) {
-	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace}
+	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Snapshots: snapshotsOf(&spec.Snapshots)}
 	if len(spec.Quota) > 0 {
 		settings.Quota = joinMaps(spec.Quota, isolation.DefaultQuota())
 	}

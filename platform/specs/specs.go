@@ -38,6 +38,9 @@ type Options struct {
 	ShowNodeAddresses bool
 	// IdleAfter is how long a space whose spec says nothing of it is idle before it is put to sleep, 0 for never.
 	IdleAfter time.Duration
+	// SnapshotDestinations are the URLs that spec.snapshots.to may name; spaces that name none have the first. Without any, no
+	// snapshots are taken on a schedule.
+	SnapshotDestinations []string
 }
 
 // Specs are what spaces are to be, in the terms of the packages that act on it. It is safe for concurrent use.
@@ -48,6 +51,7 @@ type Specs struct {
 	idleAfter         time.Duration
 	defaults          v1alpha1.SpaceSpec
 	usual             *Settings // of a space that says nothing
+	destinations      []string
 
 	mu       sync.RWMutex
 	settings map[string]*Settings // by space
@@ -71,12 +75,12 @@ func New(c *Options) (*Specs, error) {
 		}
 	}
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
-	errs = append(errs, more...)
+	errs = append(append(errs, more...), checkSnapshots(&c.SpaceDefaults.Snapshots, c.SnapshotDestinations, defaults.Child("snapshots"))...)
 	usual.placement.ByName = synced.On(resources.DaemonSets)
 	s := &Specs{
 		sync: syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
-		idleAfter: c.IdleAfter,
-		defaults:  c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{},
+		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations,
+		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{},
 	}
 	for i := range c.Spaces {
 		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
@@ -104,7 +108,7 @@ func (s *Specs) ClosedRanges() []netip.Prefix { return s.usual.closed }
 
 // Read returns what a spec says, with the defaults, and what in it means nothing.
 func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, field.ErrorList) {
-	errs := checkSpec(spec, path)
+	errs := append(checkSpec(spec, path), checkSnapshots(&spec.Snapshots, s.destinations, path.Child("snapshots"))...)
 	_, more := settingsOf(spec, path)
 	errs = append(errs, more...)
 	full := withDefaults(*spec, s.defaults)
@@ -146,7 +150,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 			errs = append(errs, field.Forbidden(path.Child(name), "each space says this for itself"))
 		}
 	}
-	return append(errs, checkSnapshots(spec, path)...)
+	return errs
 }
 
 // checkSpec refuses what can't be said of one space yet.
@@ -156,13 +160,6 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 	}
 	if len(spec.Sync) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform are synced alike; set it in spaceDefaults"))
-	}
-	return append(errs, checkSnapshots(spec, path)...)
-}
-
-func checkSnapshots(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
-	if spec.Snapshots.To != "" {
-		errs = append(errs, field.Forbidden(path.Child("snapshots"), "all spaces of a platform have the same snapshots; use --snapshot-to"))
 	}
 	return errs
 }

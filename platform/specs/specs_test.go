@@ -158,13 +158,20 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.quota[foo bar]: Invalid value: "foo bar": it is no name`:                                                      {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
 		`spec.isolation: Unsupported value: "Own"`:                                                                          {Isolation: "Own"},
 		`spec.sync: Forbidden: all spaces of a platform are synced alike`:                                                   pods,
-		`spec.snapshots: Forbidden`: {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
+		`spec.snapshots.to: Forbidden: the platform writes snapshots to no place`:                                           {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
+		`spec.snapshots: Forbidden: the platform has no place for snapshots`:                                                {Snapshots: v1alpha1.Snapshots{Keep: 3}},
 	} {
 		if _, err := New(&Options{Spaces: []v1alpha1.Space{space("a", spec)}}); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)
 		}
 	}
 	for says, config := range map[string]Options{
+		`spaceDefaults.snapshots.to: Forbidden: the platform writes snapshots to file:///a, file:///b; allow another URL with --snapshot-also-to`: {
+			SnapshotDestinations: []string{"file:///a", "file:///b"}, SpaceDefaults: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: "file:///b/../c"}},
+		},
+		`spaceDefaults.snapshots.intervalSeconds: Invalid value: 1: must be 0, or 60 or more`: {
+			SnapshotDestinations: []string{"file:///a"}, SpaceDefaults: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{IntervalSeconds: ptr.To[int32](1)}},
+		},
 		`spaceDefaults.sync: Invalid value: "pods=some"`:               {SpaceDefaults: pods},
 		`spaceDefaults.isolation: Forbidden: each space says this`:     {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
 		`spaceDefaults.limits[x]: Invalid value`:                       {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
@@ -176,5 +183,29 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		if _, err := New(&config); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)
 		}
+	}
+}
+
+// D2: each space may have snapshots of its own, of which what it does not say is as the defaults have it.
+func TestSnapshotsOfASpaceAreAsItsSpecAndTheDefaultsSay(t *testing.T) {
+	spec := func(to string, every *int32, keep int32) v1alpha1.SpaceSpec {
+		return v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{To: to, IntervalSeconds: every, Keep: keep}}
+	}
+	s, err := New(&Options{
+		SnapshotDestinations: []string{"file:///a", "file:///b"}, SpaceDefaults: spec("", ptr.To[int32](120), 0),
+		Spaces: []v1alpha1.Space{space("own", spec("file:///b", ptr.To[int32](60), 3)), space("off", spec("", ptr.To[int32](0), 0)), space("usual", v1alpha1.SpaceSpec{})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]Snapshots{
+		"own": {To: "file:///b", Every: time.Minute, Keep: 3}, "off": {}, "usual": {Every: 2 * time.Minute}, "nobody": {Every: 2 * time.Minute},
+	} {
+		if got := s.Of(name).Snapshots; got != want {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
+	if s, err = New(&Options{}); err != nil || s.Of("a").Snapshots != (Snapshots{Every: -1}) {
+		t.Errorf("if nobody says anything: %v (%v)", s.Of("a").Snapshots, err)
 	}
 }

@@ -8,7 +8,9 @@
 // one space.
 //
 // The two speak HTTP over unix sockets in a directory that only their user may
-// enter. TLS ends in `berth up`: the client certificate that came with a request
-// goes along in a header, which is believed on that socket alone, and which
-// clients cannot send. Who a request is from, the space's API server decides.
+// enter, or if the process runs elsewhere, over mutual TLS with certificates of a
+// CA of the platform's own. The clients' TLS ends in `berth up`: the client certificate
+// that came with a request goes along in a header, which is believed on that channel
+// alone, and which clients cannot send. Who a request is from, the space's API server
+// decides.
 package dedicated

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,13 +47,15 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
-// proxy leads requests, upgraded ones too, to the socket of a space's process,
+// proxy leads requests, upgraded ones too, to a space's process,
 // with the certificate that they came with and no other.
-func proxy(socket string) (*httputil.ReverseProxy, *http.Transport) {
+func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return control.DialSocket(ctx, socket) },
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
 		MaxIdleConnsPerHost: 64,
 		DisableCompression:  true, // bytes are passed on as they are
+		// Headers take many times their size in memory, and a tenant may have taken over the process.
+		MaxResponseHeaderBytes: control.MaxHeaderBytes,
 	}
 	return &httputil.ReverseProxy{
 		// Hop-by-hop headers have gone when this is called: a client can't have
@@ -65,9 +68,31 @@ func proxy(socket string) (*httputil.ReverseProxy, *http.Transport) {
 			}
 		},
 		FlushInterval: -1, // watches
-		Transport:     transport,
+		Transport:     finalOnly{transport},
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { unavailable(w) },
 	}, transport
+}
+
+// finalOnly drops the informational (1xx) responses of a process, of which the API server sends none; an upgrade's 101 is a
+// final one. [httputil.ReverseProxy] passes them on by a trace, with which [http.Transport] bounds the headers of each, but not
+// how many there are. Without the trace, their headers count as the final response's.
+type finalOnly struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t finalOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.next.RoundTrip(r.WithContext(untraced{r.Context()}))
+}
+
+// untraced is a context without its [httptrace.ClientTrace], whose key is private.
+type untraced struct{ context.Context }
+
+// Value implements [context.Context].
+func (c untraced) Value(key any) any {
+	value := c.Context.Value(key)
+	if _, traced := value.(*httptrace.ClientTrace); traced {
+		return nil
+	}
+	return value
 }
 
 // unavailable answers while the process does not run. Clients try again.

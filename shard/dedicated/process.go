@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +31,17 @@ const (
 	statusTimeout = 2 * time.Second
 	// stopTime is how long a process has to end in order: as long as a platform has.
 	stopTime = 20 * time.Second
+	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
+	actTimeout = 2 * time.Minute
+	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop, for which
+	// it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold up the platform,
+	// which doesn't reconcile the space meanwhile.
+	callTimeout = stopTime
+	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB, and
+	// take many times their size when they are decoded. Somebody may have taken over the process.
+	maxAnswer = 64 << 10
+	// maxConditions bounds the conditions of a space.
+	maxConditions = 16
 	// maxComplaint bounds what is kept of the last words of a process.
 	maxComplaint = 4 << 10
 )
@@ -41,7 +51,7 @@ const (
 type Process struct {
 	space, dir string
 	prepare    func(ctx context.Context) error
-	command    func() *exec.Cmd
+	run        func(ctx context.Context) error
 	logger     logr.Logger
 	client     *control.Client
 	handler    http.Handler
@@ -62,11 +72,26 @@ type Process struct {
 // if it fails it is tried again. command makes a process that calls [Serve] on dir, and that ends when
 // its standard input does, so that none outlives this one.
 func New(space, dir string, prepare func(ctx context.Context) error, command func() *exec.Cmd, logger logr.Logger) *Process {
+	p := newProcess(space, dir, Sockets(dir), prepare, logger)
+	p.run = func(ctx context.Context) error { return p.runChild(ctx, command()) }
+	return p
+}
+
+// NewRemote is New for a process that somebody else runs, such as the kubelet of a node: it goes on when this one ends. run
+// has it be there and serve, calls ready when it does, and returns when ctx ends, or with an error to be called again. dir holds
+// nothing of the process, and says by being there that the space has one.
+func NewRemote(space, dir string, at Endpoint, prepare func(ctx context.Context) error, run func(ctx context.Context, p *Process, ready func()) error, logger logr.Logger) *Process {
+	p := newProcess(space, dir, at, prepare, logger)
+	p.run = func(ctx context.Context) error { return run(ctx, p, func() { p.set("") }) }
+	return p
+}
+
+func newProcess(space, dir string, at Endpoint, prepare func(ctx context.Context) error, logger logr.Logger) *Process {
 	p := &Process{
-		space: space, dir: dir, prepare: prepare, command: command, logger: logger.WithValues("space", space),
-		client: control.NewClient(dir), done: make(chan struct{}), since: time.Now(),
+		space: space, dir: dir, prepare: prepare, logger: logger.WithValues("space", space),
+		client: control.NewClientTo(at.where, maxAnswer, at.commands), done: make(chan struct{}), since: time.Now(),
 	}
-	p.handler, p.transport = proxy(filepath.Join(dir, apiSocket))
+	p.handler, p.transport = proxy(at)
 	return p
 }
 
@@ -123,9 +148,8 @@ func (p *Process) open(ctx context.Context) error {
 	return nil
 }
 
-// run runs the process once. When ctx ends it is asked to end.
-func (p *Process) run(ctx context.Context) error {
-	cmd := p.command()
+// runChild runs the process once. When ctx ends it is asked to end.
+func (p *Process) runChild(ctx context.Context, cmd *exec.Cmd) error {
 	var complaint tail
 	cmd.Stderr = &complaint
 	input, err := cmd.StdinPipe()
@@ -201,8 +225,10 @@ func (p *Process) Handler() http.Handler { return p.handler }
 func (p *Process) Status(ctx context.Context) shard.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	var status shard.Status
-	if err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &status); err == nil {
+	var said shard.Status
+	err := p.client.Do(ctx, http.MethodGet, "/spaces/"+p.space, &said)
+	if status, ok := checkedStatus(said, time.Now()); err == nil && ok {
+		status.Name = p.space
 		return status
 	}
 	p.mu.Lock()
@@ -253,10 +279,11 @@ func (p *Process) Sleep(ctx context.Context) error { return p.act(ctx, "sleep") 
 func (p *Process) Restart(ctx context.Context) error { return p.act(ctx, "restart") }
 
 func (p *Process) act(ctx context.Context, verb string) error {
-	query := url.Values{}
+	timeout := actTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		query.Set("timeout", time.Until(deadline).String())
+		timeout = time.Until(deadline)
 	}
+	query := url.Values{"timeout": {timeout.String()}}
 	return p.client.Do(ctx, http.MethodPost, "/spaces/"+p.space+"/"+verb+"?"+query.Encode(), nil)
 }
 

@@ -44,8 +44,8 @@ type Router struct {
 // EverySpace is what spaceOf returns for objects that concern all spaces.
 const EverySpace = "*"
 
-// New returns a router of objects, each of the space that spaceOf names, or of [EverySpace]. more are indexes of the cache.
-func New(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
+// newRouter returns a router of objects, each of the space that spaceOf names, or of [EverySpace]. more are indexes of the cache.
+func newRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
 	return &Router{
 		Cache: newCache(spaceOf, more), Changed: changed, Trim: func(o client.Object) client.Object { return o },
 		filled: make(chan struct{}), spaces: map[string]func(client.Object){},

@@ -104,3 +104,31 @@ func TestAnOptionIsReadWithoutAllocations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestEachResourceOnTheHostIsDescribedOnce(t *testing.T) {
+	of := map[string]string{}
+	for _, r := range resources.Table() {
+		if r.Type == nil {
+			if r.Direction != resources.InSpace {
+				t.Errorf("%s: it has no type", r.Name)
+			}
+			continue
+		}
+		if gvr, gvk := r.GVR(), r.GVK(); gvr.Group != gvk.Group || gvr.Version == "" || gvk.Kind == "" {
+			t.Errorf("%s: it is %v of kind %v", r.Name, gvr, gvk)
+		}
+		if r.Direction == resources.FromHost {
+			continue
+		}
+		if there, ok := resources.ToHostOf(r.New()); !ok || there.Name != r.Name {
+			t.Errorf("%s: its objects are those of %q", r.Name, there.Name)
+		}
+		if other := of[r.GVR().String()]; other != "" {
+			t.Errorf("%s and %s are one resource of the host", r.Name, other)
+		}
+		of[r.GVR().String()] = r.Name
+		if r.Selector == "" && r.Exposure == nil {
+			t.Errorf("%s: all objects of the host are watched, though nothing needs others than spaces'", r.Name)
+		}
+	}
+}

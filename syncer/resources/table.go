@@ -4,8 +4,26 @@
 package resources
 
 import (
-	"slices"
+	"fmt"
+	"reflect"
 	"sync"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 // Direction says which side an object comes from.
@@ -82,7 +100,8 @@ const (
 	GatewayClasses = "gatewayclasses"
 )
 
-// Resource is one row of the table.
+// Resource describes one resource that is synced. What a resource takes of Berth, wherever that is, follows from it: the sync
+// option, the watch of the host, the rights on the host, and the page about syncing.
 type Resource struct {
 	// Name of the sync option: the resource's, as in URLs, and for exported classes
 	// that after "own".
@@ -90,20 +109,84 @@ type Resource struct {
 	Direction
 	// Values that the option takes, the default first.
 	Values []string
+
+	// Type is an empty one of the host's objects; nil if there are none. It must not be changed.
+	Type client.Object
+	// Plural is the resource as in URLs, if that is not its name.
+	Plural string
+	// Extension says that the resource is no part of Kubernetes itself: a host has it by a CustomResourceDefinition, in the
+	// version of Type. Where it is enabled, spaces get the host's, so that both sides mean the same.
+	Extension bool
+	// InCluster says that its objects are in no namespace.
+	InCluster bool
+	// Class says that it is the host's classes, of which spaces import some.
+	Class bool
+	// Exposure, if set, says that its objects lead from outside to services.
+	Exposure *Exposure
+
+	// Selector of labels says which of the host's objects are watched: all if it is empty.
+	Selector string
+	// Read says that other resources' work reads the host's objects: they are watched even if the resource is disabled.
+	Read bool
+	// Quiet says that a change on the host does not wake a space that sleeps.
+	Quiet bool
+	// Lasts says that host objects stay when the resource is disabled: no option
+	// deletes data, nor what data or pods were made by.
+	Lasts bool
+
 	// Status is what comes back, or is imported, of the host's object.
 	Status string
 	// Rewritten is what differs on the other side, and why where it is not plain.
 	Rewritten string
 }
 
+const (
+	// ofSpaces have the label of a space.
+	ofSpaces = translate.LabelSpace
+	// ofTenants have also that of a namespace in it, which isolation objects have not.
+	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
+)
+
+// New is a new object of the host's.
+func (r Resource) New() client.Object {
+	o, _ := r.Type.DeepCopyObject().(client.Object)
+	return o
+}
+
+// GVR is the host's resource, in the version that is synced.
+func (r Resource) GVR() schema.GroupVersionResource {
+	plural := r.Plural
+	if plural == "" {
+		plural = r.Name
+	}
+	return r.GVK().GroupVersion().WithResource(plural)
+}
+
+// GVK is the kind of the host's objects, in the version that is synced.
+func (r Resource) GVK() schema.GroupVersionKind {
+	kinds, _, err := Scheme().ObjectKinds(r.Type)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", r.Name, err)) // no resource is of such a type: a test looks at each
+	}
+	return kinds[0]
+}
+
+// Optional reports whether nothing of the resource is synced unless its option says so.
+func (r Resource) Optional() bool { return r.Default() == Off }
+
+// Scheme has all types that are synced, and those that define them.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install} {
+		if err := add(s); err != nil {
+			panic(fmt.Sprintf("two types of one name: %v", err))
+		}
+	}
+	return s
+})
+
 // Default of the option.
 func (r Resource) Default() string { return r.Values[0] }
-
-// Lasts reports whether host objects stay when the resource is disabled: no option
-// deletes data, nor what data or pods were made by.
-func (r Resource) Lasts() bool {
-	return slices.Contains([]string{Claims, VolumeSnapshots, ExportedPriorityClasses, ExportedStorageClasses}, r.Name)
-}
 
 // byName is the table, made once: it is asked several times for each object that is synced.
 var byName = sync.OnceValue(func() map[string]Resource {
@@ -118,111 +201,185 @@ var byName = sync.OnceValue(func() map[string]Resource {
 func Table() []Resource {
 	return []Resource{
 		{
-			Pods, ToHost, []string{On, OffAndDeletePods}, "binding (the node's alias), status, removal",
-			"names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
+			Name: Pods, Direction: ToHost, Values: []string{On, OffAndDeletePods},
+			Type: &corev1.Pod{}, Selector: ofSpaces, Read: true,
+			Status:    "binding (the node's alias), status, removal",
+			Rewritten: "names, references, environment, downward API, selectors, tokens; what reaches the host is refused",
 		},
 		{
-			Nodes, FromHost, []string{Off, VirtualNodes, All}, "a virtual node for each node that an unfinished pod of the space runs on; `all`: for each that is for the space, too",
-			"everything: its name is the pods' alias, all else is the same for all; `all`: except the labels that tenants may select by, and whether it takes new pods",
+			Name: Nodes, Direction: FromHost, Values: []string{Off, VirtualNodes, All},
+			Type: &corev1.Node{}, InCluster: true, Quiet: true,
+			Status:    "a virtual node for each node that an unfinished pod of the space runs on; `all`: for each that is for the space, too",
+			Rewritten: "everything: its name is the pods' alias, all else is the same for all; `all`: except the labels that tenants may select by, and whether it takes new pods",
 		},
 		{
-			DaemonSets, InSpace, []string{Off, Translated}, "",
-			"only their pods: the name of the node in a pod's node affinity. `off`: they are refused; `translated` needs `nodes=all`",
+			Name: DaemonSets, Direction: InSpace, Values: []string{Off, Translated},
+			Rewritten: "only their pods: the name of the node in a pod's node affinity. `off`: they are refused; `translated` needs `nodes=all`",
 		},
 		{
-			Services, ToHost, []string{On, Off}, "cluster IPs, node ports, load balancer's status",
-			"selector, narrowed to the namespace's pods; no externalIPs, no load balancer class",
+			Name: Services, Direction: ToHost, Values: []string{On, Off},
+			Type: &corev1.Service{}, Selector: ofSpaces, Read: true,
+			Status:    "cluster IPs, node ports, load balancer's status",
+			Rewritten: "selector, narrowed to the namespace's pods; no externalIPs, no load balancer class",
 		},
 		{
-			EndpointSlices, ToHost, []string{On, Off}, "",
-			"only those of services without a selector; the service's name; no node, no zone",
+			Name: EndpointSlices, Direction: ToHost, Values: []string{On, Off},
+			Type: &discoveryv1.EndpointSlice{}, Selector: ofSpaces, Read: true,
+			Rewritten: "only those of services without a selector; the service's name; no node, no zone",
 		},
 		{
-			ConfigMaps, ToHost, []string{Used, All, Off}, "",
-			"`used`: only those that a pod refers to",
+			Name: ConfigMaps, Direction: ToHost, Values: []string{Used, All, Off},
+			Type: &corev1.ConfigMap{}, Selector: ofSpaces,
+			Rewritten: "`used`: only those that a pod refers to",
 		},
 		{
-			Secrets, ToHost, []string{Used, All, Off}, "",
-			"`used`: only those that a pod, an ingress or a gateway refers to; service account tokens become Opaque",
+			Name: Secrets, Direction: ToHost, Values: []string{Used, All, Off},
+			Type: &corev1.Secret{}, Selector: ofSpaces, Read: true,
+			Rewritten: "`used`: only those that a pod, an ingress or a gateway refers to; service account tokens become Opaque",
 		},
 		{
-			Claims, ToHost, []string{On, Off}, "binding, size, conditions without messages",
-			"data source; no volume name, no selector, no attributes class",
+			Name: Claims, Direction: ToHost, Values: []string{On, Off},
+			Type: &corev1.PersistentVolumeClaim{}, Selector: ofSpaces, Read: true, Lasts: true,
+			Status:    "binding, size, conditions without messages",
+			Rewritten: "data source; no volume name, no selector, no attributes class",
 		},
 		{
-			Volumes, FromHost, []string{On, Off}, "size, modes, reclaim policy of a bound claim's volume",
-			"name, driver and handle; no source, no node affinity",
+			Name: Volumes, Direction: FromHost, Values: []string{On, Off},
+			Type: &corev1.PersistentVolume{}, InCluster: true,
+			Status:    "size, modes, reclaim policy of a bound claim's volume",
+			Rewritten: "name, driver and handle; no source, no node affinity",
 		},
 		{
-			Ingresses, ToHost, []string{On, Off}, "load balancer's status",
-			"names of services and TLS secrets; no annotations but those the admin allows, no default backend, no wildcard; " +
+			Name: Ingresses, Direction: ToHost, Values: []string{On, Off},
+			Type: &networkingv1.Ingress{}, Exposure: ingressExposure(),
+			Status: "load balancer's status",
+			Rewritten: "names of services and TLS secrets; no annotations but those the admin allows, no default backend, no wildcard; " +
 				"an imported class; a host name is its first claimant's",
 		},
 		{
-			NetworkPolicies, ToHost, []string{On, Off}, "",
-			"selectors, narrowed to the space; namespace selectors become the namespaces' names; " +
+			Name: NetworkPolicies, Direction: ToHost, Values: []string{On, Off},
+			Type: &networkingv1.NetworkPolicy{}, Selector: ofTenants,
+			Rewritten: "selectors, narrowed to the space; namespace selectors become the namespaces' names; " +
 				"address blocks less what the space's isolation refuses",
 		},
 		{
-			Budgets, ToHost, []string{Off, On}, "",
-			"a number, at least one pod below those there are; each pod under one budget; pods that are not ready can always be evicted",
+			Name: Budgets, Direction: ToHost, Values: []string{Off, On},
+			Type: &policyv1.PodDisruptionBudget{}, Selector: ofSpaces, Quiet: true,
+			Rewritten: "a number, at least one pod below those there are; each pod under one budget; pods that are not ready can always be evicted",
 		},
 		{
-			ServiceAccounts, ToHost, []string{Off, On}, "",
-			"only the name: no secrets, no token, no annotations. Pull secrets need it not, they come with the pod",
+			Name: ServiceAccounts, Direction: ToHost, Values: []string{Off, On},
+			Type: &corev1.ServiceAccount{}, Selector: ofTenants,
+			Rewritten: "only the name: no secrets, no token, no annotations. Pull secrets need it not, they come with the pod",
 		},
 		{
-			Events, FromHost, []string{On, Off}, "those of kubelets, the scheduler and provisioners about the space's pods and claims",
-			"names, nodes and addresses; known reasons only",
+			Name: Events, Direction: FromHost, Values: []string{On, Off},
+			Type: &corev1.Event{}, Quiet: true,
+			Status:    "those of kubelets, the scheduler and provisioners about the space's pods and claims",
+			Rewritten: "names, nodes and addresses; known reasons only",
 		},
 		{
-			StorageClasses, FromHost, []string{On, Off, Selector}, "name, policies, default",
-			"provisioner; no parameters, mount options or topologies",
+			Name: StorageClasses, Direction: FromHost, Values: []string{On, Off, Selector},
+			Type: &storagev1.StorageClass{}, InCluster: true, Class: true, Quiet: true,
+			Status:    "name, policies, default",
+			Rewritten: "provisioner; no parameters, mount options or topologies",
 		},
 		{
-			IngressClasses, FromHost, []string{ImportSelector, On, Off, Selector}, "name, default",
-			"controller; no parameters",
+			Name: IngressClasses, Direction: FromHost, Values: []string{ImportSelector, On, Off, Selector},
+			Type: &networkingv1.IngressClass{}, InCluster: true, Class: true, Quiet: true,
+			Status:    "name, default",
+			Rewritten: "controller; no parameters",
 		},
 		{
-			RuntimeClasses, FromHost, []string{ImportSelector, On, Off, Selector}, "name, overhead",
-			"handler; no node selector, no tolerations",
+			Name: RuntimeClasses, Direction: FromHost, Values: []string{ImportSelector, On, Off, Selector},
+			Type: &nodev1.RuntimeClass{}, InCluster: true, Class: true, Quiet: true,
+			Status:    "name, overhead",
+			Rewritten: "handler; no node selector, no tolerations",
 		},
 		{
-			PriorityClasses, FromHost, []string{ImportSelector, On, Off, Selector}, "name, value, preemption policy, description",
-			"never the global default, never one whose name begins with system-",
+			Name: PriorityClasses, Direction: FromHost, Values: []string{ImportSelector, On, Off, Selector},
+			Type: &schedulingv1.PriorityClass{}, InCluster: true, Class: true, Quiet: true,
+			Status:    "name, value, preemption policy, description",
+			Rewritten: "never the global default, never one whose name begins with system-",
 		},
 		{
-			ExportedPriorityClasses, ToHost, []string{Off, Bound, PreemptingBound}, "",
-			"those that the tenant made: name; value, no higher than the admin's; they preempt nobody but with `preempting:`, never the default",
+			Name: ExportedPriorityClasses, Direction: ToHost, Values: []string{Off, Bound, PreemptingBound},
+			Type: &schedulingv1.PriorityClass{}, Plural: PriorityClasses, InCluster: true, Selector: ofSpaces, Lasts: true,
+			Rewritten: "those that the tenant made: name; value, no higher than the admin's; they preempt nobody but with `preempting:`, never the default",
 		},
 		{
-			ExportedStorageClasses, ToHost, []string{Off, Provisioners}, "",
-			"those that the tenant made: name; of these provisioners only, no parameter that names a secret, no mount options, " +
+			Name: ExportedStorageClasses, Direction: ToHost, Values: []string{Off, Provisioners},
+			Type: &storagev1.StorageClass{}, Plural: StorageClasses, InCluster: true, Selector: ofSpaces, Lasts: true,
+			Rewritten: "those that the tenant made: name; of these provisioners only, no parameter that names a secret, no mount options, " +
 				"no topologies, not Retain, never the default",
 		},
 		{
-			VolumeSnapshots, ToHost, []string{Off, On}, "readiness, size, time; that there is a content, and an error, without their names and words",
-			"the claim's name; no content by name; an imported class",
+			Name: VolumeSnapshots, Direction: ToHost, Values: []string{Off, On},
+			Type: &snapshotv1.VolumeSnapshot{}, Extension: true, Selector: ofSpaces, Lasts: true,
+			Status:    "readiness, size, time; that there is a content, and an error, without their names and words",
+			Rewritten: "the claim's name; no content by name; an imported class",
 		},
 		{
-			SnapshotClasses, FromHost, []string{Off, ImportSelector, On, Selector}, "name, deletion policy, default",
-			"driver; no parameters",
+			Name: SnapshotClasses, Direction: FromHost, Values: []string{Off, ImportSelector, On, Selector},
+			Type: &snapshotv1.VolumeSnapshotClass{}, Extension: true, InCluster: true, Class: true, Quiet: true,
+			Status:    "name, deletion policy, default",
+			Rewritten: "driver; no parameters",
 		},
 		{
-			Gateways, ToHost, []string{Off, On}, "addresses; conditions without their words; attached routes",
-			"names of TLS secrets; ports 80 and 443; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
+			Name: Gateways, Direction: ToHost, Values: []string{Off, On},
+			Type: &gatewayv1.Gateway{}, Extension: true, Exposure: gatewayExposure(),
+			Status: "addresses; conditions without their words; attached routes",
+			Rewritten: "names of TLS secrets; ports 80 and 443; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
 				"no options; an imported class",
 		},
 		{
-			HTTPRoutes, ToHost, []string{Off, On}, "conditions of its gateways without their words",
-			"names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors. Needs `gateways=on`",
+			Name: HTTPRoutes, Direction: ToHost, Values: []string{Off, On},
+			Type: &gatewayv1.HTTPRoute{}, Extension: true, Exposure: routeExposure(),
+			Status:    "conditions of its gateways without their words",
+			Rewritten: "names of gateways and services, of the same namespace only; no expressions; host names as of ingresses; the core filters and mirrors. Needs `gateways=on`",
 		},
 		{
-			GatewayClasses, FromHost, []string{Off, ImportSelector, On, Selector}, "name, conditions without their words, features",
-			"controller; no parameters, no description",
+			Name: GatewayClasses, Direction: FromHost, Values: []string{Off, ImportSelector, On, Selector},
+			Type: &gatewayv1.GatewayClass{}, Extension: true, InCluster: true, Class: true, Quiet: true,
+			Status:    "name, conditions without their words, features",
+			Rewritten: "controller; no parameters, no description",
 		},
 	}
 }
+
+// Of is the resource of that name, the zero value if there is none.
+func Of(name string) Resource { return byName()[name] }
+
+// byType are the resources that go to the host, by their types.
+var byType = sync.OnceValue(func() map[reflect.Type]Resource {
+	all := map[reflect.Type]Resource{}
+	for _, r := range Table() {
+		if r.Direction == ToHost {
+			all[reflect.TypeOf(r.Type)] = r
+		}
+	}
+	return all
+})
+
+// ToHostOf is the resource that goes to the host as objects of a type; ok is false if there is none.
+func ToHostOf(o client.Object) (r Resource, ok bool) {
+	r, ok = byType()[reflect.TypeOf(o)]
+	return r, ok
+}
+
+// classTypes are the types of the host's classes.
+var classTypes = sync.OnceValue(func() map[reflect.Type]bool {
+	all := map[reflect.Type]bool{}
+	for _, r := range Table() {
+		if r.Class {
+			all[reflect.TypeOf(r.Type)] = true
+		}
+	}
+	return all
+})
+
+// IsClass reports whether an object is of the type of a resource of classes, whoever made it.
+func IsClass(o client.Object) bool { return classTypes()[reflect.TypeOf(o)] }
 
 // find returns the row of that name.
 func find(name string) (Resource, bool) {

@@ -24,19 +24,9 @@ const clientRenewal = 0.5
 // the name that its cluster and context bear; server is the API's URL, and
 // serverCA the PEM bundle that verifies it.
 func Kubeconfig(cluster, server string, serverCA []byte, user string, client Pair) ([]byte, error) {
-	return encodeKubeconfig(cluster, server, serverCA, user, &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key})
-}
-
-// KubeconfigOfFiles is Kubeconfig with the paths of the client's certificate and key, which clients read anew while
-// they run.
-func KubeconfigOfFiles(cluster, server string, serverCA []byte, cert, key string) ([]byte, error) {
-	return encodeKubeconfig(cluster, server, serverCA, cluster, &clientcmdapi.AuthInfo{ClientCertificate: cert, ClientKey: key})
-}
-
-func encodeKubeconfig(cluster, server string, serverCA []byte, user string, as *clientcmdapi.AuthInfo) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
 	c.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: serverCA}
-	c.AuthInfos[user] = as
+	c.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key}
 	c.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	c.CurrentContext = cluster
 	data, err := clientcmd.Write(*c)

@@ -145,11 +145,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: intervalSeconds
       type:
         scalar: numeric
-      default: 3600
     - name: keep
       type:
         scalar: numeric
-      default: 24
     - name: to
       type:
         scalar: string

@@ -83,6 +83,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
 {{- end }}
+{{- if hasSuffix "-dedicated" (include "berth.fullname" .) }}
+{{- fail (printf "release name %s: names that end in -dedicated are those of dedicated spaces' pods; choose another" .Release.Name) }}
+{{- end }}
 {{- $seen := dict }}
 {{- range $i, $space := .Values.spaces }}
 {{- if hasKey $seen $space.name }}
@@ -93,6 +96,115 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail (printf "spaces[%d].name: the space's namespace would be the release's, %s; name the space differently, or install into another namespace" $i $.Release.Namespace) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* What tells the pods of dedicated spaces from Berth's own: they must not be behind its Service. */}}
+{{- define "berth.dedicatedLabels" -}}
+app.kubernetes.io/name: {{ include "berth.name" . }}-dedicated
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The StatefulSet of which Berth makes those of dedicated spaces: it adds names, labels, and the name of the Secret. */}}
+{{- define "berth.dedicatedTemplate" -}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "berth.dedicatedLabels" . | nindent 4 }}
+spec:
+  selector: {}
+  serviceName: ""
+  template:
+    metadata:
+      labels:
+        {{- include "berth.dedicatedLabels" . | nindent 8 }}
+    spec:
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+      securityContext:
+        {{- include "berth.podSecurity" . | nindent 8 }}
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+      - name: berth
+        image: {{ include "berth.image" . }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        args:
+        - dedicated
+        - --config=/etc/berth/config.json
+        - --log-format={{ .Values.log.format }}
+        - --verbosity={{ .Values.log.verbosity }}
+        ports:
+        - name: api
+          containerPort: 7445
+          protocol: TCP
+        - name: commands
+          containerPort: 7446
+          protocol: TCP
+        startupProbe:
+          tcpSocket:
+            port: commands
+          periodSeconds: 2
+          failureThreshold: 150
+        livenessProbe:
+          tcpSocket:
+            port: commands
+          periodSeconds: 10
+          timeoutSeconds: 5
+          failureThreshold: 6
+        {{- with .Values.dedicated.resources }}
+        resources:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        securityContext:
+          {{- include "berth.containerSecurity" . | nindent 10 }}
+        volumeMounts:
+        - name: data
+          mountPath: /data
+        - name: tmp
+          mountPath: /tmp
+        - name: configuration
+          mountPath: /etc/berth
+          readOnly: true
+      volumes:
+      - name: configuration
+        secret:
+          defaultMode: 288
+      - name: tmp
+        emptyDir:
+          sizeLimit: 64Mi
+      {{- with .Values.dedicated.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.dedicated.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.dedicated.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.dedicated.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+  volumeClaimTemplates:
+  - apiVersion: v1
+    kind: PersistentVolumeClaim
+    metadata:
+      name: data
+    spec:
+      accessModes: [{{ .Values.dedicated.storage.accessMode }}]
+      {{- with .Values.dedicated.storage.className }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources:
+        requests:
+          storage: {{ .Values.dedicated.storage.size }}
 {{- end }}
 
 {{- define "berth.podSecurity" -}}

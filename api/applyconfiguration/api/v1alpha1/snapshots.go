@@ -10,11 +10,14 @@ package v1alpha1
 //
 // Snapshots says where and how often to take snapshots.
 type SnapshotsApplyConfiguration struct {
-	// to is the URL of a directory, such as file:///backups, or of object storage, such as s3://bucket/prefix.
+	// to is the URL of a directory, such as file:///backups, or of object storage, such as s3://bucket/prefix. It must be one that
+	// the platform allows, with --snapshot-to or --snapshot-also-to. Defaults to that of --snapshot-to.
 	To *string `json:"to,omitempty"`
-	// intervalSeconds is how often to take a snapshot if the space has changed. Defaults to 3600.
+	// intervalSeconds is how often to take a snapshot if the space has changed; 0 takes none on a schedule. If it is not set, the
+	// platform's setting holds.
 	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
-	// keep is how many snapshots to keep; older ones are deleted. Defaults to 24.
+	// keep is how many snapshots to keep; older ones are deleted when the next one is taken. If it is not set, the platform's
+	// setting holds.
 	Keep *int32 `json:"keep,omitempty"`
 }
 

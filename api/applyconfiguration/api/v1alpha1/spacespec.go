@@ -54,7 +54,7 @@ type SpaceSpecApplyConfiguration struct {
 	Sleep *SleepApplyConfiguration `json:"sleep,omitempty"`
 	// hostNamespace is metadata of the space's namespace on the host, such as a cost center.
 	HostNamespace *HostNamespaceApplyConfiguration `json:"hostNamespace,omitempty"`
-	// snapshots says where and how often to take snapshots of the space. None are taken on a schedule if it is not set.
+	// snapshots says where and how often to take snapshots of the space. What it doesn't set is as the platform's settings say.
 	Snapshots *SnapshotsApplyConfiguration `json:"snapshots,omitempty"`
 }
 

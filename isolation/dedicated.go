@@ -1,0 +1,138 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"maps"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// DedicatedSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one with [WatchRules], and
+// DedicatedReaderSuffix that of the one with [ReadRules].
+const (
+	DedicatedSuffix       = "-dedicated"
+	DedicatedReaderSuffix = "-dedicated-reader"
+)
+
+// dedicatedName is the name of the Role with [WatchRules], and of its binding, without [BoundTo].
+const dedicatedName = "berth-dedicated"
+
+// dedicatedRights are those of the account of a space that has a process of its own.
+type dedicatedRights struct {
+	granted        bool
+	watch, cluster []rbacv1.PolicyRule
+}
+
+// Dedicated gives the space's account [WatchRules] and [ReadRules], for a process that serves this space only and reaches
+// the host as the account, and as nobody else. The account of a shared space has neither: the platform watches for it.
+func Dedicated(syncOptions resources.SyncOptions) Option {
+	return func(s *settings) {
+		s.dedicated = &dedicatedRights{true, WatchRules(syncOptions), ReadRules(syncOptions)}
+	}
+}
+
+// Undedicated takes back what [Dedicated] gave.
+func Undedicated(syncOptions resources.SyncOptions) Option {
+	return func(s *settings) {
+		s.dedicated = &dedicatedRights{false, WatchRules(syncOptions), ReadRules(syncOptions)}
+	}
+}
+
+// WatchRules are the rights in the space's host namespace, beyond [AccountRules] and [MoreRules], that watching it takes.
+func WatchRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
+	watch := []string{"list", "watch"}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "events", "resourcequotas"}, Verbs: watch},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"}, Verbs: watch},
+	}
+	for _, r := range optional() {
+		rule := writeRule(r)
+		switch {
+		case syncOptions.On(r.Name):
+			rule.Verbs = watch
+		case r.Lasts:
+			continue
+		default:
+			rule.Verbs = []string{"list"} // what was synced before is removed
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// ReadRules are the rights to read what is in no namespace, and the objects of all namespaces that claim host names: two
+// spaces must not have the same one.
+func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
+	watch := []string{"list", "watch"}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, ResourceNames: []string{"kubernetes"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "ingressclasses"}, Verbs: watch},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: watch},
+		{APIGroups: []string{"node.k8s.io"}, Resources: []string{"runtimeclasses"}, Verbs: watch},
+		{APIGroups: []string{"scheduling.k8s.io"}, Resources: []string{"priorityclasses"}, Verbs: watch},
+	}
+	if syncOptions.Value(resources.Nodes) == resources.All {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: watch})
+	}
+	groups := map[string]string{
+		resources.VolumeSnapshots: "snapshot.storage.k8s.io", resources.SnapshotClasses: "snapshot.storage.k8s.io",
+		resources.Gateways: "gateway.networking.k8s.io", resources.HTTPRoutes: "gateway.networking.k8s.io", resources.GatewayClasses: "gateway.networking.k8s.io",
+	}
+	for _, resource := range slices.Sorted(maps.Keys(groups)) {
+		if !syncOptions.On(resource) {
+			continue
+		}
+		if resource != resources.VolumeSnapshots { // which are watched in the space's namespace
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{groups[resource]}, Resources: []string{resource}, Verbs: watch})
+		}
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+			ResourceNames: []string{resource + "." + groups[resource]}, Verbs: []string{"get"},
+		})
+	}
+	return rules
+}
+
+// dedicatedObjects are the objects that give the account of a space its rights for a process of its own, or that take them
+// back: a binding without subjects binds nobody, and to write one takes no right to delete bindings.
+func dedicatedObjects(space translate.Space, namespace metav1.Object, o settings) []client.Object {
+	if o.dedicated == nil {
+		return nil
+	}
+	var subjects []rbacv1.Subject
+	if o.dedicated.granted {
+		subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: space.HostNamespace()}}
+	}
+	at := clusterMeta(space, namespace)
+	at.Name = space.HostNamespace() + ":dedicated" // no space's name holds a colon
+	inNamespace := &rbacv1.RoleBinding{
+		TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, dedicatedName), Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: dedicatedName},
+	}
+	inCluster := &rbacv1.ClusterRoleBinding{
+		TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: at, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},
+	}
+	if o.clusterRole != "" {
+		inNamespace.Name = o.clusterRole + DedicatedSuffix // a binding's role can't be changed: the name says what it leads to
+		inNamespace.RoleRef.Kind, inNamespace.RoleRef.Name = "ClusterRole", inNamespace.Name
+		inCluster.RoleRef.Name = o.clusterRole + DedicatedReaderSuffix
+		return []client.Object{inNamespace, inCluster}
+	}
+	return []client.Object{
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, dedicatedName), Rules: o.dedicated.watch}, inNamespace,
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: at, Rules: o.dedicated.cluster}, inCluster,
+	}
+}

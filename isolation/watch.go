@@ -1,0 +1,241 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/translate"
+)
+
+const (
+	// watchPage is how many objects are read at once when a watch begins.
+	watchPage = 500
+	// watchRetry is the pause after a watch that could not begin.
+	watchRetry = 5 * time.Second
+)
+
+// Watch tells which isolation objects somebody else has changed or deleted. It keeps none of them: each object that the host
+// reports is compared with what it has to be, and forgotten. So it costs the same for any number of spaces, asleep or not.
+type Watch struct {
+	// Host is a client that may list and watch the objects.
+	Host client.WithWatch
+	// Of returns what isolates a space; nil if the space is not one of this platform's.
+	Of func(space string) *Isolation
+	// Spaces are the names of all spaces.
+	Spaces func() []string
+	// Changed is called for an object that is not as it has to be. It must not block, and may be called again for the same object,
+	// and for one that was put back meanwhile.
+	Changed func(Change)
+	// Policies are those that are watched, too. If there are none, somebody else writes the policies, and the roles.
+	Policies []client.Object
+	Logger   klog.Logger
+}
+
+// Change is of an isolation object that is not as it has to be.
+type Change struct {
+	// Space is empty for the policies of all spaces.
+	Space string
+	// Object is a kind, a name, and a namespace if it has one, for people. It identifies the object.
+	Object string
+	// Field is the one that differs; empty if the object is gone.
+	Field string
+}
+
+func (c Change) String() string {
+	if c.Field == "" {
+		return c.Object + " was deleted"
+	}
+	return c.Field + " of " + c.Object + " was changed"
+}
+
+// Run watches until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	lists := []client.ObjectList{
+		&corev1.NamespaceList{}, &corev1.ResourceQuotaList{}, &corev1.LimitRangeList{}, &networkingv1.NetworkPolicyList{}, &corev1.ServiceAccountList{},
+		&rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{},
+	}
+	if len(w.Policies) > 0 {
+		lists = append(lists, &rbacv1.RoleList{}, &rbacv1.ClusterRoleList{}, &admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{})
+	}
+	var group sync.WaitGroup
+	var listing sync.Mutex
+	for _, list := range lists {
+		group.Go(func() {
+			wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+				err := safego.Call("watch isolation", func() error { return w.follow(ctx, list, &listing) })
+				if err != nil && ctx.Err() == nil {
+					w.Logger.Error(err, "Until this works, what isolates spaces on the host is not put back when somebody changes it")
+				}
+			}, watchRetry, 0.5, true)
+		})
+	}
+	group.Wait()
+}
+
+// selected are the isolation objects of spaces, without what is synced; of policies, those of Berth.
+func selected(list client.ObjectList) string {
+	managed := translate.LabelManagedBy + "=" + translate.ManagedBy
+	switch list.(type) {
+	case *admissionv1.ValidatingAdmissionPolicyList, *admissionv1.ValidatingAdmissionPolicyBindingList:
+		return managed
+	default:
+		return managed + "," + translate.LabelSpace + ",!" + translate.LabelNamespace
+	}
+}
+
+// follow compares all objects of a kind, and then each one that changes, until ctx ends or the host has forgotten what happened
+// since.
+func (w *Watch) follow(ctx context.Context, list client.ObjectList, listing *sync.Mutex) error {
+	listing.Lock() // one list at a time, which bounds memory
+	since, err := w.compareAll(ctx, list)
+	listing.Unlock()
+	if err != nil {
+		return err
+	}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, since, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selected(list)
+			return w.Host.Watch(ctx, list, &client.ListOptions{Raw: &o})
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch %T: %w", list, err)
+	}
+	defer func() {
+		watcher.Stop()
+		<-watcher.Done()
+	}()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(client.Object)
+		switch {
+		case event.Type == watch.Error:
+			if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+				return fmt.Errorf("watch %T: %w", list, err)
+			}
+			return nil
+		case ok && (event.Type == watch.Added || event.Type == watch.Modified):
+			w.compare(object)
+		case ok && event.Type == watch.Deleted: // or it lost a label by which it is selected
+			w.gone(object)
+		}
+	}
+	return nil
+}
+
+// compareAll compares all objects of a kind that are there, and finds those that are not. It returns the version of what it saw.
+func (w *Watch) compareAll(ctx context.Context, list client.ObjectList) (version string, err error) {
+	here := map[client.ObjectKey]struct{}{}
+	for page := ""; version == "" || page != ""; page = list.GetContinue() {
+		selector, err := labels.Parse(selected(list))
+		if err == nil {
+			err = w.Host.List(ctx, list, &client.ListOptions{LabelSelector: selector, Limit: watchPage, Continue: page})
+		}
+		if err != nil {
+			return "", fmt.Errorf("list %T: %w", list, err)
+		}
+		if version == "" {
+			version = list.GetResourceVersion()
+		}
+		err = apimeta.EachListItem(list, func(item runtime.Object) error {
+			if object, ok := item.(client.Object); ok {
+				here[client.ObjectKeyFromObject(object)] = struct{}{}
+				w.compare(object)
+			}
+			return nil
+		})
+		if err != nil {
+			return "", fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	find := func(space string, wanted []client.Object) {
+		for _, want := range wanted {
+			if _, there := here[client.ObjectKeyFromObject(want)]; !there && kindOf(want)+"List" == kindOf(list) {
+				w.Changed(Change{Space: space, Object: describe(want)})
+			}
+		}
+	}
+	find("", w.Policies)
+	for _, space := range w.Spaces() {
+		if isolation := w.Of(space); isolation != nil {
+			find(space, isolation.objects())
+		}
+	}
+	return version, nil
+}
+
+// compare compares an object on the host with what it has to be.
+func (w *Watch) compare(live client.Object) {
+	if isolation, want := w.want(live); want != nil {
+		if field := difference(want, live, isolation.Quota == nil); field != "" {
+			w.Changed(Change{Space: isolation.Space.Name, Object: describe(want), Field: field})
+		}
+	}
+}
+
+// gone is for an object that was on the host.
+func (w *Watch) gone(live client.Object) {
+	if isolation, want := w.want(live); want != nil {
+		w.Changed(Change{Space: isolation.Space.Name, Object: describe(want)})
+	}
+}
+
+// want returns what an object on the host has to be, and as part of which isolation, which is of no space for a policy. It returns
+// nil if the object isolates no space of this platform.
+func (w *Watch) want(live client.Object) (*Isolation, client.Object) {
+	find := func(wanted []client.Object) client.Object {
+		for _, want := range wanted {
+			if client.ObjectKeyFromObject(want) == client.ObjectKeyFromObject(live) && kindOf(want) == kindOf(live) {
+				return want
+			}
+		}
+		return nil
+	}
+	if want := find(w.Policies); want != nil {
+		return &Isolation{}, want
+	}
+	space, ok := strings.CutPrefix(cmp.Or(live.GetNamespace(), live.GetName()), translate.HostNamespacePrefix)
+	if !ok {
+		return nil, nil
+	}
+	space, _, _ = strings.Cut(space, ":") // which is in names of cluster-scoped objects, and in that of no space
+	isolation := w.Of(space)
+	if isolation == nil {
+		return nil, nil
+	}
+	return isolation, find(isolation.objects())
+}
+
+// kindOf is the kind of a typed object or list, which need not say it.
+func kindOf(o runtime.Object) string { return reflect.TypeOf(o).Elem().Name() }
+
+func describe(o client.Object) string {
+	if o.GetNamespace() == "" {
+		return kindOf(o) + " " + o.GetName()
+	}
+	return kindOf(o) + " " + o.GetName() + " in namespace " + o.GetNamespace()
+}

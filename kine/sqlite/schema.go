@@ -1,0 +1,61 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// madeByKine is what kine itself makes (pkg/drivers/sqlite of v0.16.4) beside what [Schema] has. Stores of the first Berths
+// have it.
+var madeByKine = []string{
+	`CREATE INDEX IF NOT EXISTS kine_name_index ON kine (name)`,
+	`CREATE INDEX IF NOT EXISTS kine_id_deleted_index ON kine (id,deleted)`,
+	`CREATE INDEX IF NOT EXISTS kine_prev_revision_index ON kine (prev_revision)`,
+	`CREATE INDEX IF NOT EXISTS kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'compact_rev_key' AND prev_revision != 0`,
+}
+
+// madeBySQLite is what SQLite makes for AUTOINCREMENT and ANALYZE (https://sqlite.org/fileformat2.html#internal_schema_objects).
+var madeBySQLite = []string{
+	`CREATE TABLE sqlite_sequence(name,seq)`,
+	`CREATE TABLE sqlite_stat1(tbl,idx,stat)`,
+	`CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)`,
+}
+
+// examineSchema tells whether the database holds nothing but what a store has, statement by statement. Else SQLite could run
+// what somebody put in the file: the expression of a CHECK, of a generated column or of an index, a trigger, a view, or a
+// virtual table. Reading the schema runs none of them, but a check of the file does.
+func examineSchema(ctx context.Context, db *sql.DB) error {
+	known := map[string]bool{}
+	for _, statement := range slices.Concat(Schema, madeByKine, madeBySQLite) {
+		known[normalized(statement)] = true
+	}
+	rows, err := db.QueryContext(ctx, "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(sql AS TEXT) FROM sqlite_schema")
+	if err != nil {
+		return AsDamage(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var kind, name, statement sql.NullString
+		if err := rows.Scan(&kind, &name, &statement); err != nil {
+			return AsDamage(err)
+		}
+		automatic := !statement.Valid && kind.String == "index" && strings.HasPrefix(name.String, "sqlite_autoindex_")
+		text, object := normalized(statement.String), strings.ToUpper(kind.String)+name.String
+		made := strings.HasPrefix(text, "CREATE"+object) || strings.HasPrefix(text, "CREATEUNIQUE"+object)
+		if !automatic && !(made && known[text]) {
+			return fmt.Errorf("%w: it holds the %.20q %.100q, which is not as a store has it; restore it from a backup", ErrNotStore, kind.String, name.String)
+		}
+	}
+	return AsDamage(rows.Err())
+}
+
+// normalized is a statement as SQLite keeps it, without any spaces.
+func normalized(statement string) string {
+	return strings.Join(strings.Fields(strings.Replace(statement, "IF NOT EXISTS ", "", 1)), "")
+}

@@ -1,0 +1,107 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// hostTokenLifetime is how long a token of a space's account lives: what was stolen with a dedicated space's process is of
+// use for that long. It is renewed at half of it.
+const hostTokenLifetime = time.Hour
+
+// Files of a directory by which the process of a dedicated space reaches the host: a kubeconfig, and the token that it names,
+// which clients read anew while they run.
+const (
+	hostKubeconfigFile = "host.kubeconfig"
+	hostTokenFile      = "host.token"
+	servingCAFile      = "serving-ca.crt"
+)
+
+// hostAccess gives the processes of dedicated spaces access to the host: to each as the account of its own space, which
+// reaches only the host namespace of that space. It is safe for concurrent use.
+type hostAccess struct {
+	host client.Client
+	// cluster returns the address of the host, and the CA that it is verified by.
+	cluster func() (*clientcmdapi.Cluster, error)
+	due     sync.Map // by space: when to renew the token, a [time.Time]
+}
+
+// token returns a new token of a space's account, and notes when it is to be renewed.
+func (a *hostAccess) token(ctx context.Context, space string) (string, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: translate.Space{Name: space}.HostNamespace(), Name: syncer.ServiceAccount}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(hostTokenLifetime / time.Second))}}
+	now := time.Now().Round(0)
+	if err := a.host.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("request a token of the account of space %s: %w", space, err)
+	}
+	a.due.Store(space, now.Add(request.Status.ExpirationTimestamp.Sub(now)/2))
+	return request.Status.Token, nil
+}
+
+// isDue reports whether the last token of a space is to be renewed.
+func (a *hostAccess) isDue(space string) bool {
+	due, has := a.due.Load(space)
+	at, _ := due.(time.Time)
+	return has && time.Now().Round(0).After(at)
+}
+
+// kubeconfig leads to the host, with the token in a file beside it.
+func (a *hostAccess) kubeconfig() ([]byte, error) {
+	cluster, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[datadir.HostName] = cluster
+	config.AuthInfos[datadir.HostName] = &clientcmdapi.AuthInfo{TokenFile: hostTokenFile}
+	config.Contexts[datadir.HostName] = &clientcmdapi.Context{Cluster: datadir.HostName, AuthInfo: datadir.HostName}
+	config.CurrentContext = datadir.HostName
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("write a kubeconfig of the host: %w", err)
+	}
+	return data, nil
+}
+
+// write writes the files for the process of a space.
+func (a *hostAccess) write(ctx context.Context, space, dir string) error {
+	config, err := a.kubeconfig()
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(dir, hostKubeconfigFile), config)
+	}
+	if err == nil {
+		err = a.renew(ctx, space, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("give space %s access to the host: %w", space, err)
+	}
+	return nil
+}
+
+// renew writes a new token.
+func (a *hostAccess) renew(ctx context.Context, space, dir string) error {
+	token, err := a.token(ctx, space)
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(filepath.Join(dir, hostTokenFile), []byte(token))
+}

@@ -1,0 +1,313 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// movable is a platform with a space whose store is here, and the process in a pod of it, which runs nothing.
+type movable struct {
+	*Manager
+	pod   *dedicated.Process
+	dir   string // of the space in the pod
+	fails atomic.Value
+}
+
+// dieAt has the pod refuse one command from now on, as if it, or the platform, ended there.
+func (m *movable) dieAt(command string) { m.fails.Store(command) }
+
+func newMovable(t *testing.T) *movable {
+	t.Helper()
+	m := &movable{Manager: &Manager{logger: klog.Background()}}
+	m.config.DataDir = t.TempDir()
+	m.fails.Store("")
+	here := datadir.Space(m.config.DataDir, "moved")
+	if err := errors.Join(os.MkdirAll(here, 0o700), os.MkdirAll(datadir.Scratch(m.config.DataDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	store, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(here, "store.db"), Name: "moved"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.OpenCA(t.TempDir(), dedicatedCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := t.TempDir()
+	pair, err := ca.Server(dedicated.ServerName("moved"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: ca.PEM()} {
+		if err := os.WriteFile(filepath.Join(files, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := t.TempDir()
+	m.dir = datadir.Space(data, "moved")
+	// The real one, without a shard: what it does to the store is what is asked about.
+	server := &storeServer{space: "moved", shard: noShard{}, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
+	mux := http.NewServeMux()
+	server.serve(mux)
+	commands := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if command, _ := m.fails.Load().(string); command != "" && r.Method+" "+r.URL.Path == strings.TrimPrefix(command, "after ") {
+			if strings.HasPrefix(command, "after ") {
+				mux.ServeHTTP(&discarded{http.Header{}}, r)
+			}
+			http.Error(w, "killed", http.StatusInternalServerError)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+	at := dedicated.Addresses{API: freeAddress(t), Commands: freeAddress(t)}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- dedicated.ServeTLS(ctx, at, dedicated.ServerTLS(files), http.NotFoundHandler(), commands, klog.Background())
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	certificate := func() (tls.Certificate, error) {
+		pair, err := ca.Client(dedicated.PlatformUser(), nil)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		return pair.TLS()
+	}
+	endpoint := dedicated.Remote(func() (dedicated.Addresses, error) { return at, nil }, dedicated.ClientTLS("moved", ca.PEM, certificate))
+	m.pod = dedicated.NewRemote("moved", "", endpoint, nil, nil, klog.Background())
+	if err := wait.PollUntilContextTimeout(t.Context(), podPoll/50, podTimeout, true, func(ctx context.Context) (bool, error) {
+		_, err := m.pod.State(ctx)
+		return err == nil, nil
+	}); err != nil {
+		t.Fatal("the pod does not answer")
+	}
+	return m
+}
+
+// noShard runs nothing.
+type noShard struct{}
+
+func (noShard) Add(string) error                        { return nil }
+func (noShard) WarmUp(string)                           {}
+func (noShard) Status(string) (shard.Status, bool)      { return shard.Status{}, false }
+func (noShard) StopSpace(context.Context, string) error { return nil }
+func (noShard) Restart(context.Context, string) error   { return nil }
+func (noShard) Hold(string) (release func())            { return func() {} }
+
+// discarded is an answer that never arrives.
+type discarded struct{ header http.Header }
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discarded) WriteHeader(int)             {}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// D1, T9: wherever a move to a pod breaks off, one store counts, it is the one that was there, the pod doesn't run the space before the
+// store here counts no more, and the next try goes on.
+func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
+	for _, at := range []string{
+		"", "GET " + dedicated.StatePath, "PUT " + dedicated.StorePath, "after PUT " + dedicated.StorePath, "PUT " + dedicated.IdentityPath,
+		"after PUT " + dedicated.IdentityPath, "POST " + dedicated.BeginPath, "after POST " + dedicated.BeginPath,
+	} {
+		t.Run(at, func(t *testing.T) {
+			m := newMovable(t)
+			here := datadir.Space(m.config.DataDir, "moved")
+			m.dieAt(at)
+			if err := m.handOver(t.Context(), "moved", m.pod); (err == nil) != (at == "") {
+				t.Errorf("the move: %v", err)
+			}
+			m.dieAt("")
+			where, err := m.away("moved")
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, err := m.pod.State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if where == nil && (!snapshot.Exists(here) || state.Begun) || where != nil && !state.HasStore {
+				t.Errorf("the store is away: %v; here: %t; the pod: %+v", where, snapshot.Exists(here), state)
+			}
+			if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+				t.Fatal(err)
+			}
+			if state, err = m.pod.State(t.Context()); err != nil || !state.Begun || !state.HasStore || snapshot.Exists(here) {
+				t.Errorf("after the next try: %+v (%v), here %t", state, err, snapshot.Exists(here))
+			}
+			if keys, err := readIdentity(m.dir); err != nil || len(keys["pki/service-account.key"]) == 0 || len(keys["node.key"]) == 0 {
+				t.Errorf("the pod has the keys %v (%v)", keys, err)
+			}
+		})
+	}
+}
+
+// D1: a volume that is lost, or a store in two places, is told, and nothing is overwritten.
+func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
+	m := newMovable(t)
+	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(m.dir, "store.db")); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+		t.Errorf("a lost volume: %v", err)
+	}
+	if err := os.Remove(filepath.Join(datadir.Space(m.config.DataDir, "moved"), awayFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "if that is the one that counts") {
+		t.Errorf("two stores: %v", err)
+	}
+}
+
+// D1: a space that was new when it came to its pod has a store from its first start on, whose loss is told.
+func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
+	m := newMovable(t)
+	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.handOver(t.Context(), "moved", m.pod)); err != nil {
+		t.Fatal(err)
+	}
+	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
+		t.Errorf("before its first store: new %t (%v)", isNew, err)
+	}
+	if err := errors.Join(os.MkdirAll(m.dir, 0o700), os.WriteFile(filepath.Join(m.dir, "store.db"), []byte("a store"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
+		t.Errorf("after its first store: new %t (%v)", isNew, err)
+	}
+	volume := filepath.Dir(filepath.Dir(m.dir))
+	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, begunFile))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
+		t.Errorf("a pod on a new volume: %v", err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+		t.Errorf("the next try: %v", err)
+	}
+	m.dieAt("GET " + dedicated.StatePath)
+	if _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
+		t.Errorf("a pod that does not answer: %v", err)
+	}
+}
+
+// D1: the volume of a pod that has the only store of a space is not deleted because the space has no process now.
+func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
+	m := newMovable(t)
+	if err := errors.Join(m.handOver(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	m.pods = &dedicatedPods{} // which would panic if it were used
+	for what, remove := range map[string]func(context.Context, string) error{"isolate": m.isolate, "remove": m.removeProcess} {
+		if err := remove(t.Context(), "moved"); err == nil || !strings.Contains(err.Error(), "create its Space object again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !m.wasDedicated("moved") {
+		t.Error("the directory that says that there is a pod is gone")
+	}
+}
+
+// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps the mark of one.
+func TestAPodIsToldFromTheOneBefore(t *testing.T) {
+	m := newMovable(t)
+	dir := datadir.Dedicated(m.config.DataDir, "moved")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{configFile, hostKubeconfigFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digests := map[string]bool{}
+	for range 3 {
+		digest, err := readDigest(dir)
+		if err = errors.Join(err, newIncarnation(dir)); err != nil {
+			t.Fatal(err)
+		}
+		digests[digest] = true
+	}
+	if len(digests) != 3 {
+		t.Errorf("three incarnations have %d digests", len(digests))
+	}
+	if _, err := pki.Secret(dir, incarnationFile); err != nil {
+		t.Error(err)
+	}
+	if err := m.removeProcess(t.Context(), "moved"); err != nil || !m.wasDedicated("moved") {
+		t.Errorf("without pods: there is the mark: %t (%v)", m.wasDedicated("moved"), err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, incarnationFile)), m.removeProcess(t.Context(), "moved")); err != nil || m.wasDedicated("moved") {
+		t.Errorf("of a process: there is the directory: %t (%v)", m.wasDedicated("moved"), err)
+	}
+}
+
+// D2: a snapshot of a space that is to have a pod is of the store here, until that has been handed over.
+func TestASnapshotDuringAMoveIsOfTheStoreThatCounts(t *testing.T) {
+	m := newMovable(t)
+	m.pods = &dedicatedPods{}
+	m.processes.add("moved", m.pod, 1)
+	spaces := allSpaces{manager: m.Manager}
+	if err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) {
+		t.Errorf("before it is moved: %v", err)
+	}
+	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	if here, err := m.notMovedYet("moved"); err != nil || here {
+		t.Errorf("after it: the store is here: %t (%v)", here, err)
+	}
+}
+
+// A process that takes the place of another is not refused because there are as many as there may be.
+func TestAProcessIsSwapped(t *testing.T) {
+	var p processes
+	first, second := &dedicated.Process{}, &dedicated.Process{}
+	p.swap("a", first)
+	if p.get("a") != nil {
+		t.Error("a space that had no process has one")
+	}
+	p.add("a", first, 1)
+	if p.swap("a", second); p.get("a") != second {
+		t.Error("the process is the one before")
+	}
+}

@@ -1,0 +1,91 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// dedicatedSpace is a space that has a process of its own, as restores see it.
+type dedicatedSpace interface {
+	PutStore(ctx context.Context, path string, restore bool) error
+	Wake(ctx context.Context) error
+}
+
+func (m *Manager) elsewhere(space string) dedicatedSpace {
+	if process := m.processes.get(space); process != nil {
+		return process
+	}
+	return nil
+}
+
+// transferTimeout bounds how long a store may take to be sent, as others wait for their snapshots.
+const transferTimeout = 10 * time.Minute
+
+// allSpaces are those of the shard, and those with processes of their own, as snapshots see them.
+type allSpaces struct {
+	shardSpaces
+	manager *Manager
+}
+
+// Names implements [snapshot.Spaces], as all below.
+func (s allSpaces) Names() []string {
+	return slices.AppendSeq(s.shardSpaces.Names(), maps.Keys(s.manager.processes.all()))
+}
+
+func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
+	if process := s.manager.processes.get(space); process != nil {
+		if here, err := s.manager.notMovedYet(space); err != nil {
+			return err
+		} else if here {
+			return snapshot.ErrAsleep // so that the file here is copied
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
+		defer cancel()
+		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
+	}
+	return s.shardSpaces.Snapshot(ctx, space, path)
+}
+
+// notMovedYet reports whether a space is to have a pod, and the store that counts is still here, where nothing runs it.
+func (m *Manager) notMovedYet(space string) (bool, error) {
+	if m.pods == nil {
+		return false, nil
+	}
+	where, err := m.away(space)
+	return err == nil && where == nil && snapshot.Exists(datadir.Space(m.config.DataDir, space)), err
+}
+
+func (s allSpaces) Revision(space string) int64 {
+	if process := s.manager.processes.get(space); process != nil {
+		state, err := process.State(context.Background())
+		if err != nil {
+			return 0
+		}
+		return state.Revision
+	}
+	return s.shardSpaces.Revision(space)
+}
+
+func (s allSpaces) Wake(ctx context.Context, space string) error {
+	if process := s.manager.processes.get(space); process != nil {
+		return process.Wake(ctx)
+	}
+	return s.shardSpaces.Wake(ctx, space)
+}
+
+// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what counts
+// against the limit, such as pages that are free.
+func (m *Manager) mostOfStore(space string) int64 {
+	const slack = 64 << 20
+	return 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack
+}

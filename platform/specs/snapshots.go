@@ -1,0 +1,59 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package specs
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Snapshots are those of a space that are taken on a schedule.
+type Snapshots struct {
+	To    string        // empty for the first destination
+	Every time.Duration // 0 for none, -1 if the spec says nothing of it
+	Keep  int           // 0 if the spec says nothing of it
+}
+
+func snapshotsOf(spec *v1alpha1.Snapshots) Snapshots {
+	s := Snapshots{To: spec.To, Every: -1, Keep: int(spec.Keep)}
+	if spec.IntervalSeconds != nil {
+		s.Every = time.Duration(*spec.IntervalSeconds) * time.Second
+	}
+	return s
+}
+
+// leastSnapshotSeconds keeps snapshots from being all that a machine does. The definition of spaces says the same, but not of the
+// defaults in a configuration file.
+const leastSnapshotSeconds = 60
+
+// checkSnapshots refuses destinations that the admin does not allow: snapshots are written with the platform's credentials and as its
+// user.
+func checkSnapshots(spec *v1alpha1.Snapshots, destinations []string, path *field.Path) (errs field.ErrorList) {
+	every := spec.IntervalSeconds
+	switch {
+	case spec.To != "" && !slices.Contains(destinations, spec.To):
+		errs = append(errs, field.Forbidden(path.Child("to"), "the platform writes snapshots to "+named(destinations)+"; allow another URL with --snapshot-also-to"))
+	case len(destinations) == 0 && (spec.Keep != 0 || every != nil && *every != 0):
+		errs = append(errs, field.Forbidden(path, "the platform has no place for snapshots; start it with --snapshot-to"))
+	}
+	if every != nil && *every != 0 && *every < leastSnapshotSeconds {
+		errs = append(errs, field.Invalid(path.Child("intervalSeconds"), *every, "must be 0, or 60 or more"))
+	}
+	if spec.Keep < 0 {
+		errs = append(errs, field.Invalid(path.Child("keep"), spec.Keep, "must be 1 or more"))
+	}
+	return errs
+}
+
+func named(destinations []string) string {
+	if len(destinations) == 0 {
+		return "no place"
+	}
+	return strings.Join(destinations, ", ")
+}

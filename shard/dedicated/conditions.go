@@ -1,0 +1,88 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dedicated
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/shard"
+)
+
+// maxMessage bounds the message of a condition, in bytes.
+const maxMessage = 2 << 10
+
+// knownReasons are those that a process has, by the condition.
+func knownReasons(condition string) []string {
+	switch condition {
+	case v1alpha1.ConditionReady:
+		return []string{
+			shard.ReasonRunning, shard.ReasonAsleep, shard.ReasonWaking, shard.ReasonStarting, shard.ReasonStopping, shard.ReasonFailed,
+			shard.ReasonCrashSuspect, shard.ReasonHostUnreachable,
+		}
+	case v1alpha1.ConditionHostReachable:
+		return []string{v1alpha1.ReasonReachable, v1alpha1.ReasonUnreachable}
+	case v1alpha1.ConditionStoreHealthy:
+		return []string{v1alpha1.ReasonHealthy, v1alpha1.ReasonStoreFull, v1alpha1.ReasonStoreDamaged}
+	case v1alpha1.ConditionSynced:
+		return []string{v1alpha1.ReasonSynced, v1alpha1.ReasonRejectedByHost}
+	}
+	return nil
+}
+
+// checkedStatus returns of what a process says of its space what its Space object can hold, with the condition Ready first;
+// false if Ready is missing. The host's API server would refuse anything else, and with it each later status.
+func checkedStatus(said shard.Status, now time.Time) (shard.Status, bool) {
+	if len(said.Conditions) > maxConditions {
+		return shard.Status{}, false
+	}
+	checked := shard.Status{
+		Requests: max(said.Requests, 0), LastRequest: checkedTime(said.LastRequest, now),
+		NextWake: checkedTime(said.NextWake, now.AddDate(maxYears, 0, 0)),
+	}
+	for _, condition := range []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced,
+	} {
+		i := slices.IndexFunc(said.Conditions, func(c metav1.Condition) bool { return c.Type == condition })
+		if i >= 0 {
+			checked.Conditions = append(checked.Conditions, checkedCondition(said.Conditions[i], now))
+		} else if condition == v1alpha1.ConditionReady {
+			return shard.Status{}, false
+		}
+	}
+	return checked, true
+}
+
+// checkedCondition returns what a condition may be, of what a process says of it.
+func checkedCondition(said metav1.Condition, now time.Time) metav1.Condition {
+	checked := metav1.Condition{
+		Type: said.Type, Status: said.Status, Reason: said.Reason, Message: control.Printable(said.Message, maxMessage),
+	}
+	if !slices.Contains([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}, said.Status) {
+		checked.Status = metav1.ConditionUnknown
+	}
+	if !slices.Contains(knownReasons(said.Type), said.Reason) {
+		checked.Reason = shard.ReasonFailed
+	}
+	if since := checkedTime(&said.LastTransitionTime, now); since != nil {
+		checked.LastTransitionTime = *since
+	}
+	return checked
+}
+
+// maxYears bounds how far ahead a space may wake by itself.
+const maxYears = 100
+
+// checkedTime is nil for a time before there were spaces, or after latest by more than clocks differ: the host's API server
+// can't read all times that can be written.
+func checkedTime(said *metav1.Time, latest time.Time) *metav1.Time {
+	if said == nil || said.Unix() < 0 || said.After(latest.Add(time.Hour)) {
+		return nil
+	}
+	return said
+}

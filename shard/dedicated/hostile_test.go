@@ -1,0 +1,152 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dedicated_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/shard/dedicated"
+)
+
+// takenOver is a process that answers each request, at its API and to commands, with what answer writes.
+func takenOver(t *testing.T, answer func(w io.Writer) error) *dedicated.Process {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"api.sock", control.Name} {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_ = answer(conn) // the platform may have hung up
+				}
+				_ = conn.Close()
+			}
+		}()
+		t.Cleanup(func() {
+			_ = listener.Close()
+			<-done
+		})
+	}
+	return dedicated.NewRemote("mine", "", dedicated.Sockets(dir), nil, nil, klog.Background())
+}
+
+// codes keeps all status codes that are written, informational ones too.
+type codes struct {
+	*httptest.ResponseRecorder
+	all []int
+}
+
+func (c *codes) WriteHeader(code int) {
+	c.all = append(c.all, code)
+	if code >= http.StatusOK {
+		c.ResponseRecorder.WriteHeader(code)
+	}
+}
+
+// S3: whoever took over a process can't have the platform hold headers without end.
+func TestHostileHeadersOfAProcessAreRefused(t *testing.T) {
+	const final = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+	hint := "HTTP/1.1 103 Early Hints\r\nLink: " + strings.Repeat("x", 1<<10) + "\r\n\r\n"
+	for reason, test := range map[string]struct {
+		before, repeated, after string
+		times                   int
+		passes                  bool
+	}{
+		"none":               {"", "", final, 0, true},
+		"many tiny headers":  {"HTTP/1.1 200 OK\r\n", "a:\r\n", "Content-Length: 2\r\n\r\n{}", 1_500_000, false},
+		"a large header":     {"HTTP/1.1 200 OK\r\nA: ", "x", "\r\nContent-Length: 2\r\n\r\n{}", 128 << 10, false},
+		"a few early hints":  {"", hint, final, 3, true},
+		"many early hints":   {"", hint, final, 100_000, false},
+		"many continuations": {"", "HTTP/1.1 100 Continue\r\n\r\n", final, 100_000, false},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			p := takenOver(t, func(w io.Writer) error {
+				buffered := bufio.NewWriter(w)
+				_, err := buffered.WriteString(test.before)
+				for i := 0; i < test.times && err == nil; i++ {
+					_, err = buffered.WriteString(test.repeated)
+				}
+				if err == nil {
+					_, err = buffered.WriteString(test.after)
+				}
+				if err == nil {
+					err = buffered.Flush()
+				}
+				return err
+			})
+			want := http.StatusServiceUnavailable
+			if test.passes {
+				want = http.StatusOK
+			}
+			w := &codes{ResponseRecorder: httptest.NewRecorder()}
+			p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			if len(w.all) != 1 || w.all[0] != want {
+				t.Errorf("a request gets the codes %v, want %d", w.all, want)
+			}
+			if _, err := p.State(t.Context()); (err == nil) != test.passes {
+				t.Errorf("a command: %v", err)
+			}
+		})
+	}
+}
+
+// S3: what a process says of its space is bounded.
+func TestALargeAnswerOfAProcessIsRefused(t *testing.T) {
+	for size, passes := range map[int]bool{1 << 10: true, 128 << 10: false} {
+		said := `{"config":"` + strings.Repeat("x", size) + `"}`
+		p := takenOver(t, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(said), said)
+			return err
+		})
+		if _, err := p.State(t.Context()); (err == nil) != passes {
+			t.Errorf("a state of %d bytes: %v", size, err)
+		}
+		if err := p.Get(t.Context(), "/metric", &map[string]any{}); (err == nil) != passes {
+			t.Errorf("a metric of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// S3: a process that doesn't answer doesn't hold up the platform.
+func TestAProcessThatNeverAnswersIsGivenUp(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *dedicated.Process) error{
+		"begin":    func(ctx context.Context, p *dedicated.Process) error { return p.Begin(ctx) },
+		"end":      func(ctx context.Context, p *dedicated.Process) error { return p.End(ctx) },
+		"identity": func(ctx context.Context, p *dedicated.Process) error { return p.PutIdentity(ctx, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := dedicated.NewRemote("mine", "", dedicated.Silent(), nil, nil, klog.Background())
+				began := time.Now()
+				if err := call(t.Context(), p); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 20*time.Second {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}

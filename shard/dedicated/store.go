@@ -1,0 +1,167 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dedicated
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+
+	"github.com/berth-dev/berth/control"
+)
+
+// ChecksumHeader holds the SHA-256 of a store that is sent, in hex.
+const ChecksumHeader = "X-Berth-Sha256"
+
+// Paths of the commands on a space's store and keys.
+const (
+	StorePath    = "/store"    // GET a copy of the store as it is at one moment, PUT another in its place
+	IdentityPath = "/identity" // PUT the space's keys
+	BeginPath    = "/begin"    // POST: run the space, from now on
+	EndPath      = "/end"      // POST: stop the space, and don't run it any more
+	StatePath    = "/state"    // GET a [State]
+	RestoreParam = "restore"   // of PUT StorePath: the store is a snapshot
+)
+
+// State is what the process of a space says of its store.
+type State struct {
+	Begun    bool   `json:"begun"`    // the space is to run there
+	HasStore bool   `json:"hasStore"` // it has a store
+	Revision int64  `json:"revision"` // changes with the store; 0 if that is not known
+	Config   string `json:"config"`   // digest of the configuration that it runs with
+}
+
+// State asks the process of its store.
+func (p *Process) State(ctx context.Context) (state State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	err = p.client.Do(ctx, http.MethodGet, StatePath, &state)
+	return state, err
+}
+
+// ErrChecksum says that a store did not arrive as it was sent.
+var ErrChecksum = errors.New("the store did not arrive as it was sent")
+
+// CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy has more
+// than most bytes: what runs the process may be a tenant who took it over. The file is on disk when it returns.
+func (p *Process) CopyStore(ctx context.Context, path string, most int64) error {
+	req, err := control.NewRequest(ctx, http.MethodGet, StorePath, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := p.client.Send(req)
+	if err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+	}
+	defer resp.Body.Close()
+	if resp.ContentLength < 0 || resp.ContentLength > most {
+		return fmt.Errorf("copy the store of space %s: it has %d bytes, and may have %d", p.space, resp.ContentLength, most)
+	}
+	if err := Receive(resp.Body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+	}
+	return nil
+}
+
+// PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either happens
+// whole or not at all. The space is stopped for it, and runs again afterwards if it is to run.
+func (p *Process) PutStore(ctx context.Context, path string, restore bool) error {
+	file, size, sum, err := OpenSummed(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+RestoreParam+"="+strconv.FormatBool(restore), file)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = size
+	req.Header.Set(ChecksumHeader, sum)
+	return p.send(req, "send the store of space "+p.space)
+}
+
+// PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the space if
+// they are others than before.
+func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	data, err := json.Marshal(files)
+	if err != nil {
+		return fmt.Errorf("send the keys of space %s: %w", p.space, err)
+	}
+	req, err := control.NewRequest(ctx, http.MethodPut, IdentityPath, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	return p.send(req, "send the keys of space "+p.space)
+}
+
+// Begin has the process run the space, also after it is started again.
+func (p *Process) Begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return p.client.Do(ctx, http.MethodPost, BeginPath, nil)
+}
+
+// End has the process stop the space, and not run it again until Begin.
+func (p *Process) End(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return p.client.Do(ctx, http.MethodPost, EndPath, nil)
+}
+
+func (p *Process) send(req *http.Request, doing string) error {
+	resp, err := p.client.Send(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return resp.Body.Close()
+}
+
+// OpenSummed opens a file, and returns its size and SHA-256, in hex. The caller closes it.
+func OpenSummed(path string) (file *os.File, size int64, sum string, err error) {
+	if file, err = os.Open(path); err != nil {
+		return nil, 0, "", err
+	}
+	hash := sha256.New()
+	size, err = io.Copy(hash, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, 0, "", errors.Join(err, file.Close())
+	}
+	return file, size, hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// Receive writes size bytes to a file at path, where nothing is, and fails with [ErrChecksum] if they don't have the sum. The file
+// is on disk when it returns without an error, and gone with one.
+func Receive(from io.Reader, size int64, sum, path string) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(file, hash), io.LimitReader(from, size))
+	switch {
+	case err != nil:
+		return err
+	case n != size || sum != hex.EncodeToString(hash.Sum(nil)):
+		return ErrChecksum
+	}
+	return file.Sync()
+}

@@ -1,0 +1,133 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+const (
+	// lookAgain is how often a keeper looks for spaces that are new, or have another schedule.
+	lookAgain = time.Minute
+	// retryAfter is when a snapshot that failed is tried again, if it is not due before.
+	retryAfter = time.Hour
+)
+
+// Schedule says where snapshots of a space go, how often they are taken, and how many are kept. None are taken if Bucket is nil,
+// or Every is 0.
+type Schedule struct {
+	Bucket *Bucket
+	Every  time.Duration
+	Keep   int
+}
+
+// kept is what a keeper knows of a space that has a schedule.
+type kept struct {
+	bucket   *Bucket
+	last     time.Time // the last attempt, or the newest snapshot before this process; zero if there is none
+	failed   bool      // the last attempt
+	revision int64     // of the store when the last scheduled snapshot was taken; 0 if that is not known
+}
+
+// resume notes how old the snapshots are that an earlier process has taken.
+func (k *Keeper) resume(ctx context.Context) {
+	for _, bucket := range append([]*Bucket{k.config.Bucket}, k.config.Others...) {
+		if bucket == nil {
+			continue
+		}
+		infos, err := bucket.List(ctx, "")
+		if err != nil {
+			k.config.Logger.Error(err, "Could not look for earlier snapshots; those of all spaces are due")
+		}
+		newest := map[string]time.Time{}
+		for _, info := range infos { // the newest first
+			if _, has := newest[info.Space]; !has {
+				newest[info.Space] = info.Time
+			}
+		}
+		k.mu.Lock()
+		k.earlier[bucket] = newest
+		k.mu.Unlock()
+	}
+}
+
+// round takes the snapshots that are due, one after the other, and returns how long to wait for the next round.
+func (k *Keeper) round(ctx context.Context) time.Duration {
+	names := k.config.Spaces.Names()
+	k.forget(names)
+	next := k.config.Clock.Now().Add(lookAgain)
+	for _, space := range names {
+		due, scheduled := k.due(space)
+		if ctx.Err() != nil {
+			return 0
+		}
+		if scheduled && !due.After(k.config.Clock.Now()) {
+			k.keep(ctx, space)
+			due, scheduled = k.due(space)
+		}
+		if scheduled && due.Before(next) {
+			next = due
+		}
+	}
+	return max(0, next.Sub(k.config.Clock.Now()))
+}
+
+// due is when the next snapshot of a space is to be taken; false if none is. A space whose snapshots go somewhere else than before is due
+// at once. However many were missed while nobody ran, one is taken.
+func (k *Keeper) due(space string) (at time.Time, scheduled bool) {
+	s := k.schedule(space)
+	if s.Bucket == nil || s.Every <= 0 {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.kept, space)
+		return time.Time{}, false
+	}
+	k.mu.Lock()
+	one := k.kept[space]
+	isNew := one == nil || one.bucket != s.Bucket
+	if isNew {
+		one = &kept{bucket: s.Bucket, last: k.earlier[s.Bucket][space]}
+		delete(k.earlier[s.Bucket], space)
+		k.kept[space] = one
+	}
+	last, failed := one.last, one.failed
+	k.mu.Unlock()
+	if isNew && !last.IsZero() && k.unchanged(space, k.config.Spaces.Revision(space), last) {
+		last = k.config.Clock.Now() // nothing was missed
+		k.note(space, func(one *kept) { one.last = last })
+	}
+	if failed {
+		return last.Add(min(s.Every, retryAfter)), true
+	}
+	return last.Add(s.Every), true
+}
+
+// schedule is that of a space.
+func (k *Keeper) schedule(space string) Schedule {
+	if k.config.Schedule == nil {
+		return Schedule{k.config.Bucket, k.config.Every, k.config.Keep}
+	}
+	return k.config.Schedule(space)
+}
+
+// note changes what is known of a space, if it has a schedule.
+func (k *Keeper) note(space string, change func(*kept)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if one := k.kept[space]; one != nil {
+		change(one)
+	}
+}
+
+// forget forgets spaces that are gone.
+func (k *Keeper) forget(names []string) {
+	there := sets.New(names...)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.kept, func(space string, _ *kept) bool { return !there.Has(space) })
+}

@@ -1,0 +1,168 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Syncer syncs classes: the host's to the space, and the tenant's own to the host.
+type Syncer struct{ *engine.Engine }
+
+// New returns the syncer of the classes of the space that an engine is of.
+func New(e *engine.Engine) *Syncer { return &Syncer{e} }
+
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *Syncer) Declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.StorageClasses: s.syncStorageClasses, resources.IngressClasses: s.syncIngressClasses,
+		resources.RuntimeClasses: s.syncRuntimeClasses, resources.PriorityClasses: s.syncPriorityClasses,
+		resources.SnapshotClasses: s.syncSnapshotClasses, resources.GatewayClasses: s.syncGatewayClasses,
+		resources.ExportedPriorityClasses: s.syncExportedPriorityClasses, resources.ExportedStorageClasses: s.syncExportedStorageClasses,
+	}
+}
+
+// importedClass is a resource of the host's classes that spaces import, under the same names.
+type importedClass[T client.Object] struct {
+	*engine.Engine
+	name    string // plural, as in URLs
+	virtual cache.SharedIndexInformer
+	// toVirtual returns the class in the space for one of the host's.
+	toVirtual func(host T) T
+	// update copies onto have what the host owns. It reports a difference, and
+	// whether only another object can have it.
+	update func(want, have T) (changed, recreate bool)
+	// updateStatus, if set, copies onto have what the host says of its class, and
+	// reports a difference.
+	updateStatus func(host, have T) bool
+}
+
+// importClasses keeps in the space those of the host's classes that the admin chose.
+// It replaces a class of that name that the tenant made: an object that names it
+// means the host's.
+func importClasses[T client.Object](c *importedClass[T]) error {
+	c.Work[c.name] = c.reconcile
+	byName := func(obj client.Object, enqueue func(engine.Key)) {
+		enqueue(engine.Key{Resource: c.name, NamespacedName: types.NamespacedName{Name: obj.GetName()}})
+	}
+	c.FromSpace(c.virtual, byName)
+	c.FromHost(c.name, byName)
+	return nil
+}
+
+func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	host, hosted := hostcache.Imported[T](c.Host, c.name, key.Name)
+	v, exists := engine.Stored[T](c.virtual, types.NamespacedName{Name: key.Name})
+	switch {
+	case !hosted && exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy:
+		return 0, c.remove(ctx, v)
+	case !hosted:
+		return 0, nil
+	case !exists:
+		err := c.VirtualAPI.Create(ctx, c.toVirtual(host))
+		if apierrors.IsAlreadyExists(err) {
+			err = nil // the watch brings it
+		}
+		return 0, err
+	}
+	have := v.DeepCopyObject().(T)
+	changed, recreate := c.update(c.toVirtual(host), have)
+	switch {
+	case recreate:
+		return 0, c.remove(ctx, v)
+	case changed:
+		return 0, c.VirtualAPI.Update(ctx, have)
+	case c.updateStatus != nil && c.updateStatus(host, have):
+		return 0, c.VirtualAPI.Status().Update(ctx, have)
+	default:
+		return 0, nil
+	}
+}
+
+func (c *importedClass[T]) remove(ctx context.Context, v T) error {
+	uid := v.GetUID()
+	return c.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid})
+}
+
+// Served reports whether what names a class is for the host: of a class that the
+// tenant made itself, it is for whatever the tenant runs.
+func Served[T client.Object](e *engine.Engine, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
+	if _, ok := hostcache.Imported[T](e.Host, resource, name); ok {
+		return true, nil
+	}
+	own, exists := engine.Stored[T](virtual, types.NamespacedName{Name: name})
+	if exists && own.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy {
+		return false, nil
+	}
+	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, resource))}
+}
+
+func (s *Syncer) syncStorageClasses() error {
+	return importClasses(&importedClass[*storagev1.StorageClass]{
+		Engine: s.Engine, name: resources.StorageClasses, virtual: s.Informers.Storage().V1().StorageClasses().Informer(),
+		toVirtual: translate.StorageClass, update: translate.PullStorageClass,
+	})
+}
+
+func (s *Syncer) syncIngressClasses() error {
+	return importClasses(&importedClass[*networkingv1.IngressClass]{
+		Engine: s.Engine, name: resources.IngressClasses, virtual: s.Informers.Networking().V1().IngressClasses().Informer(),
+		toVirtual: translate.IngressClass, update: translate.PullIngressClass,
+	})
+}
+
+func (s *Syncer) syncRuntimeClasses() error {
+	return importClasses(&importedClass[*nodev1.RuntimeClass]{
+		Engine: s.Engine, name: resources.RuntimeClasses, virtual: s.Informers.Node().V1().RuntimeClasses().Informer(),
+		toVirtual: translate.RuntimeClass, update: translate.PullRuntimeClass,
+	})
+}
+
+func (s *Syncer) syncPriorityClasses() error {
+	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
+		Engine: s.Engine, name: resources.PriorityClasses, virtual: s.Informers.Scheduling().V1().PriorityClasses().Informer(),
+		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
+	})
+}
+
+func (s *Syncer) syncGatewayClasses() error {
+	informer, err := s.FromExtension(resources.GatewayClasses)
+	if err != nil {
+		return err
+	}
+	return importClasses(&importedClass[*gatewayv1.GatewayClass]{
+		Engine: s.Engine, name: resources.GatewayClasses, virtual: informer,
+		toVirtual: translate.GatewayClass, update: translate.PullGatewayClass, updateStatus: translate.PullGatewayClassStatus,
+	})
+}
+
+func (s *Syncer) syncSnapshotClasses() error {
+	informer, err := s.FromExtension(resources.SnapshotClasses)
+	if err != nil {
+		return err
+	}
+	return importClasses(&importedClass[*snapshotv1.VolumeSnapshotClass]{
+		Engine: s.Engine, name: resources.SnapshotClasses, virtual: informer, toVirtual: translate.SnapshotClass, update: translate.PullSnapshotClass,
+	})
+}

@@ -1,0 +1,182 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// exportedClass is a resource of classes of which Berth exports the tenant's own to
+// the host, beside [importedClass], by which spaces import the host's.
+type exportedClass[T client.Object] struct {
+	*engine.Resource[T]
+	check  func(v T) field.ErrorList // why v can't be exported
+	export func(v T) T               // returns v's host object
+}
+
+func (c *exportedClass[T]) add() error {
+	c.DeleteForbidden, c.NameLimit, c.ToHost, c.MakesRequests = true, translate.LimitSubdomain, c.hostClass, true
+	engine.Add(c.Resource, nil)
+	return nil
+}
+
+// hostClass is v's host object.
+func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, err error) {
+	if !translate.IsTenantClass(v) {
+		return host, false, nil
+	}
+	if err := engine.Forbid(c.check(v)); err != nil {
+		return host, false, err
+	}
+	host = c.export(v)
+	if there, exists := hostcache.Get[T](c.Host, c.Name, "", host.GetName()); exists {
+		return host, true, c.Ours(v, there)
+	}
+	// It is in no namespace, and goes with the space's all the same.
+	ns := &corev1.Namespace{}
+	if err := c.Host.Reader.Get(ctx, types.NamespacedName{Name: c.Space.HostNamespace()}, ns); err != nil {
+		return host, false, fmt.Errorf("read the space's host namespace: %w", err)
+	}
+	host.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}})
+	return host, true, nil
+}
+
+// ensure returns the name of v's host object, which it makes if it is not there.
+// It is empty if v has none: it is not the tenant's own, or not allowed.
+func (c *exportedClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
+	host, wanted, err := c.hostClass(ctx, v)
+	if err == nil && wanted {
+		if there, exists := hostcache.Get[T](c.Host, c.Name, "", host.GetName()); exists {
+			return host.GetName(), false, c.Ours(v, there)
+		}
+		err = c.CreateBounded(ctx, host) // no quota counts it
+	}
+	if errors.As(err, &engine.Forbidden{}) || err == nil && !wanted {
+		return "", false, nil
+	}
+	if apierrors.IsAlreadyExists(err) {
+		err = c.There(ctx, v, host)
+	}
+	return host.GetName(), err == nil, err
+}
+
+func (s *Syncer) exportedClassesBound() engine.Bound {
+	return s.Bound(bounds.ExportedClasses, "classes of its own on the host")
+}
+
+func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
+	highest, preempt, _ := s.Host.Sync.PriorityBound()
+	return &exportedClass[*schedulingv1.PriorityClass]{
+		Resource: &engine.Resource[*schedulingv1.PriorityClass]{
+			Engine: s.Engine, Name: resources.ExportedPriorityClasses, Bound: s.exportedClassesBound(),
+			Virtual:       s.Informers.Scheduling().V1().PriorityClasses().Informer(),
+			UpdateHost:    translate.PushPriorityClass,
+			NeedsRecreate: translate.OtherPriority,
+		},
+		check: func(*schedulingv1.PriorityClass) field.ErrorList { return nil },
+		export: func(v *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
+			return s.Space.ExportedPriorityClass(v, highest, preempt)
+		},
+	}
+}
+
+func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
+	return &exportedClass[*storagev1.StorageClass]{
+		Resource: &engine.Resource[*storagev1.StorageClass]{
+			Engine: s.Engine, Name: resources.ExportedStorageClasses, Bound: s.exportedClassesBound(),
+			Virtual:       s.Informers.Storage().V1().StorageClasses().Informer(),
+			UpdateHost:    translate.PushStorageClass,
+			NeedsRecreate: translate.OtherStorage,
+		},
+		check: func(v *storagev1.StorageClass) field.ErrorList {
+			return translate.CheckStorageClass(v, s.Host.Sync.Provisioners())
+		},
+		export: s.Space.ExportedStorageClass,
+	}
+}
+
+func (s *Syncer) syncExportedPriorityClasses() error { return s.exportedPriorities().add() }
+
+func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
+
+// HostPriority is the class of the host's that a pod of v's has there: an imported
+// one, or the tenant's own. Without any it counts in the space only, as on
+// the host it could put other spaces' pods out.
+func (s *Syncer) HostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
+	name := v.Spec.PriorityClassName
+	if _, ok := hostcache.Imported[*schedulingv1.PriorityClass](s.Host, resources.PriorityClasses, name); ok {
+		return name, nil
+	}
+	own := s.exportedPriorities()
+	class, exists := engine.Stored[*schedulingv1.PriorityClass](own.Virtual, types.NamespacedName{Name: name})
+	if name == "" || !s.Host.Sync.On(resources.ExportedPriorityClasses) {
+		return "", nil
+	}
+	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
+		class = &schedulingv1.PriorityClass{}
+		if err := s.VirtualAPI.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+			return "", client.IgnoreNotFound(err)
+		}
+	}
+	host, made, err := own.ensure(ctx, class)
+	if err == nil && made { // the host's admission learns of it from a watch, and has refused pods until then
+		err = apierrors.NewNotFound(schema.GroupResource{Group: schedulingv1.GroupName, Resource: resources.PriorityClasses}, name)
+	}
+	return host, err
+}
+
+// HostStorage is the class of the host's that a claim of v's has there: an imported
+// one, or the tenant's own. A claim that names none gets the default one of the
+// imported ones: the host would give it its own, imported or not.
+func (s *Syncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
+	name := v.Spec.StorageClassName
+	if name == nil {
+		return s.defaultStorage()
+	}
+	if _, ok := hostcache.Imported[*storagev1.StorageClass](s.Host, resources.StorageClasses, *name); ok {
+		return name, nil
+	}
+	own := s.exportedStorages()
+	if class, exists := engine.Stored[*storagev1.StorageClass](own.Virtual, types.NamespacedName{Name: *name}); exists && s.Host.Sync.On(resources.ExportedStorageClasses) {
+		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
+			return &host, err
+		}
+	}
+	return nil, engine.Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+		fmt.Sprintf("there is no class %q for spaces; see 'kubectl get storageclasses'", *name))})
+}
+
+// defaultStorage is the default one of the imported classes; of
+// several, as anywhere, the latest.
+func (s *Syncer) defaultStorage() (*string, error) {
+	var latest *storagev1.StorageClass
+	for class := range hostcache.AllImported[*storagev1.StorageClass](s.Host, resources.StorageClasses) {
+		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
+			latest = class
+		}
+	}
+	if latest == nil {
+		return nil, engine.Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
+			"there is no default class for spaces; name a class, see 'kubectl get storageclasses'")})
+	}
+	return &latest.Name, nil
+}

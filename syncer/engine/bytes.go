@@ -1,0 +1,171 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+)
+
+const (
+	// large is the size of host objects that are not updated at any rate: each update is a version of its own in the
+	// host's store until that is compacted.
+	large = 16 << 10
+	// largePause is between two updates of such an object.
+	largePause = 10 * time.Second
+)
+
+// pacedError says when a write may be tried that came too soon.
+type pacedError struct{ after time.Duration }
+
+func (e *pacedError) Error() string {
+	return fmt.Sprintf("the space writes too much to the host at once: wait %s", e.after)
+}
+
+// bounded is the host as a space's account, within the bytes that the space may have there, and may write there in a
+// minute. It tells the syncer of writes that succeeded.
+type bounded struct {
+	client.Client
+	bytes *ledger
+	pace  *pace
+	wrote func()
+}
+
+func (b *bounded) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return b.write(obj, false, func() error { return b.Client.Create(ctx, obj, opts...) })
+}
+
+func (b *bounded) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return b.write(obj, true, func() error { return b.Client.Update(ctx, obj, opts...) })
+}
+
+func (b *bounded) write(obj client.Object, update bool, send func() error) error {
+	o, size := hostcache.Object{Resource: resourceOf(obj), NamespacedName: client.ObjectKeyFromObject(obj)}, sizeOf(obj)
+	undo, err := b.bytes.Take(o, size)
+	if err != nil {
+		return err
+	}
+	if err = b.pace.wait(o, size, update); err == nil {
+		err = send()
+	}
+	if err != nil {
+		undo()
+		return err
+	}
+	b.wrote()
+	return nil
+}
+
+// SubResource paces what is written through a subresource as the whole object, which the host's store writes anew.
+func (b *bounded) SubResource(name string) client.SubResourceClient {
+	return &boundedVia{b.Client.SubResource(name), b}
+}
+
+func (b *bounded) Status() client.SubResourceWriter { return b.SubResource("status") }
+
+// boundedVia is a subresource of the host's objects, within the same bounds.
+type boundedVia struct {
+	client.SubResourceClient
+	of *bounded
+}
+
+func (b *boundedVia) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return b.of.write(obj, true, func() error { return b.SubResourceClient.Update(ctx, obj, opts...) })
+}
+
+func (b *boundedVia) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return b.of.write(obj, true, func() error { return b.SubResourceClient.Patch(ctx, obj, patch, opts...) })
+}
+
+// pace bounds the bytes that a space writes to the host in a minute, and how often it updates a large object there that is
+// no pod. A nil pace bounds nothing.
+type pace struct {
+	account *bounds.Account
+	clock   clock.PassiveClock
+
+	mu    sync.Mutex
+	left  float64 // bytes that may be written now
+	at    time.Time
+	large map[hostcache.Object]time.Time // when large objects were written last
+}
+
+func newPace(a *bounds.Account, c clock.PassiveClock) *pace {
+	if a == nil {
+		return nil
+	}
+	return &pace{account: a, clock: c, left: float64(a.Limit(bounds.SyncedBytesPerMinute)), at: c.Now(), large: map[hostcache.Object]time.Time{}}
+}
+
+// wait returns a pacedError if a write comes too soon, or else counts it.
+func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	if update && size > large && o.Resource != resources.Pods { // a pod's labels may be what Services find it by
+		if after := largePause - now.Sub(p.large[o]); after > 0 {
+			return &pacedError{after}
+		}
+	}
+	limit := float64(p.account.Limit(bounds.SyncedBytesPerMinute))
+	perSecond := limit / time.Minute.Seconds()
+	p.left, p.at = min(limit, p.left+now.Sub(p.at).Seconds()*perSecond), now
+	need := min(float64(size), limit) // what is larger than that must pass, too
+	if p.left < need {
+		p.account.Refuse(bounds.SyncedBytesPerMinute)
+		return &pacedError{max(time.Duration((need-p.left)/perSecond*float64(time.Second)), FirstRetry)}
+	}
+	p.left -= need
+	if size > large {
+		p.note(o, now)
+	}
+	return nil
+}
+
+// note notes when a large object was written, and forgets those that may be written again.
+func (p *pace) note(o hostcache.Object, now time.Time) {
+	p.large[o] = now
+	for other, at := range p.large {
+		if now.Sub(at) >= largePause {
+			delete(p.large, other)
+		}
+	}
+}
+
+// sizeOf is the encoded size of a host object, as it is sent or as the shared watches hold it, where data is a digest.
+func sizeOf(obj client.Object) int64 {
+	size := digestedSize(obj.GetAnnotations()[hostcache.AnnotationDigest])
+	if o, ok := obj.(interface{ Size() int }); ok {
+		return size + int64(o.Size())
+	}
+	encoded, err := json.Marshal(obj)
+	if err != nil {
+		return size
+	}
+	return size + int64(len(encoded))
+}
+
+// digestedSize is the size of the data that a digest is of.
+func digestedSize(digest string) int64 {
+	_, size, _ := strings.Cut(digest, ".")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

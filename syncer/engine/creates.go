@@ -1,0 +1,149 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/hostcache"
+)
+
+// Bound is how many host objects of a resource a space may have, where a quota of
+// the host can't limit it: on objects in no namespace, and on a resource that the host
+// may have got after its controllers began, of which a quota would refuse all.
+type Bound struct {
+	most int
+	of   string // what they are to the tenant
+}
+
+// Bound is the space's limit for host objects of a resource.
+func (s *Engine) Bound(limit bounds.Quantity, of string) Bound {
+	if s.account == nil { // of tests
+		return Bound{limit.Max(), of}
+	}
+	return Bound{int(s.account.Limit(limit)), of}
+}
+
+// pendingCreates are the host objects of bounded resources that the host's watches
+// do not show yet. Many are created at once, and each create must count the others.
+type pendingCreates struct {
+	mu sync.Mutex
+	of map[hostcache.Object]*pendingCreate
+}
+
+// pendingCreate is a host object that is being created, or was created in some version.
+type pendingCreate struct {
+	tries   int // under way
+	version uint64
+}
+
+// errPanicked is the result of a create that did not return.
+var errPanicked = errors.New("panicked")
+
+// createHost creates v's host object, unless a quota or a bound is reached.
+func (k *Resource[T]) createHost(ctx context.Context, v, host T) error {
+	key := Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(v)}
+	try, err := k.shortages.enter(key, host)
+	if err != nil {
+		return err
+	}
+	err = errPanicked
+	defer func() { k.shortages.done(try, key, host, err) }() // or else those that wait for this try would wait forever
+	err = k.CreateBounded(ctx, host)
+	return err
+}
+
+// CreateBounded creates a host object, unless the bound of its resource is reached. No quota of the host counts it.
+func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
+	if k.Bound.most == 0 {
+		return CreateOnHost(ctx, k.HostAPI, host)
+	}
+	o := hostcache.Object{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(host)}
+	if err := k.reserveCreate(o); err != nil {
+		return err
+	}
+	err := errPanicked
+	defer func() { k.creates.done(o, host, err) }()
+	err = CreateOnHost(ctx, k.HostAPI, host)
+	return err
+}
+
+// reserveCreate counts an object that is about to be created, or returns an error if
+// the bound is reached.
+func (k *Resource[T]) reserveCreate(o hostcache.Object) error {
+	k.creates.mu.Lock()
+	defer k.creates.mu.Unlock()
+	delivered := k.Host.Routers[k.Name].Delivered.Load() // before the cache is read
+	others := map[types.NamespacedName]struct{}{}
+	for host := range hostcache.Of[T](k.Host, k.Space.Name, k.Name) {
+		others[client.ObjectKeyFromObject(host)] = struct{}{}
+	}
+	for made, p := range k.creates.of {
+		switch {
+		case made.Resource != k.Name || made == o:
+		case p.tries == 0 && p.version <= delivered:
+			delete(k.creates.of, made)
+		default:
+			others[made.NamespacedName] = struct{}{}
+		}
+	}
+	if len(others) >= k.Bound.most {
+		return Forbid(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
+			fmt.Sprintf("a space may have %d %s; delete some", k.Bound.most, k.Bound.of))})
+	}
+	if k.creates.of[o] == nil {
+		k.creates.of[o] = &pendingCreate{}
+	}
+	k.creates.of[o].tries++
+	return nil
+}
+
+// done notes the result of a create.
+func (c *pendingCreates) done(o hostcache.Object, host client.Object, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of[o]
+	p.tries--
+	if err == nil {
+		p.version = hostcache.Version(host.GetResourceVersion())
+	}
+	if p.tries == 0 && p.version == 0 {
+		delete(c.of, o)
+	}
+}
+
+// CreateOnHost tries again soon when the host has a conflict: it is not over the
+// object, but over the quota, which others count up at the same time. The host's
+// API server reads the quota anew within milliseconds.
+func CreateOnHost(ctx context.Context, host client.Client, object client.Object) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, contention(), func(ctx context.Context) (done bool, err error) {
+		last = host.Create(ctx, object)
+		if apierrors.IsConflict(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}
+
+// contention is how long a write waits for others to count up the quota: a second
+// in all.
+func contention() wait.Backoff {
+	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.7, Jitter: 0.5, Steps: 10}
+}

@@ -1,0 +1,198 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
+	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// FromExtension is an informer of the space's objects of a resource, which it holds
+// as [syncer.typed] has them. It runs once [Engine.install] has seen to the resource.
+func (s *Engine) FromExtension(resource string) (cache.SharedIndexInformer, error) {
+	if a := s.added[resource]; a != nil {
+		return a.informer, nil
+	}
+	r := resources.Of(resource)
+	api, err := dynamic.NewForConfig(s.toSpace)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", resource, err)
+	}
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, r.GVR(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	if err := informer.SetTransform(func(obj any) (any, error) { return typed(r, obj) }); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", resource, err)
+	}
+	a := &added{resource: resource, informer: informer}
+	s.extended[informer], s.added[resource] = a, a
+	return informer, nil
+}
+
+// ExtensionInformer is an informer that [Engine.FromExtension] made of a resource, nil if it made none.
+func (s *Engine) ExtensionInformer(resource string) cache.SharedIndexInformer {
+	if a := s.added[resource]; a != nil {
+		return a.informer
+	}
+	return nil
+}
+
+// added is an extension in one space.
+type added struct {
+	resource string
+	informer cache.SharedIndexInformer
+	state    atomic.Int32
+}
+
+// What became of the definition of an extension, as far as is known.
+const (
+	asked   int32 = iota // nothing yet
+	failed               // it could not be made, and is tried again
+	foreign              // the tenant has one of that name, and keeps it
+	ours
+)
+
+// hasSynced reports whether an extension's informer, which says so by synced, has
+// enqueued all there was at first. One that does not run has nothing to enqueue: a
+// tenant must not be able to keep its space awake by its definitions.
+func (a *added) hasSynced(synced func() bool) bool {
+	switch a.state.Load() {
+	case asked:
+		return false
+	case ours:
+		return synced()
+	default:
+		return true
+	}
+}
+
+// runExtension runs an informer of the space until ctx ends, and counts what it holds.
+func (s *Engine) runExtension(ctx context.Context, informer cache.SharedIndexInformer) {
+	counter, err := heapsize.Count(informer, func(bytes int64) { s.account.Add(bounds.CachedBytes, bytes) })
+	if err != nil {
+		return // it has stopped
+	}
+	defer counter.Stop()
+	informer.RunWithContext(ctx)
+}
+
+// defined reports whether there is anything to do for a resource in the space, and
+// if not, whether there may be later.
+func (s *Engine) defined(resource string) (now, later bool) {
+	a := s.added[resource]
+	if a == nil {
+		return true, true // Kubernetes has it
+	}
+	state := a.state.Load()
+	return state == ours, state != foreign
+}
+
+// ErrUnsettled says that it is not known yet what the space has of a resource.
+var ErrUnsettled = errors.New("the space's objects are not known yet")
+
+// Settled reports whether it is known what the space has of a resource: before, none
+// of it must be taken for gone.
+func (s *Engine) Settled(resource string) bool {
+	a := s.added[resource]
+	if a == nil {
+		return true
+	}
+	state := a.state.Load()
+	return state == foreign || state == ours && a.informer.HasSynced()
+}
+
+const (
+	installPoll  = 50 * time.Millisecond
+	installRetry = 30 * time.Second
+)
+
+// install gives the space the definitions of the extensions that are synced, and
+// runs their informers until ctx ends. What a tenant makes of a definition
+// stops nothing but that resource.
+func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
+	for informer, a := range maps.All(s.extended) {
+		safego.Go(running, "sync an extension", func() {
+			for ctx.Err() == nil {
+				is, err := s.define(ctx, s.Host.Definitions[a.resource])
+				switch {
+				case err == nil && is:
+					a.state.Store(ours)
+					s.runExtension(ctx, informer)
+					return
+				case err == nil:
+					a.state.Store(foreign)
+					return
+				}
+				a.state.Store(failed)
+				s.logger.Error(err, "Could not define an extension in the space", "resource", a.resource)
+				select {
+				case <-time.After(installRetry):
+				case <-ctx.Done():
+				}
+			}
+		}, nil)
+	}
+}
+
+// define makes or mends a definition, and waits until it is served. It is not
+// ours if the tenant made it.
+func (s *Engine) define(ctx context.Context, want *apiextensionsv1.CustomResourceDefinition) (ours bool, err error) {
+	mended := false // once is enough: another API may see differences where there are none
+	err = wait.PollUntilContextTimeout(ctx, installPoll, installRetry, true, func(ctx context.Context) (bool, error) {
+		have := &apiextensionsv1.CustomResourceDefinition{}
+		err := s.VirtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
+		switch {
+		case apierrors.IsNotFound(err):
+			return false, ignoreRace(s.VirtualAPI.Create(ctx, want.DeepCopy()))
+		case err != nil:
+			return false, err
+		}
+		if ours = have.Labels[translate.LabelManagedBy] == translate.ManagedBy; !ours {
+			return true, nil
+		}
+		if !mended && !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
+			have.Spec = want.Spec
+			err := s.VirtualAPI.Update(ctx, have)
+			mended = err == nil
+			return false, ignoreRace(err)
+		}
+		for _, c := range have.Status.Conditions {
+			switch {
+			case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
+				return false, fmt.Errorf("define %s: %s", want.Name, c.Message)
+			case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return ours, err
+}
+
+// ignoreRace leaves out that somebody was faster.
+func ignoreRace(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// RemoveStale removes the space's stale host objects of a disabled resource.
+func (s *Engine) RemoveStale(resource string) {
+	s.Work[resource] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
+		o := s.Host.StaleObject(resource, name)
+		if o == nil {
+			return 0, nil // looked for by a resource that is enabled
+		}
+		// Past the writer, which waits for watches that are not there.
+		err := s.Writer.Client.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.UID)})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has the name by now
+			return 0, fmt.Errorf("remove it from the host, as %s are disabled: %w", resource, err)
+		}
+		s.Host.ForgetStale(resource, name)
+		return 0, nil
+	}
+	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
+		stale := s.Host.StaleIn(s.Space.HostNamespace(), resource)
+		for _, name := range stale {
+			q.Add(Key{Resource: resource, NamespacedName: name})
+		}
+		if len(stale) > 0 {
+			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", resource, "objects", len(stale))
+		}
+		return func() {}, nil, nil
+	})
+}

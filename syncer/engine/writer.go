@@ -1,0 +1,121 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+)
+
+// Writer writes to the host as a space's account, and remembers of its writes
+// what the shared watches have not shown yet.
+type Writer struct {
+	client.Client
+	Host *hostcache.Host
+
+	mu      sync.Mutex
+	written map[string]uint64              // the latest resource version of each resource
+	deleted map[hostcache.Object]types.UID // what may be there still, as far as is seen
+	tidied  int                            // how many of deleted there were after the last look
+	holds   map[hostcache.Object]*hold
+}
+
+// NewWriter returns a writer that writes by a client, which acts as the space's account.
+func NewWriter(c client.Client, host *hostcache.Host) *Writer {
+	return &Writer{Client: c, Host: host, written: map[string]uint64{}, deleted: map[hostcache.Object]types.UID{}, holds: map[hostcache.Object]*hold{}}
+}
+
+// Create creates an object on the host, and makes obj what it is then.
+func (w *Writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return w.wroteUnless(w.Client.Create(ctx, obj, opts...), obj)
+}
+
+// Update updates an object on the host, and makes obj what it is then.
+func (w *Writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return w.wroteUnless(w.Client.Update(ctx, obj, opts...), obj)
+}
+
+// UpdateVia updates an object through one of its subresources, and makes obj what
+// it is then.
+func (w *Writer) UpdateVia(ctx context.Context, subresource string, obj client.Object) error {
+	return w.wroteUnless(w.Client.SubResource(subresource).Update(ctx, obj), obj)
+}
+
+// PatchStatus patches an object's status, and makes obj what it is then.
+func (w *Writer) PatchStatus(ctx context.Context, obj client.Object, patch client.Patch) error {
+	return w.wroteUnless(w.Client.Status().Patch(ctx, obj, patch), obj)
+}
+
+// Delete deletes an object on the host.
+func (w *Writer) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	err := w.Client.Delete(ctx, obj, opts...)
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.deleted[hostcache.Object{Resource: resourceOf(obj), NamespacedName: client.ObjectKeyFromObject(obj)}] = obj.GetUID()
+		if len(w.deleted) > 2*w.tidied+100 {
+			w.tidy()
+		}
+	}
+	return err
+}
+
+// seen reports whether the host's watches have told of all writes.
+func (w *Writer) seen() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tidy()
+	for resource, wrote := range w.written {
+		if w.Host.Routers[resource].Delivered.Load() >= wrote {
+			delete(w.written, resource)
+		}
+	}
+	return len(w.deleted)+len(w.written) == 0
+}
+
+// tidy forgets deletions that the watches have got, but for that they must have
+// told of them. w.mu is held.
+func (w *Writer) tidy() {
+	for o, uid := range w.deleted {
+		there, ok := hostcache.Get[client.Object](w.Host, o.Resource, o.Namespace, o.Name)
+		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
+			delete(w.deleted, o)
+			w.written[o.Resource] = max(w.written[o.Resource], w.Host.Routers[o.Resource].Reached.Load())
+		}
+	}
+	w.tidied = len(w.deleted)
+}
+
+// wroteUnless notes the write that made obj, unless it failed.
+func (w *Writer) wroteUnless(err error, obj client.Object) error {
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wrote(resourceOf(obj), obj.GetResourceVersion())
+	}
+	return err
+}
+
+// wrote notes a write. w.mu is held.
+func (w *Writer) wrote(resource, resourceVersion string) {
+	if v := hostcache.Version(resourceVersion); v > w.written[resource] {
+		w.written[resource] = v
+	}
+}
+
+// resourceOf is the resource, as in keys, of a host object that syncers write.
+func resourceOf(obj client.Object) string {
+	r, ok := resources.ToHostOf(obj)
+	if !ok {
+		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
+	}
+	return r.Name
+}

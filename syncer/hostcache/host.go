@@ -1,0 +1,335 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Host is the shared host cluster as a shard sees it: one set of watches for
+// all its spaces. It is safe for concurrent use once started.
+type Host struct {
+	Options
+	config  *rest.Config
+	mapper  meta.RESTMapper
+	Reader  client.Client
+	cancel  context.CancelFunc // ends the watches
+	running sync.WaitGroup
+	watches map[string]hostWatch // of each resource that is watched
+	// Definitions of the extensions that are synced, by resource; set by Start.
+	Definitions map[string]*apiextensionsv1.CustomResourceDefinition
+	Routers     map[string]*Router
+	sleepers    sleepers
+	followers   followers
+	short       sync.Map // of the spaces, by name, of which a quota refused something
+	// stale are the host objects that spaces have of disabled resources, by object:
+	// each a *metav1.PartialObjectMetadata; set by Start.
+	stale sync.Map
+	reach *reach
+}
+
+// Options say what spaces share of a host, and how. The zero value has every
+// resource at its default.
+type Options struct {
+	Sync resources.SyncOptions
+	// IngressAnnotations are the keys of the annotations that go along with an
+	// ingress. They are commands to a controller that all spaces share: some let
+	// their author run code in it.
+	IngressAnnotations []string
+	// QuotaChanged, if set, is told of each space whose quota on the host, or what is used of it, is another than before.
+	// It must not block.
+	QuotaChanged func(space string)
+	// Only is the name of the one space that is synced, if the configuration reaches the host as that space's own account.
+	// Watches are then of the space's host namespace, except for those of resources that are in no namespace, and of those by
+	// which others claim host names. If it is empty, they are of all namespaces.
+	Only string
+}
+
+// NewHost prepares the watches on the cluster that config reaches. The account
+// of config may impersonate the spaces' accounts, and reads, of the resources that
+// are synced, objects that bear the space label in all namespaces, and all
+// events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
+// reads for gateways, too: both claim host names.
+func NewHost(config *rest.Config, o Options) (*Host, error) {
+	config = rest.CopyConfig(config)
+	reach := &reach{}
+	config.Wrap(reach.wrap)
+	config.QPS = -1 // the host's own priority and fairness decides
+	config.UserAgent = "berth-syncer"
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	mapper := newMapper()
+	reader, err := newClient(config, mapper)
+	if err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	h := &Host{
+		Options: o, config: config, reach: reach,
+		mapper: mapper, Reader: reader, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
+		watches: map[string]hostWatch{}, Routers: map[string]*Router{},
+	}
+	watches, err := hostWatches(config)
+	if err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	for _, r := range resources.Table() {
+		if r.Type == nil || !o.Sync.On(r.Name) && !r.Read && (r.Name != resources.Ingresses || !o.Sync.On(resources.Gateways)) {
+			continue
+		}
+		if r.Name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {
+			continue // virtual nodes are of what pods say
+		}
+		changed := h.sleepers.changed
+		if r.Quiet {
+			changed = nil // see OnChange
+		}
+		h.watches[r.Name] = watches[r.Name]
+		h.Routers[r.Name] = NewRouter(r.Name, changed)
+		if r.Name == resources.Nodes {
+			h.WatchNodes(h.Routers[r.Name])
+		}
+	}
+	h.watches[Quotas] = watches[Quotas]
+	h.Routers[Quotas] = NewRouter(Quotas, nil)
+	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged)
+	return h, nil
+}
+
+// namespaceOf is the namespace in which a resource is watched; all if it is empty.
+func (h *Host) namespaceOf(resource string) string {
+	if r := resources.Of(resource); r.InCluster || r.Exposure != nil {
+		return metav1.NamespaceAll
+	}
+	return h.ownNamespace()
+}
+
+// ownNamespace is that of the one space whose account this is; empty, which is all namespaces, if it is that of many.
+func (h *Host) ownNamespace() string {
+	if h.Only == "" {
+		return metav1.NamespaceAll
+	}
+	return translate.Space{Name: h.Only}.HostNamespace()
+}
+
+// indexes are those of a resource, besides its objects' namespaces and spaces.
+func indexes(resource string) cache.Indexers {
+	switch resource {
+	case resources.Pods:
+		return cache.Indexers{indexAddress: indexBy(podAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Pod]), IndexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
+	case resources.Nodes:
+		return cache.Indexers{indexNode: indexBy(nodeAddresses)}
+	case resources.Budgets:
+		return cache.Indexers{IndexNamespace: indexBy(VirtualNamespace[*policyv1.PodDisruptionBudget])}
+	case resources.Services:
+		return cache.Indexers{indexAddress: indexBy(serviceAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Service])}
+	case resources.EndpointSlices:
+		return cache.Indexers{indexAddress: indexBy(sliceAddresses), IndexService: indexBy(SliceService)}
+	default:
+		if resources.Of(resource).Exposure != nil {
+			return cache.Indexers{indexHosts: indexClaims}
+		}
+		return nil
+	}
+}
+
+// Start begins the watches and returns when they have caught up, or with an
+// error when ctx ends before or the host refuses one. They go on until Stop.
+func (h *Host) Start(ctx context.Context) error {
+	if err := errors.Join(h.extend(ctx), h.findStale(ctx)); err != nil {
+		return err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h.cancel = cancel
+	for name, f := range h.Routers {
+		from := h.watches[name]
+		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(h.namespaceOf(name)), from.of) }, nil)
+	}
+	for name, f := range h.Routers {
+		if err := f.AwaitFilled(ctx, name); err != nil {
+			h.Stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends the watches and waits for them.
+func (h *Host) Stop() {
+	if h.cancel != nil {
+		h.cancel()
+	}
+	h.running.Wait()
+}
+
+// Pack makes what is held of spaces that sleep take less memory. The caller
+// collects garbage before and afterwards.
+func (h *Host) Pack(spaces []string) error {
+	for resource, f := range h.Routers {
+		for _, space := range spaces {
+			if err := f.Repack(space); err != nil {
+				return fmt.Errorf("pack %s of space %s: %w", resource, space, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Get reads a host object from the shared watches; ok is false if it is not there.
+func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	f := h.Routers[resource]
+	if f == nil {
+		return obj, false // it is disabled
+	}
+	obj, ok = f.Get(key).(T)
+	return obj, ok
+}
+
+// Of are a space's host objects of a resource, of the shared watches.
+func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		f := h.Routers[resource]
+		if f == nil {
+			return
+		}
+		for item := range f.Of(space) {
+			if obj, ok := item.(T); ok && !yield(obj) {
+				return
+			}
+		}
+	}
+}
+
+// spaceOf finds the space that a host object concerns, "" if none.
+func spaceOf(obj client.Object) string {
+	if resources.IsClass(obj) {
+		if own, ok := translate.IdentityOf(obj); ok {
+			return own.Space
+		}
+		return EverySpace
+	}
+	switch o := obj.(type) {
+	case *corev1.Node:
+		return EverySpace
+	case *corev1.Event:
+		return spaceIn(o.Namespace)
+	case *corev1.ResourceQuota:
+		return spaceIn(o.Namespace)
+	case *corev1.PersistentVolume:
+		if o.Spec.ClaimRef == nil {
+			return ""
+		}
+		return spaceIn(o.Spec.ClaimRef.Namespace)
+	default:
+		space := spaceIn(o.GetNamespace())
+		if o.GetLabels()[translate.LabelSpace] != space {
+			return "" // foreign, or it only says that it is the space's
+		}
+		return space
+	}
+}
+
+// spaceIn is the space whose host namespace this is, "" if it is none's.
+func spaceIn(namespace string) string {
+	space, found := strings.CutPrefix(namespace, translate.HostNamespacePrefix)
+	if !found {
+		return ""
+	}
+	return space
+}
+
+// NewRouter makes a router of a resource's host objects, that keeps what readers need of them.
+func NewRouter(resource string, changed func(space string)) *Router {
+	r := newRouter(spaceOf, changed, indexes(resource))
+	r.Trim = trim
+	return r
+}
+
+// trim drops what no reader needs, to save memory: field managers, the data of
+// config maps and secrets, and the bodies of events, volumes and exposures that
+// are no space's.
+func trim(o client.Object) client.Object {
+	o.SetManagedFields(nil)
+	DigestData(o)
+	if q, ok := o.(*corev1.ResourceQuota); ok {
+		o = leftOf(q)
+	}
+	if spaceOf(o) == "" {
+		switch it := o.(type) {
+		case *corev1.Event:
+			o = &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: it.Namespace, Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
+		case *corev1.PersistentVolume:
+			o = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion}}
+		default:
+			if r, ok := resources.ToHostOf(o); ok && r.Exposure != nil {
+				o = claimsOnly(r.Exposure, o)
+			}
+		}
+	}
+	Pack(o)
+	return o
+}
+
+// newClient makes a client without discovery: the kinds that are synced are
+// known, and a space should not wait for what it does not ask.
+func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "", "" // what is fastest, kind by kind
+	return client.New(config, client.Options{Scheme: resources.Scheme(), Mapper: mapper})
+}
+
+// NewClient makes a client of the kinds that are synced, of the host or of a space.
+func (h *Host) NewClient(config *rest.Config) (client.Client, error) {
+	return newClient(config, h.mapper)
+}
+
+// newMapper maps the kinds that are synced, and those besides that syncers read or write.
+func newMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, r := range resources.Table() {
+		if r.Type == nil {
+			continue
+		}
+		kind, scope := r.GVK(), meta.RESTScope(meta.RESTScopeNamespace)
+		if r.InCluster {
+			scope = meta.RESTScopeRoot
+		}
+		m.AddSpecific(kind, r.GVR(), kind.GroupVersion().WithResource(strings.ToLower(kind.Kind)), scope)
+	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), meta.RESTScopeRoot)
+	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	return m
+}
+
+// MetadataList is a list of the metadata of one kind.
+func MetadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return all
+}

@@ -1,0 +1,43 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcache
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Imported is a class of the host's, if the admin lets spaces import it.
+func Imported[T client.Object](h *Host, resource, name string) (class T, ok bool) {
+	class, ok = Get[T](h, resource, "", name)
+	if !ok || !h.Sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
+		return class, false
+	}
+	if class.GetLabels()[translate.LabelSpace] != "" {
+		return class, false // some tenant's, whatever else is on it
+	}
+	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
+}
+
+// AllImported are those of the host's classes that spaces import.
+func AllImported[T client.Object](h *Host, resource string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		f := h.Routers[resource]
+		if f == nil {
+			return // it is disabled
+		}
+		for _, item := range f.All() {
+			if o, ok := item.(client.Object); ok {
+				if class, ok := Imported[T](h, resource, o.GetName()); ok && !yield(class) {
+					return
+				}
+			}
+		}
+	}
+}

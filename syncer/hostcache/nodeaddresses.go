@@ -1,0 +1,43 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcache
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/syncer/resources"
+)
+
+// indexNode finds pods, and nodes, by the addresses of nodes.
+const indexNode = "berth.dev/node"
+
+// IsNode reports whether an address, or a host name, is known to be one of a node of
+// the host's: one on which pods of spaces run, or, where nodes are watched, any.
+func (h *Host) IsNode(address string) bool {
+	if addr, err := netip.ParseAddr(address); err == nil {
+		address = addr.Unmap().String()
+	}
+	return len(Find[*corev1.Pod](h, resources.Pods, indexNode, address)) > 0 || len(Find[*corev1.Node](h, resources.Nodes, indexNode, address)) > 0
+}
+
+func nodeAddressesOfPod(pod *corev1.Pod) []string {
+	seen := addressSet{}
+	for _, ip := range append([]corev1.HostIP{{IP: pod.Status.HostIP}}, pod.Status.HostIPs...) {
+		seen.add(ip.IP)
+	}
+	return seen.all()
+}
+
+// nodeAddresses are a node's, its names included.
+func nodeAddresses(node *corev1.Node) []string {
+	seen := addressSet{}
+	for _, a := range node.Status.Addresses {
+		if seen.add(a.Address); a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
+			seen[a.Address] = struct{}{}
+		}
+	}
+	return seen.all()
+}

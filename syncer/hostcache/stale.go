@@ -1,0 +1,75 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcache
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// RemovedWhenOff reports whether the host objects of a resource are deleted when it is
+// disabled: no syncer updates them any more. A tenant could not end its pods, and
+// ingresses would be served wherever their services lead by then.
+func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts }
+
+// findStale finds the stale host objects: those that spaces have of disabled
+// resources. Their syncers remove them, as their own accounts, when they run next.
+// None is made any more, so that once is enough.
+func (h *Host) findStale(ctx context.Context) error {
+	for _, k := range resources.Table() {
+		if h.Sync.On(k.Name) || !RemovedWhenOff(k) {
+			continue
+		}
+		all := MetadataList(k.GVK())
+		err := h.Reader.List(ctx, all, client.InNamespace(h.ownNamespace()), client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
+		if apierrors.IsNotFound(err) {
+			continue // the host does not have the resource
+		}
+		if err != nil {
+			return fmt.Errorf("find %s on the host, which are disabled, to remove them: %w", k.Name, err)
+		}
+		for i := range all.Items {
+			o := &all.Items[i]
+			id, ours := translate.IdentityOf(o)
+			// The address of a space's API is its own matter.
+			api := k.Name == resources.Services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
+			if ours && !api && spaceIn(o.Namespace) == id.Space {
+				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
+				h.stale.Store(Object{k.Name, client.ObjectKeyFromObject(o)},
+					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
+			}
+		}
+	}
+	return nil
+}
+
+// StaleIn names the stale host objects of a resource in a host namespace.
+func (h *Host) StaleIn(namespace, resource string) (names []types.NamespacedName) {
+	for key := range h.stale.Range {
+		if o, ok := key.(Object); ok && o.Resource == resource && o.Namespace == namespace {
+			names = append(names, o.NamespacedName)
+		}
+	}
+	return names
+}
+
+// StaleObject is a stale host object, nil if there is none of that name.
+func (h *Host) StaleObject(resource string, name types.NamespacedName) *metav1.PartialObjectMetadata {
+	found, _ := h.stale.Load(Object{resource, name})
+	o, _ := found.(*metav1.PartialObjectMetadata)
+	return o
+}
+
+// ForgetStale forgets a stale host object that was removed.
+func (h *Host) ForgetStale(resource string, name types.NamespacedName) {
+	h.stale.Delete(Object{resource, name})
+}

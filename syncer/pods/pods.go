@@ -1,0 +1,328 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/classes"
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+)
+
+// Syncer syncs pods, and what they refer to, run on, and say.
+type Syncer struct {
+	*engine.Engine
+	classes *classes.Syncer
+	where   translate.Placement
+	release string // of Kubernetes, that virtual nodes say
+	// tokens of pods that were written.
+	tokens    tokenWrites
+	tokenKey  string
+	tokenPace *rate.Limiter
+	ownNodes  ownNodes
+}
+
+// New returns the syncer of the pods of the space that an engine is of. They run where the placement says.
+func New(e *engine.Engine, classes *classes.Syncer, where translate.Placement, release, tokenKey string) *Syncer {
+	s := &Syncer{Engine: e, classes: classes, where: where, release: release, tokenKey: tokenKey, tokenPace: newTokenPace()}
+	e.NamedNodes = s.nodesNamedBy
+	e.Work[podsIn] = s.enqueuePodsIn
+	return s
+}
+
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *Syncer) Declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.Pods: s.syncPods, resources.Nodes: s.syncNodes, resources.ConfigMaps: s.syncConfigMaps, resources.Secrets: s.syncSecrets,
+		resources.NetworkPolicies: s.syncNetworkPolicies, resources.Budgets: s.syncBudgets,
+		resources.ServiceAccounts: s.syncServiceAccounts, resources.Events: s.syncEvents,
+	}
+}
+
+// syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
+// them to a node alias, reports their status, and removes them once
+// their containers have stopped.
+func (s *Syncer) syncPods() error {
+	informer := s.Informers.Core().V1().Pods().Informer()
+	if err := engine.IndexReferences(informer); err != nil {
+		return err
+	}
+	k := &engine.Resource[*corev1.Pod]{
+		Engine: s.Engine, Name: resources.Pods, NameLimit: translate.LimitSubdomain,
+		Virtual: informer,
+		ToHost:  s.podToHost,
+		UpdateHost: func(want, have *corev1.Pod) bool {
+			pod.TellNode(s.Space, want, have)
+			return pod.Push(want, have)
+		},
+		BeforeCreate:       s.completePod,
+		ForCreate:          pod.ForCreate,
+		AfterCreate:        s.reportLeftOut,
+		UpdateSubresources: s.updatePodSubresources,
+		Relabel:            s.relabelPod,
+		SyncStatus:         s.syncPodStatus,
+		OnHostEvent:        s.enqueueBudgets,
+		// What a pod refers to changes with its ephemeral containers only.
+		ConcernsNoOthers: func(was, is *corev1.Pod) bool {
+			return len(was.Spec.EphemeralContainers) == len(is.Spec.EphemeralContainers)
+		},
+		ReportRefusal: s.reportPodRefusal,
+	}
+	k.HandleMissing = func(ctx context.Context, v *corev1.Pod) (bool, error) { return handleMissingPod(ctx, k, v) }
+	k.HandleDeletion = func(ctx context.Context, v, host *corev1.Pod, exists bool) error {
+		return handlePodDeletion(ctx, k, v, host, exists)
+	}
+	engine.Add(k, s.enqueueReferences)
+	return nil
+}
+
+func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+	if pod.Gated(v) {
+		return nil, false, nil
+	}
+	asked := pod.Asked(v)
+	errs := append(pod.Check(&v.ObjectMeta, &asked), pod.CheckSecurity(s.Space.Settings.PodSecurity, &v.ObjectMeta, &asked)...)
+	if err := engine.Forbid(errs); err != nil {
+		return nil, false, err
+	}
+	in, err := s.surroundings(v.Namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := engine.Forbid(pod.CheckNamespaces(&v.Spec, in.Namespaces)); err != nil {
+		return nil, false, err
+	}
+	host := pod.ToHost(s.Space, v, in)
+	return host, true, engine.Forbid(pod.CheckHost(host))
+}
+
+// relabelPod is for a host pod that would not be made today.
+func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
+	in, err := s.surroundings(v.Namespace)
+	if err != nil {
+		return err
+	}
+	have := host.DeepCopy()
+	if !pod.PushLabels(s.Space, v, in, have) {
+		return nil
+	}
+	return s.HostAPI.Update(ctx, have)
+}
+
+// reportLeftOut records for the tenant what the host, or Berth, left out of a pod, which may mean much to
+// it: on a host that is too old, containers restart by other rules, or without the
+// pod's own limits.
+func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
+	if fields := pod.Dropped(sent, host); len(fields) > 0 {
+		s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+	}
+	in, err := s.surroundings(v.Namespace)
+	if err == nil {
+		err = pod.CheckServiceLinks(v, in)
+	}
+	if errors.Is(err, bounds.ErrExceeded) {
+		s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonNoLinks, "the pod runs without the environment variables of Services: "+err.Error())
+	}
+}
+
+// completePod names on a host pod that is about to be created those of v's classes that
+// are imported, or v's tenant's own on the host, v's account, and the
+// nodes to run on. A pod that is there keeps them, whatever becomes of them.
+func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err error) {
+	if err := engine.Forbid(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
+		return err
+	}
+	if err := engine.Forbid(s.where.Place(v, host, s.hostNodeName)); err != nil {
+		return err
+	}
+	if host.Spec.RuntimeClassName = v.Spec.RuntimeClassName; s.Space.Settings.PodSecurity.RuntimeClass != "" {
+		host.Spec.RuntimeClassName = ptr.To(s.Space.Settings.PodSecurity.RuntimeClass)
+	}
+	if host.Spec.PriorityClassName, err = s.classes.HostPriority(ctx, v); err != nil {
+		return err
+	}
+	return s.withAccount(ctx, v, host)
+}
+
+// foreignClasses refuses runtimes that the host does not offer to spaces.
+func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
+	name := v.Spec.RuntimeClassName
+	if name == nil || *name == s.Space.Settings.PodSecurity.RuntimeClass {
+		return nil
+	}
+	if _, ok := hostcache.Imported[*nodev1.RuntimeClass](s.Host, resources.RuntimeClasses, *name); !ok {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
+			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
+	}
+	return errs
+}
+
+func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
+	lister := s.Informers.Core().V1().Services().Lister()
+	in := pod.Surroundings{}
+	var err error
+	if in.Services, err = lister.Services(namespace).List(labels.Everything()); err != nil {
+		return in, err
+	}
+	slices.SortFunc(in.Services, func(a, b *corev1.Service) int { return compareNames(a, b) })
+	if in.Namespaces, err = s.Informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
+		return in, err
+	}
+	if s.Host.Sync.On(resources.NetworkPolicies) {
+		if in.Policies, err = s.Informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
+			return in, err
+		}
+	}
+	if s.Host.Sync.On(resources.Budgets) {
+		if in.Budgets, err = s.Informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
+			return in, err
+		}
+	}
+	in.API, err = lister.Services(metav1.NamespaceDefault).Get("kubernetes")
+	return in, client.IgnoreNotFound(err)
+}
+
+// syncPodStatus reports what the host pod does: first where it runs, which is a
+// binding, then its status.
+func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+	if host.UID == "" { // just created and not yet read back
+		return 0, nil
+	}
+	if _, shown := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name); !shown && s.Queue.NewWaits() {
+		return 0, nil // other pods get to the host before this one's tokens: its event brings us back
+	}
+	refresh, tokens := s.podTokens(ctx, v, host)
+	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
+}
+
+func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
+	if host.Spec.NodeName != "" && v.Spec.NodeName == "" {
+		return s.VirtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
+			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.Space.NodeAlias(host.Spec.NodeName)},
+		}) // its event brings us back
+	}
+	var status corev1.PodStatus
+	s.Compute(ctx, func() { status = pod.PullStatus(s.Space, v, host) })
+	if !equality.Semantic.DeepEqual(status, v.Status) {
+		out := v.DeepCopy()
+		out.Status = status
+		if err := s.VirtualAPI.Status().Update(ctx, out); err != nil {
+			return err
+		}
+	}
+	if host.DeletionTimestamp != nil {
+		// Evicted, drained or deleted on the host: its controller in the space
+		// learns it now, not when the containers have stopped.
+		grace := ptr.Deref(host.DeletionGracePeriodSeconds, 0)
+		return s.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
+	}
+	return nil
+}
+
+// handleMissingPod deals with a pod that has no host pod although it had been given a
+// node: as on a cluster whose node lost it, it is gone, and its controller makes
+// another. A finished pod stays, as it would on a cluster.
+func handleMissingPod(ctx context.Context, k *engine.Resource[*corev1.Pod], v *corev1.Pod) (bool, error) {
+	finished := v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed
+	if finished {
+		return true, nil
+	}
+	if v.Spec.NodeName == "" {
+		return false, nil
+	}
+	if _, exists, err := hostPodOf(ctx, k, v); err != nil || exists {
+		return true, err
+	}
+	return true, k.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
+}
+
+// hostPodOf reads v's host pod past the watch.
+func hostPodOf(ctx context.Context, k *engine.Resource[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
+	host, err = k.Live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.Namespace, v.Name, k.NameLimit),
+	}})
+	if err != nil {
+		return nil, false, client.IgnoreNotFound(err)
+	}
+	id, ours := translate.IdentityOf(host)
+	return host, ours && id.Space == k.Space.Name && id.UID == v.UID, nil
+}
+
+// handlePodDeletion takes a pod that is being deleted to its end: the host pod stops with
+// the same grace, and only then the pod is gone from the space.
+func handlePodDeletion(ctx context.Context, k *engine.Resource[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
+	if !exists {
+		// The watch may lag: gone is what the API says is gone.
+		var err error
+		if host, exists, err = hostPodOf(ctx, k, v); err != nil {
+			return err
+		}
+	}
+	if !exists {
+		return k.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
+	}
+	grace := pod.Grace(v)
+	if host.DeletionTimestamp == nil || grace < ptr.Deref(host.DeletionGracePeriodSeconds, 0) {
+		return k.HostAPI.Delete(ctx, host, client.Preconditions{UID: &host.UID}, client.GracePeriodSeconds(grace))
+	}
+	var status corev1.PodStatus
+	k.Compute(ctx, func() { status = pod.PullStatus(k.Space, v, host) })
+	if equality.Semantic.DeepEqual(status, v.Status) {
+		return nil
+	}
+	out := v.DeepCopy()
+	out.Status = status
+	return k.VirtualAPI.Status().Update(ctx, out)
+}
+
+// reportPodRefusal shows in the pod's conditions why it is not scheduled.
+func (s *Syncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r engine.Refusal) error {
+	if v.Spec.NodeName != "" {
+		return nil
+	}
+	want := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: r.Reason, Message: r.Message}
+	out := v.DeepCopy()
+	i := slices.IndexFunc(out.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == want.Type })
+	if i < 0 {
+		out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{})
+		i = len(out.Status.Conditions) - 1
+	}
+	have := &out.Status.Conditions[i]
+	if have.Status == want.Status && have.Reason == want.Reason {
+		return nil // used amounts in the message change with every try
+	}
+	want.LastTransitionTime = metav1.NewTime(s.Clock.Now())
+	*have = want
+	return s.VirtualAPI.Status().Update(ctx, out)
+}
+
+func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }
+
+// enqueueReferences looks again at what a pod that came, changed or went refers to.
+func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(engine.Key)) {
+	refs := pod.ReferencesOf(v)
+	s.Refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)
+	s.Refer(resources.Secrets, refs.Secrets, enqueue)
+}

@@ -1,0 +1,41 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/resources"
+)
+
+// podsIn is the resource of keys that stand for all pods of a namespace. Whoever is told of a change enqueues one key, however
+// many pods there are, and however often it changes until the key's turn.
+const podsIn = "pods of a namespace"
+
+// enqueuePods looks again at all pods of a namespace.
+func (s *Syncer) enqueuePods(namespace string, enqueue func(engine.Key)) {
+	if s.Host.Sync.On(resources.Pods) {
+		enqueue(engine.Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
+	}
+}
+
+// enqueuePodsIn is the work of podsIn.
+func (s *Syncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
+	var err error
+	s.Compute(ctx, func() {
+		var all []*corev1.Pod
+		all, err = s.Informers.Core().V1().Pods().Lister().Pods(in.Namespace).List(labels.Everything())
+		for _, pod := range all {
+			s.Queue.Add(engine.Key{Resource: resources.Pods, NamespacedName: client.ObjectKeyFromObject(pod)})
+		}
+	})
+	return 0, err
+}

@@ -1,0 +1,179 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/pod"
+)
+
+const (
+	// annotationRefresh on a token secret is when its tokens are replaced: an
+	// instant in RFC 3339, before the first of them expires.
+	annotationRefresh = translate.Domain + "/refresh-at"
+	// annotationTokenKey is the ID of the key that signed them. They are replaced
+	// when the space has another.
+	annotationTokenKey = translate.Domain + "/token-key"
+)
+
+// tokensPerSecond is how many tokens a space's syncer requests in a second, once it has requested those of ten seconds. A pod
+// may have as many as items of volumes, and each is signed.
+const tokensPerSecond = 200
+
+func newTokenPace() *rate.Limiter {
+	return rate.NewLimiter(tokensPerSecond, engine.BurstSeconds*tokensPerSecond)
+}
+
+// tokenWrites are the token secrets that were written and that the host's watch has
+// not shown yet, by name: a pod's status changes several times meanwhile.
+type tokenWrites struct {
+	mu   sync.Mutex
+	made map[string]tokenWrite
+}
+
+// tokenWrite is a token secret of a host pod.
+type tokenWrite struct {
+	of      types.UID
+	version uint64
+	refresh time.Time
+}
+
+// wrote notes a write, and forgets those that the watch has shown up to a version.
+func (w *tokenWrites) wrote(name string, made tokenWrite, shown uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.made, func(_ string, m tokenWrite) bool { return m.version <= shown })
+	if w.made == nil {
+		w.made = map[string]tokenWrite{}
+	}
+	w.made[name] = made
+}
+
+// unseen is when a secret of a host pod must be replaced that the watch, which has
+// got to a version, has not shown; ok is false if there is none.
+func (w *tokenWrites) unseen(name string, of types.UID, shown uint64) (refresh time.Time, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	made, ok := w.made[name]
+	return made.refresh, ok && made.of == of && made.version > shown
+}
+
+// podTokens keeps the secret with the service account tokens that v's volumes
+// project. The tokens are of the space's API, bound to v, and short-lived. It
+// returns when they must be replaced. The host deletes the secret with the pod.
+func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
+	requests := pod.TokenRequests(v)
+	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
+		return 0, nil
+	}
+	if s.Host.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
+		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
+	}
+	name := s.Space.TokenSecretName(v.Namespace, v.Name)
+	shown := s.Host.Routers[resources.Secrets].Delivered.Load() // before what is there is looked at
+	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.Clock.Now()) {
+		return at.Sub(s.Clock.Now()), nil
+	}
+	have, exists := hostcache.Get[*corev1.Secret](s.Host, resources.Secrets, s.Space.HostNamespace(), name)
+	if exists && metav1.IsControlledBy(have, host) && (s.tokenKey == "" || have.Annotations[annotationTokenKey] == s.tokenKey) {
+		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRefresh]); err == nil {
+			if left := at.Sub(s.Clock.Now()); left > 0 {
+				return left, nil
+			}
+		}
+	}
+	data, refresh, err := s.requestTokens(ctx, v, requests)
+	if err != nil {
+		return 0, err
+	}
+	owner := metav1.NewControllerRef(host, corev1.SchemeGroupVersion.WithKind("Pod"))
+	owner.BlockOwnerDeletion = nil // where that is enforced, it takes a right to the pod's finalizers
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: s.Space.HostNamespace(),
+			Labels: map[string]string{
+				translate.LabelSpace: s.Space.Name, translate.LabelNamespace: v.Namespace, translate.LabelManagedBy: translate.ManagedBy,
+			},
+			Annotations:     map[string]string{annotationRefresh: s.Clock.Now().Add(refresh).UTC().Format(time.RFC3339), annotationTokenKey: s.tokenKey},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Data: data,
+	}
+	// The name is never a tenant's, so that what is there is an older one of ours:
+	// that of a pod of the same name, which goes with it.
+	if exists {
+		err = s.HostAPI.Update(ctx, want)
+	} else {
+		err = engine.CreateOnHost(ctx, s.HostAPI, want)
+	}
+	switch { // the watch lags
+	case exists && apierrors.IsNotFound(err):
+		err = engine.CreateOnHost(ctx, s.HostAPI, want)
+	case !exists && apierrors.IsAlreadyExists(err):
+		err = s.HostAPI.Update(ctx, want)
+	}
+	if err != nil {
+		return 0, err
+	}
+	s.tokens.wrote(name, tokenWrite{host.UID, hostcache.Version(want.ResourceVersion), s.Clock.Now().Add(refresh)}, shown)
+	return refresh, nil
+}
+
+// tokensOf is the key of the pod whose token secret this is: deleted by hand, it
+// is made again.
+func (s *Syncer) tokensOf(secret *corev1.Secret) (key engine.Key, ok bool) {
+	owner := metav1.GetControllerOf(secret)
+	if owner == nil || owner.Kind != "Pod" {
+		return key, false
+	}
+	host, ok := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, secret.Namespace, owner.Name)
+	if !ok || host.UID != owner.UID {
+		return key, false
+	}
+	return engine.KeyOf(resources.Pods, host)
+}
+
+func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
+	// A secret that has to wait, for the space's bytes, has them requested anew when it is its turn.
+	if err := s.tokenPace.WaitN(ctx, min(len(requests), s.tokenPace.Burst())); err != nil {
+		return nil, 0, fmt.Errorf("wait to request tokens: %w", err)
+	}
+	data = map[string][]byte{}
+	account := v.Spec.ServiceAccountName
+	for _, r := range requests {
+		ask := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: r.ExpirationSeconds,
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: v.Name, UID: v.UID},
+		}}
+		if r.Audience != "" {
+			ask.Spec.Audiences = []string{r.Audience}
+		}
+		of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: account}}
+		if err := s.VirtualAPI.SubResource("token").Create(ctx, of, ask); err != nil {
+			return nil, 0, fmt.Errorf("request a token of service account %s/%s: %w", v.Namespace, account, err)
+		}
+		data[r.Key] = []byte(ask.Status.Token)
+		// As a kubelet does: at four fifths of the life.
+		if life := ask.Status.ExpirationTimestamp.Sub(s.Clock.Now()) * 4 / 5; refresh == 0 || life < refresh {
+			refresh = life
+		}
+	}
+	return data, max(refresh, time.Minute), nil
+}

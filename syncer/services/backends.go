@@ -1,0 +1,108 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// The controller behind an exposure that all spaces share, such as an Ingress's, reaches backends from where it is itself:
+// the space's isolation does not stand between. So a Service is on the host either with an exposure or with a way out of the
+// space (see translate.LeadsOut), and never with both: what lets a Service out withdraws its exposures first, and what
+// makes an exposure checks leadsOut again afterwards.
+
+// leadsOut reports whether a service leads, in the space or still on the host,
+// to what need not be the space's own pods.
+func (s *Syncer) leadsOut(key types.NamespacedName) bool {
+	v, exists := engine.Stored[*corev1.Service](s.Informers.Core().V1().Services().Informer(), key)
+	return exists && translate.LeadsOut(v) || s.hostLeadsOut(key)
+}
+
+func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
+	host, ok := hostcache.Get[*corev1.Service](s.Host, resources.Services, s.Space.HostNamespace(), s.Space.HostName(key.Namespace, key.Name, translate.LimitLabel))
+	if !ok {
+		return false
+	}
+	return host.Spec.Type == corev1.ServiceTypeExternalName ||
+		slices.ContainsFunc(s.Host.Slices(host), func(slice *discoveryv1.EndpointSlice) bool {
+			_, written := translate.IdentityOf(slice)
+			return written
+		})
+}
+
+// withdrawExposures withdraws the exposures that lead to a service, which is about to lead out of the space.
+func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error {
+	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
+		return nil
+	}
+	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
+	for _, r := range resources.Exposures() {
+		if r.Exposure.Services == nil || !s.Host.Sync.On(r.Name) {
+			continue
+		}
+		if err := s.withdrawExposuresOf(ctx, r, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withdrawExposuresOf withdraws those of one resource. They are listed past the watch, which may
+// not know yet of the latest; only those are read of which it does not: a space may
+// have megabytes of them, and as many endpoint slices that ask.
+func (s *Syncer) withdrawExposuresOf(ctx context.Context, r resources.Resource, service string) error {
+	all := hostcache.MetadataList(r.GVK())
+	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
+		return fmt.Errorf("list the space's %s on the host: %w", r.Name, err)
+	}
+	for i := range all.Items {
+		listed := &all.Items[i]
+		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.Space.Name {
+			continue
+		}
+		exposed, ok := hostcache.Get[client.Object](s.Host, r.Name, listed.Namespace, listed.Name)
+		if !ok || !hostcache.Same(exposed, listed) {
+			exposed = r.New()
+			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("read one of the space's %s on the host: %w", r.Name, err)
+			}
+		}
+		if !slices.Contains(r.Exposure.Services(exposed), service) {
+			continue
+		}
+		if err := s.withdraw(ctx, exposed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withdraw deletes the object of a UID, if it is there still.
+func (s *Syncer) withdraw(ctx context.Context, host client.Object) error {
+	uid := host.GetUID()
+	return client.IgnoreNotFound(s.HostAPI.Delete(ctx, host, client.Preconditions{UID: &uid}))
+}
+
+// mayFill reports whether the host service of a slice takes a tenant's endpoints,
+// past the watch. The slice's version must have been read before.
+func (s *Syncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
+	service := &corev1.Service{}
+	err := s.HostAPI.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)
+	return err == nil && translate.TakesEndpoints(service), client.IgnoreNotFound(err)
+}

@@ -1,0 +1,122 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/resources"
+)
+
+// exposure is one of them.
+type exposure[T client.Object] struct {
+	*Syncer
+	synced *engine.Resource[T]
+	// allowed reports whether the host is to serve v at all, and what stands
+	// against it.
+	allowed func(v T) (wanted bool, errs field.ErrorList)
+	// ready, if set, reports whether that can be told yet.
+	ready func() bool
+	// toHost returns v's host object.
+	toHost func(v T) T
+	// backends is where it names the services that it leads to, hosts where its host names.
+	backends, hosts *field.Path
+}
+
+// indexServices finds a space's exposures by the services that they lead to, as
+// namespace/name.
+const indexServices = "berth.dev/services"
+
+// addExposure declares a resource of exposures.
+func addExposure[T client.Object](e *exposure[T]) error {
+	k := e.synced
+	err := k.Virtual.AddIndexers(cache.Indexers{
+		engine.IndexSecrets: func(obj any) (names []string, _ error) {
+			if v, ok := obj.(client.Object); ok {
+				for _, ref := range resources.SecretsOf(v) {
+					names = append(names, ref.String())
+				}
+			}
+			return names, nil
+		},
+		indexServices: func(obj any) (names []string, _ error) {
+			if v, ok := obj.(client.Object); ok {
+				for _, name := range resources.ServicesOf(v) {
+					names = append(names, v.GetNamespace()+"/"+name)
+				}
+			}
+			return names, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	k.DeleteForbidden = true
+	k.ToHost = func(_ context.Context, v T) (want T, wanted bool, err error) {
+		if e.ready != nil && !e.ready() {
+			return want, false, engine.ErrUnsettled
+		}
+		wanted, errs := e.allowed(v)
+		if len(errs) == 0 && wanted {
+			errs = e.wayOut(v)
+		}
+		if len(errs) > 0 {
+			return want, false, engine.Forbid(errs)
+		}
+		if wanted {
+			if err := claimNames(k, v, e.hosts); err != nil {
+				return want, false, err
+			}
+		}
+		return e.toHost(v), wanted, nil
+	}
+	syncStatus := k.SyncStatus
+	k.SyncStatus = func(ctx context.Context, v, host T) (time.Duration, error) {
+		out := false
+		k.Compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
+		if out { // since it was allowed
+			return 0, e.withdraw(ctx, host) // its event brings us back, and says why
+		}
+		return syncStatus(ctx, v, host)
+	}
+	engine.Add(k, func(v T, enqueue func(engine.Key)) { k.Refer(resources.Secrets, resources.SecretsOf(v), enqueue) })
+	// Whether an exposure may be depends on its services.
+	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), indexServices)
+	return nil
+}
+
+// enqueueByIndex enqueues the objects of a resource that an index finds by an object of
+// another resource in the space that was added, changed or deleted.
+func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.SharedIndexInformer, index string) {
+	k.FromSpace(informer, func(v client.Object, enqueue func(engine.Key)) {
+		keys, err := k.Virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
+		if err != nil {
+			return // there is no such index: who calls this knows them
+		}
+		for _, key := range keys {
+			if name, err := cache.ParseObjectName(key); err == nil {
+				enqueue(engine.Key{Resource: k.Name, NamespacedName: types.NamespacedName(name)})
+			}
+		}
+	})
+}
+
+// wayOut refuses backends by which the host's controller would be led out of the
+// space.
+func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
+	for _, name := range resources.ServicesOf(v) {
+		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+			errs = append(errs, field.Forbidden(e.backends.Key(name),
+				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,136 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// Syncer syncs services, and what exposes them.
+type Syncer struct{ *engine.Engine }
+
+// New returns the syncer of the services of the space that an engine is of.
+func New(e *engine.Engine) *Syncer { return &Syncer{e} }
+
+// Declarations are the functions that declare the resources of this package to the engine.
+func (s *Syncer) Declarations() map[string]func() error {
+	return map[string]func() error{
+		resources.Services: s.syncServices, resources.EndpointSlices: s.syncEndpointSlices,
+		resources.Ingresses: s.syncIngresses, resources.Gateways: s.syncGateways, resources.HTTPRoutes: s.syncHTTPRoutes,
+	}
+}
+
+// slicesOf is the resource of keys that stand for the endpoint slices of a service in the space. What tells of services must not
+// look for them: the host's watch serves all spaces.
+const slicesOf = "endpoint slices of a service"
+
+func (s *Syncer) syncServices() error {
+	written := s.Informers.Discovery().V1().EndpointSlices().Informer()
+	err := written.AddIndexers(cache.Indexers{hostcache.IndexService: func(obj any) ([]string, error) {
+		if v, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			return hostcache.SliceService(v), nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return err
+	}
+	s.Work[slicesOf] = func(ctx context.Context, service types.NamespacedName) (_ time.Duration, err error) {
+		s.Compute(ctx, func() {
+			var keys []string
+			keys, err = written.GetIndexer().IndexKeys(hostcache.IndexService, service.String())
+			for _, key := range keys {
+				if name, err := cache.ParseObjectName(key); err == nil {
+					s.Queue.Add(engine.Key{Resource: resources.EndpointSlices, NamespacedName: types.NamespacedName(name)})
+				}
+			}
+		})
+		return 0, err
+	}
+	enqueueSlices := func(service types.NamespacedName, enqueue func(engine.Key)) {
+		enqueue(engine.Key{Resource: slicesOf, NamespacedName: service})
+	}
+	engine.Add(&engine.Resource[*corev1.Service]{
+		Engine: s.Engine, Name: resources.Services, NameLimit: translate.LimitLabel,
+		Virtual:       s.Informers.Core().V1().Services().Informer(),
+		MakesRequests: true,
+		ToHost: func(ctx context.Context, v *corev1.Service) (*corev1.Service, bool, error) {
+			err := engine.Forbid(translate.CheckService(&v.Spec))
+			if err == nil && v.Spec.Type == corev1.ServiceTypeExternalName {
+				err = s.withdrawExposures(ctx, v)
+			}
+			return s.Space.Service(v), true, err
+		},
+		UpdateHost: translate.PushService,
+		// Both sides show one address, and an address is immutable.
+		NeedsRecreate: func(want, have *corev1.Service) bool {
+			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
+		},
+		SyncStatus: s.syncServiceStatus,
+		Relabel: func(ctx context.Context, v, host *corev1.Service) error {
+			have := host.DeepCopy()
+			if !s.Space.PushServiceSelector(v, have) {
+				return nil
+			}
+			return s.HostAPI.Update(ctx, have)
+		},
+		OnHostEvent: func(host *corev1.Service, enqueue func(engine.Key)) {
+			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
+				enqueueSlices(types.NamespacedName{Namespace: id.Namespace, Name: id.Name}, enqueue)
+			}
+		},
+	}, func(v *corev1.Service, enqueue func(engine.Key)) {
+		// Whose endpoints these are depends on the service's selector.
+		enqueueSlices(client.ObjectKeyFromObject(v), enqueue)
+	})
+	return nil
+}
+
+func (s *Syncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service) (time.Duration, error) {
+	status := s.Space.PullServiceStatus(v, host, s.Host.IsNode)
+	if equality.Semantic.DeepEqual(status.LoadBalancer, v.Status.LoadBalancer) {
+		return 0, nil
+	}
+	out := v.DeepCopy()
+	out.Status.LoadBalancer = status.LoadBalancer
+	return 0, s.VirtualAPI.Status().Update(ctx, out)
+}
+
+// syncEndpointSlices syncs to the host the endpoints of services without a selector;
+// all others are made on the host, by its own controller.
+func (s *Syncer) syncEndpointSlices() error {
+	lister := s.Informers.Core().V1().Services().Lister()
+	engine.Add(&engine.Resource[*discoveryv1.EndpointSlice]{
+		Engine: s.Engine, Name: resources.EndpointSlices, NameLimit: translate.LimitSubdomain,
+		Virtual:       s.Informers.Discovery().V1().EndpointSlices().Informer(),
+		MakesRequests: true,
+		ToHost: func(ctx context.Context, v *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, bool, error) {
+			service, err := lister.Services(v.Namespace).Get(v.Labels[discoveryv1.LabelServiceName])
+			if err != nil || !translate.HasOwnEndpoints(service) {
+				return nil, false, client.IgnoreNotFound(err)
+			}
+			return s.Space.EndpointSlice(v), true, s.withdrawExposures(ctx, service)
+		},
+		UpdateHost: translate.PushEndpointSlice,
+		ForCreate:  translate.SliceForCreate, // its event brings it back
+		NeedsRecreate: func(want, have *discoveryv1.EndpointSlice) bool {
+			return want.Labels[discoveryv1.LabelServiceName] != have.Labels[discoveryv1.LabelServiceName]
+		},
+		MayUpdate: s.mayFill,
+	}, nil)
+	return nil
+}
