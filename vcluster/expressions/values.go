@@ -90,8 +90,8 @@ type construction struct {
 	interpreter.InterpretableConstructor
 }
 
-func (c construction) Function() string                  { return countedConstruction }
-func (c construction) OverloadID() string                { return countedConstruction }
+func (c construction) Function() string                    { return countedConstruction }
+func (c construction) OverloadID() string                  { return countedConstruction }
 func (c construction) Args() []interpreter.InterpretableV2 { return c.InitVals() }
 
 func costOfConstruction(_ []ref.Val, result ref.Val) *uint64 {
