@@ -26,7 +26,7 @@ func runScheduler(ctx context.Context, config *rest.Config, ready func()) error 
 	if err != nil {
 		return fmt.Errorf("make client of scheduler: %w", err)
 	}
-	informers := scheduler.NewInformerFactory(client, 0)
+	informers := scheduler.NewInformerFactory(client, 0, nil)
 	defer informers.Shutdown()
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	defer broadcaster.Shutdown()

@@ -61,7 +61,7 @@ func full(name string) metrics.Space {
 
 func newMetrics(s *spaces) *metrics.Metrics {
 	return metrics.New(metrics.Config{
-		Version: "v0.1.0", Kubernetes: "v1.36.3", Names: s.names, Spaces: s.list,
+		Version: "v0.1.0", Kubernetes: "v1.37.1", Names: s.names, Spaces: s.list,
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"serving": time.Unix(1800000000, 0)} },
 	})
 }

@@ -36,9 +36,9 @@ func TestAVirtualNodeIsKnownByAllThatItSays(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			node := translate.VirtualNode("node-1", "v1.36.3", metav1.NewTime(time.Unix(1, 0)), translate.NodeView{})
+			node := translate.VirtualNode("node-1", "v1.37.1", metav1.NewTime(time.Unix(1, 0)), translate.NodeView{})
 			tc.change(node)
-			if got := translate.IsVirtualNode(node, "v1.36.3", translate.NodeView{}); got != tc.want {
+			if got := translate.IsVirtualNode(node, "v1.37.1", translate.NodeView{}); got != tc.want {
 				t.Errorf("%s: is a virtual node: %t, want %t", tc.reason, got, tc.want)
 			}
 		})

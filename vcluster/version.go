@@ -12,7 +12,7 @@ import (
 
 // KubernetesRelease is the version of k8s.io/kubernetes in go.mod, which control
 // planes say that they are; a test compares. The binary's build information would tell, but not in tests.
-const KubernetesRelease = "v1.36.3"
+const KubernetesRelease = "v1.37.1"
 
 // reportedVersion is an effective version that names the Kubernetes release
 // this binary was built from. Upstream gets it from linker flags; without them

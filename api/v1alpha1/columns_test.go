@@ -32,7 +32,7 @@ func running(t *testing.T, c client.Client, name string) {
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning),
 			Message: "the space serves and syncs", LastTransitionTime: metav1.Now(),
 		}},
-		ObservedGeneration: 1, State: v1alpha1.SpaceRunning, Endpoint: "https://berth.example:7443/spaces/" + name, Version: "v1.36.3",
+		ObservedGeneration: 1, State: v1alpha1.SpaceRunning, Endpoint: "https://berth.example:7443/spaces/" + name, Version: "v1.37.1",
 		Quota: v1alpha1.QuotaStatus{
 			Hard: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8"), "pods": resource.MustParse("100")},
 			Used: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("500m"), "pods": resource.MustParse("3")},
@@ -77,7 +77,7 @@ func TestKubectlShowsTheColumnsOfASpace(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.36.3", "Endpoint: https://berth.example:7443/spaces/columns",
+		"Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.37.1", "Endpoint: https://berth.example:7443/spaces/columns",
 		"Message: the space serves and syncs",
 	}, wide); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -13,16 +13,16 @@ import (
 )
 
 func TestVersionIsPrintedInEachFormat(t *testing.T) {
-	info := versionInfo{Berth: "v0.1.0", Kubernetes: "v1.36.3", Go: "go1.26.0", Platform: "linux/amd64"}
+	info := versionInfo{Berth: "v0.1.0", Kubernetes: "v1.37.1", Go: "go1.26.0", Platform: "linux/amd64"}
 	tests := map[string]struct{ reason, want string }{
-		"": {"a person reads one line", "Berth v0.1.0 (Kubernetes v1.36.3, go1.26.0, linux/amd64)"},
+		"": {"a person reads one line", "Berth v0.1.0 (Kubernetes v1.37.1, go1.26.0, linux/amd64)"},
 		"json": {"a script reads fields", `{
   "berth": "v0.1.0",
-  "kubernetes": "v1.36.3",
+  "kubernetes": "v1.37.1",
   "go": "go1.26.0",
   "platform": "linux/amd64"
 }`},
-		"yaml": {"and may like them better so", "berth: v0.1.0\ngo: go1.26.0\nkubernetes: v1.36.3\nplatform: linux/amd64"},
+		"yaml": {"and may like them better so", "berth: v0.1.0\ngo: go1.26.0\nkubernetes: v1.37.1\nplatform: linux/amd64"},
 	}
 	for output, test := range tests {
 		t.Run("output "+output, func(t *testing.T) {

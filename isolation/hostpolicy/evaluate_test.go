@@ -79,7 +79,7 @@ func (e *evaluator) refuses(w write) (message string, cost int64) {
 	kind := w.resource.GroupVersion().WithKind(w.kind)
 	attributes := admission.NewAttributesRecord(object, old, kind, named.GetNamespace(), named.GetName(), w.resource, w.subresource, operation, w.options, false,
 		&user.DefaultInfo{Name: "system:serviceaccount:berth-mine:berth-syncer"})
-	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: object, VersionedOldObject: old}
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(old)}
 	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(w.resource), metav1.GroupVersionKind(kind))
 	results, left, err := e.condition.ForInput(e.t.Context(), versioned, request, cel.OptionalVariableBindings{}, cel.CreateNamespaceObject(e.namespace), celconfig.RuntimeCELCostBudget)
 	if err != nil {

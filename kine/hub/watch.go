@@ -47,7 +47,7 @@ type Watch struct {
 
 // response is one at a revision.
 func response(rev int64, events ...*clientv3.Event) clientv3.WatchResponse {
-	return clientv3.WatchResponse{Header: etcdserverpb.ResponseHeader{Revision: rev}, Events: events}
+	return clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: rev}, Events: events}
 }
 
 // Add starts a watch that ends with ctx. created says whether its client is to be told of that.

@@ -91,7 +91,7 @@ func projected(s translate.Space, v *corev1.Pod, volume string, p *corev1.Projec
 	if p == nil {
 		return nil
 	}
-	out := &corev1.ProjectedVolumeSource{DefaultMode: p.DefaultMode}
+	out := &corev1.ProjectedVolumeSource{DefaultMode: p.DefaultMode, DefaultUser: p.DefaultUser}
 	for i, source := range p.Sources {
 		kept := corev1.VolumeProjection{Secret: source.Secret, ConfigMap: source.ConfigMap, DownwardAPI: source.DownwardAPI}
 		if kept.DownwardAPI != nil {
@@ -100,7 +100,7 @@ func projected(s translate.Space, v *corev1.Pod, volume string, p *corev1.Projec
 		if t := source.ServiceAccountToken; t != nil {
 			kept.Secret = &corev1.SecretProjection{
 				LocalObjectReference: corev1.LocalObjectReference{Name: s.TokenSecretName(v.Namespace, v.Name)},
-				Items:                []corev1.KeyToPath{{Key: tokenKey(volume, i), Path: t.Path}},
+				Items:                []corev1.KeyToPath{{Key: tokenKey(volume, i), Path: t.Path, User: t.User}},
 			}
 		}
 		if kept != (corev1.VolumeProjection{}) {

@@ -58,6 +58,24 @@ func (access) Authorize(ctx context.Context, a authorizer.Attributes) (authorize
 	return space.Authorizer.Authorize(ctx, a)
 }
 
+func (access) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	space, err := spaceOf(ctx)
+	if err != nil {
+		return authorizer.ConditionsAwareDecisionFromParts(authorizer.DecisionDeny, "", err)
+	}
+	return space.Authorizer.ConditionsAwareAuthorize(ctx, a)
+}
+
+func (access) EvaluateConditions(
+	ctx context.Context, decision authorizer.ConditionsAwareDecision, data authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
+	space, err := spaceOf(ctx)
+	if err != nil {
+		return authorizer.DecisionDeny, "", err
+	}
+	return space.Authorizer.EvaluateConditions(ctx, decision, data)
+}
+
 func (access) RulesFor(ctx context.Context, u user.Info, namespace string) (
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {

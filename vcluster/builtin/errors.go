@@ -7,6 +7,7 @@ import (
 	"context"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,7 +18,8 @@ import (
 )
 
 // boundedCreate and boundedUpdate are strategies that return no more validation errors than an answer lists: see package invalid.
-// Upstream asserts nothing of these strategies, only of those by which objects are deleted.
+// Upstream asks of both whether they validate declaratively, and otherwise asserts nothing of them: package internal/upstream has
+// the list of what it asserts of strategies.
 type (
 	boundedCreate struct{ rest.RESTCreateStrategy }
 	boundedUpdate struct{ rest.RESTUpdateStrategy }
@@ -29,6 +31,49 @@ func (s boundedCreate) Validate(ctx context.Context, obj runtime.Object) field.E
 
 func (s boundedUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	return invalid.Cut(s.RESTUpdateStrategy.ValidateUpdate(ctx, obj, old))
+}
+
+func (s boundedCreate) ValidateDeclaratively(
+	ctx context.Context, obj, old runtime.Object, errs field.ErrorList, operation operation.Type, config rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	return validateDeclaratively(ctx, s.RESTCreateStrategy, obj, old, errs, operation, config)
+}
+
+func (s boundedCreate) DeclarativeValidationConfig(ctx context.Context, obj, old runtime.Object) rest.DeclarativeValidationConfig {
+	return declarativeConfig(ctx, s.RESTCreateStrategy, obj, old)
+}
+
+func (s boundedUpdate) ValidateDeclaratively(
+	ctx context.Context, obj, old runtime.Object, errs field.ErrorList, operation operation.Type, config rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	return validateDeclaratively(ctx, s.RESTUpdateStrategy, obj, old, errs, operation, config)
+}
+
+func (s boundedUpdate) DeclarativeValidationConfig(ctx context.Context, obj, old runtime.Object) rest.DeclarativeValidationConfig {
+	return declarativeConfig(ctx, s.RESTUpdateStrategy, obj, old)
+}
+
+// validateDeclaratively returns errs, which are those of upstream's other validation, with those of the strategy's declarations, if
+// it has any.
+func validateDeclaratively(
+	ctx context.Context, strategy any, obj, old runtime.Object, errs field.ErrorList, operation operation.Type, config rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	declared, ok := strategy.(rest.DeclarativeValidationStrategy)
+	if !ok {
+		return errs
+	}
+	all := declared.ValidateDeclaratively(ctx, obj, old, errs, operation, config)
+	if len(all) > len(errs) { // errs are short already
+		return invalid.Cut(all)
+	}
+	return all
+}
+
+func declarativeConfig(ctx context.Context, strategy any, obj, old runtime.Object) rest.DeclarativeValidationConfig {
+	if declared, ok := strategy.(rest.DeclarativeValidationStrategy); ok {
+		return declared.DeclarativeValidationConfig(ctx, obj, old)
+	}
+	return rest.DeclarativeValidationConfig{}
 }
 
 // boundErrors has the registries of a group's version return no more validation errors than an answer lists. It replaces those

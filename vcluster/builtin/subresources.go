@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
+	"k8s.io/kubernetes/pkg/registry/certificates/podcertificaterequest"
 	"k8s.io/kubernetes/pkg/registry/core/node"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
@@ -38,8 +39,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaim"
 	"k8s.io/kubernetes/pkg/registry/resource/resourcepoolstatusrequest"
 	"k8s.io/kubernetes/pkg/registry/scheduling/podgroup"
+	"k8s.io/kubernetes/pkg/registry/storage/csinode"
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
 	"k8s.io/kubernetes/pkg/registry/storagemigration/storagemigration"
+	"k8s.io/utils/clock"
 )
 
 // strategyOf returns the strategy of a subresource; main is that of its resource.
@@ -72,6 +75,9 @@ func subresourceStrategies() map[schema.GroupResource]strategyOf {
 
 		{Group: "certificates.k8s.io", Resource: "certificatesigningrequests/approval"}: is(certificates.ApprovalStrategy),
 		{Group: "certificates.k8s.io", Resource: "certificatesigningrequests/status"}:   is(certificates.StatusStrategy),
+		{Group: "certificates.k8s.io", Resource: "podcertificaterequests/status"}: by(func(s *podcertificaterequest.Strategy) *podcertificaterequest.StatusStrategy {
+			return podcertificaterequest.NewStatusStrategy(s, access{}, clock.RealClock{})
+		}),
 
 		{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas/status"}:                 is(flowschema.StatusStrategy),
 		{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations/status"}: is(prioritylevelconfiguration.StatusStrategy),
@@ -89,6 +95,7 @@ func subresourceStrategies() map[schema.GroupResource]strategyOf {
 
 		{Group: "scheduling.k8s.io", Resource: "podgroups/status"}: by(podgroup.NewStatusStrategy),
 
+		{Group: "storage.k8s.io", Resource: "csinodes/status"}:          is(csinode.StatusStrategy),
 		{Group: "storage.k8s.io", Resource: "volumeattachments/status"}: is(volumeattachment.StatusStrategy),
 
 		{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations/status"}: is(storagemigration.StatusStrategy),

@@ -51,9 +51,14 @@ func (b bounded) OverloadID() string {
 }
 
 func (b bounded) Eval(vars interpreter.Activation) ref.Val {
+	return b.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec is what upstream calls.
+func (b bounded) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := make([]ref.Val, len(b.Args()))
 	for i, a := range b.Args() {
-		args[i] = a.Eval(vars)
+		args[i] = a.Exec(frame)
 	}
 	for _, v := range args {
 		if types.IsUnknownOrError(v) {
@@ -120,7 +125,7 @@ func boundCalls(e *cel.Env) (*cel.Env, error) {
 	known[operators.NotEquals] = map[string]*functions.Overload{operators.NotEquals: {Binary: func(a, b ref.Val) ref.Val {
 		return types.Bool(types.Equal(a, b) != types.True)
 	}}}
-	options := programOptions{cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+	options := programOptions{cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
 		if !ok {
 			return i, nil

@@ -95,9 +95,14 @@ func matchesOf(args []ref.Val) int64 {
 type match struct{ interpreter.InterpretableCall }
 
 func (m match) Eval(vars interpreter.Activation) ref.Val {
+	return m.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec is what upstream calls.
+func (m match) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	var args []ref.Val
 	for _, a := range m.Args() {
-		v := a.Eval(vars)
+		v := a.Exec(frame)
 		if types.IsUnknownOrError(v) {
 			return v
 		}
@@ -115,7 +120,7 @@ func (m match) Eval(vars interpreter.Activation) ref.Val {
 
 // boundMatches has calls of matches checked.
 func boundMatches() cel.ProgramOption {
-	return cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
 		if !ok || call.Function() != overloads.Matches || len(call.Args()) != 2 {
 			return i, nil

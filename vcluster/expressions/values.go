@@ -51,7 +51,7 @@ func countValues() []cel.ProgramOption {
 	one := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{types.True})
 	concatenated := reflect.TypeOf(one.Add(one))
 	return []cel.ProgramOption{
-		cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 			switch node := i.(type) {
 			case interpreter.InterpretableConstructor:
 				if !isConstant(node) {
@@ -90,9 +90,9 @@ type construction struct {
 	interpreter.InterpretableConstructor
 }
 
-func (c construction) Function() string                  { return countedConstruction }
-func (c construction) OverloadID() string                { return countedConstruction }
-func (c construction) Args() []interpreter.Interpretable { return c.InitVals() }
+func (c construction) Function() string                    { return countedConstruction }
+func (c construction) OverloadID() string                  { return countedConstruction }
+func (c construction) Args() []interpreter.InterpretableV2 { return c.InitVals() }
 
 func costOfConstruction(_ []ref.Val, result ref.Val) *uint64 {
 	cost := uint64(common.StructCreateBaseCost)
@@ -124,7 +124,12 @@ type addition struct {
 func (a addition) OverloadID() string { return countedAddition }
 
 func (a addition) Eval(vars interpreter.Activation) ref.Val {
-	sum := a.InterpretableCall.Eval(vars)
+	return a.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec is what upstream calls.
+func (a addition) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	sum := a.InterpretableCall.Exec(frame)
 	if reflect.TypeOf(sum) != a.concatenated {
 		return sum
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/informers/extensions"
 	"k8s.io/client-go/informers/flowcontrol"
 	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/informers/lifecycle"
 	"k8s.io/client-go/informers/networking"
 	"k8s.io/client-go/informers/node"
 	"k8s.io/client-go/informers/policy"
@@ -71,6 +72,10 @@ func (g groups) Extensions() extensions.Interface {
 
 func (g groups) Flowcontrol() flowcontrol.Interface {
 	return flowcontrol.New(g.factory, metav1.NamespaceAll, nil)
+}
+
+func (g groups) Lifecycle() lifecycle.Interface {
+	return lifecycle.New(g.factory, metav1.NamespaceAll, nil)
 }
 
 func (g groups) Networking() networking.Interface {

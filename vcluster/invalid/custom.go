@@ -4,6 +4,7 @@
 package invalid
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -35,7 +36,7 @@ type object struct {
 }
 
 // check returns the errors of the object that are too many, or nil, and an error if its validation would take too much.
-func (o *object) check() (field.ErrorList, error) {
+func (o *object) check(ctx context.Context) (field.ErrorList, error) {
 	if err := bounds.ValueErrors.Check(int64(o.schema.mostErrors)); err != nil {
 		return nil, fmt.Errorf("the schema of its CustomResourceDefinition has many required fields or alternatives: %w", err)
 	}
@@ -47,10 +48,10 @@ func (o *object) check() (field.ErrorList, error) {
 	if n := valuesOf(o.content, fewErrors) * o.schema.mostErrors; n <= fewErrors && n*o.schema.longestEnum <= fewTexts {
 		return nil, nil
 	}
-	return o.validate()
+	return o.validate(ctx)
 }
 
-func (o *object) validate() (field.ErrorList, error) {
+func (o *object) validate(ctx context.Context) (field.ErrorList, error) {
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(o.props, &internal, nil); err != nil {
 		return nil, fmt.Errorf("convert schema: %w", err)
@@ -68,7 +69,7 @@ func (o *object) validate() (field.ErrorList, error) {
 		if err != nil {
 			return nil, fmt.Errorf("convert schema: %w", err)
 		}
-		errs = append(errs, objectmeta.Validate(nil, o.content, s, false)...)
+		errs = append(errs, objectmeta.Validate(ctx, nil, o.content, s, false)...)
 		if had := listtype.ValidateListSetsAndMaps(nil, s, o.stored); len(had) == 0 { // as upstream does
 			errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s, o.content)...)
 		}

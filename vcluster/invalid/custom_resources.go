@@ -89,7 +89,7 @@ func (d *CustomResources) Check(ctx context.Context, a admission.Attributes) err
 		definitions[of.definition] = true
 	}
 	for definition := range definitions {
-		err := d.checkBy(definition, a.GetKind().Version, a.GetName(), func(o *object, v *apiextensionsv1.CustomResourceDefinitionVersion) {
+		err := d.checkBy(ctx, definition, a.GetKind().Version, a.GetName(), func(o *object, v *apiextensionsv1.CustomResourceDefinitionVersion) {
 			o.content, o.whole, o.stored = written(a, u.Object, v)
 		})
 		if err != nil {
@@ -110,14 +110,14 @@ func CheckScaled(ctx context.Context, stored runtime.Object) error {
 	if !ok {
 		return nil
 	}
-	return of.definitions.checkBy(of.definition, info.APIVersion, info.Name, func(o *object, _ *apiextensionsv1.CustomResourceDefinitionVersion) {
+	return of.definitions.checkBy(ctx, of.definition, info.APIVersion, info.Name, func(o *object, _ *apiextensionsv1.CustomResourceDefinitionVersion) {
 		o.content, o.whole = u.Object, u.Object
 	})
 }
 
 // checkBy checks an object, of which set sets the contents, by a definition's version.
 func (d *CustomResources) checkBy(
-	definition *apiextensionsv1.CustomResourceDefinition, version, name string, set func(*object, *apiextensionsv1.CustomResourceDefinitionVersion),
+	ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition, version, name string, set func(*object, *apiextensionsv1.CustomResourceDefinitionVersion),
 ) error {
 	if definition == nil {
 		return nil
@@ -129,7 +129,7 @@ func (d *CustomResources) checkBy(
 		}
 		o := &object{props: v.Schema.OpenAPIV3Schema, schema: d.schemaOf(definition, v)}
 		set(o, v)
-		errs, err := o.check()
+		errs, err := o.check(ctx)
 		if err != nil {
 			return apierrors.NewForbidden(schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}, name, err)
 		}

@@ -74,10 +74,11 @@ func admitPolicyPatch(ctx context.Context, a *admission.VersionedAttributes, mad
 	if err := reservation.Grow(patchCopies * size); err != nil {
 		return refusal.Status(err, resource, a.GetName())
 	}
-	if a.VersionedObject == nil {
+	patched := a.VersionedObject.Object()
+	if patched == nil {
 		return nil
 	}
-	object := reflect.TypeOf(a.VersionedObject)
+	object := reflect.TypeOf(patched)
 	operations, ok := made.(traits.Lister)
 	if !ok { // an apply configuration, which is merged once
 		text, err := json.Marshal(made.Value())
@@ -90,7 +91,7 @@ func admitPolicyPatch(ctx context.Context, a *admission.VersionedAttributes, mad
 	if err := quantities.TypeOf(object).CheckPatch(text); err != nil {
 		return fmt.Errorf("JSON patch that the policy makes: %w", err)
 	}
-	patch, shape := patches.New(patchtypes.JSONPatchType), patches.ShapeOf(a.VersionedObject)
+	patch, shape := patches.New(patchtypes.JSONPatchType), patches.ShapeOf(patched)
 	patch.Add(text)
 	all, _ := ctx.Value(policyPatchesKey{}).(*policyPatches)
 	if all == nil {

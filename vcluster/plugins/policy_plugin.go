@@ -51,7 +51,7 @@ func newMutatingPolicies(io.Reader) (admission.Interface, error) {
 				mutatingpolicy.NewMutatingAdmissionPolicyAccessor, mutatingpolicy.NewMutatingAdmissionPolicyBindingAccessor,
 				compileMutations, f, client, mapper)
 		},
-		func(a authorizer.Authorizer, m *matching.Matcher, client kubernetes.Interface) generic.Dispatcher[mutatingpolicy.PolicyHook] {
+		func(a authorizer.UnconditionalAuthorizer, m *matching.Matcher, client kubernetes.Interface) generic.Dispatcher[mutatingpolicy.PolicyHook] {
 			return mutatingpolicy.NewDispatcher(a, m, patch.NewTypeConverterManager(nil, client.Discovery().OpenAPIV3()))
 		},
 	)}, nil
@@ -94,7 +94,7 @@ func newValidatingPolicies(io.Reader) (admission.Interface, error) {
 				validatingpolicy.NewValidatingAdmissionPolicyAccessor, validatingpolicy.NewValidatingAdmissionPolicyBindingAccessor,
 				compileValidations, f, client, mapper)
 		},
-		func(a authorizer.Authorizer, m *matching.Matcher, _ kubernetes.Interface) generic.Dispatcher[validatingpolicy.PolicyHook] {
+		func(a authorizer.UnconditionalAuthorizer, m *matching.Matcher, _ kubernetes.Interface) generic.Dispatcher[validatingpolicy.PolicyHook] {
 			return validatingpolicy.NewDispatcher(a, generic.NewPolicyMatcher(m))
 		},
 	)}

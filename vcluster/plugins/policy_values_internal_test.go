@@ -36,7 +36,7 @@ func decide(t *testing.T, memory int64, variables int, variable string) (says st
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"x": strings.Repeat("a", 2800)}}
 	kind, resource := corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithResource("configmaps")
 	a := &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(m, nil, kind, "default", "m", resource, "", admission.Create, &metav1.CreateOptions{}, false, nil), VersionedKind: kind, VersionedObject: m,
+		Attributes: admission.NewAttributesRecord(m, nil, kind, "default", "m", resource, "", admission.Create, &metav1.CreateOptions{}, false, nil), VersionedKind: kind, VersionedObject: admission.NewLazyObject(m),
 	}
 	account := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: memory})
 	request := account.Reserve(bounds.MemoryBytes, 0)

@@ -38,10 +38,9 @@ var Prepare = sync.OnceValue(func() error {
 		string(zpages.ComponentStatusz): false,
 		// There is no watch cache, so there is nothing to wait for, to
 		// snapshot or to compare.
-		string(genericfeatures.WatchCacheInitializationPostStartHook): false,
-		string(genericfeatures.ListFromCacheSnapshot):                 false,
-		string(genericfeatures.DetectCacheInconsistency):              false,
-		string(genericfeatures.SizeBasedListCostEstimate):             false,
+		string(genericfeatures.ListFromCacheSnapshot):     false,
+		string(genericfeatures.DetectCacheInconsistency):  false,
+		string(genericfeatures.SizeBasedListCostEstimate): false,
 		// Without a watch cache a streamed list costs more than a plain one.
 		string(genericfeatures.WatchList):      false,
 		string(clientfeatures.WatchListClient): false,

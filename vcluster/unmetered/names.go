@@ -15,19 +15,22 @@ func Names() map[string][]string {
 		mutating   = "apiserver_mutating_admission_policy_"
 	)
 	policy := []string{"policy", "policy_binding"}
+	statefulSet := []string{"statefulset_namespace", "statefulset_name"}
 	return map[string][]string{
-		condition + "evaluation_errors_total":               {"name"},
-		condition + "evaluation_seconds":                    {"name"},
-		condition + "exclusions_total":                      {"name"},
-		webhook + "admission_duration_seconds":              {"name"},
-		webhook + "fail_open_count":                         {"name"},
-		webhook + "rejection_count":                         {"name"},
-		webhook + "request_total":                           {"name"},
-		validating + "check_total":                          policy,
-		validating + "check_duration_seconds":               policy,
-		mutating + "check_total":                            policy,
-		mutating + "check_duration_seconds":                 policy,
-		"apiserver_crd_conversion_webhook_duration_seconds": {"crd_name", "from_version", "to_version"},
+		condition + "evaluation_errors_total":                     {"name"},
+		condition + "evaluation_seconds":                          {"name"},
+		condition + "exclusions_total":                            {"name"},
+		webhook + "admission_duration_seconds":                    {"name"},
+		webhook + "fail_open_count":                               {"name"},
+		webhook + "rejection_count":                               {"name"},
+		webhook + "request_total":                                 {"name"},
+		validating + "check_total":                                policy,
+		validating + "check_duration_seconds":                     policy,
+		mutating + "check_total":                                  policy,
+		mutating + "check_duration_seconds":                       policy,
+		"apiserver_crd_conversion_webhook_duration_seconds":       {"crd_name", "from_version", "to_version"},
+		"statefulset_controller_statefulset_max_unavailable":      statefulSet,
+		"statefulset_controller_statefulset_unavailable_replicas": statefulSet,
 	}
 }
 

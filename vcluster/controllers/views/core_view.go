@@ -36,7 +36,9 @@ type podView struct {
 	index func(cache.Indexer) cache.Indexer
 }
 
-func (v podView) Pods() coreinformers.PodInformer { return viewedPods{v.Interface.Pods(), v} }
+func (v podView) Pods() coreinformers.TypedPodInformer {
+	return coreinformers.ToTypedPodInformer(viewedPods{v.Interface.Pods(), v})
+}
 
 type viewedPods struct {
 	coreinformers.PodInformer

@@ -17,8 +17,8 @@ import (
 type HiddenNodes struct{ coreinformers.Interface }
 
 // Nodes returns an informer whose lister finds any node that is asked for by name.
-func (v HiddenNodes) Nodes() coreinformers.NodeInformer {
-	return hiddenNodeInformer{v.Interface.Nodes()}
+func (v HiddenNodes) Nodes() coreinformers.TypedNodeInformer {
+	return coreinformers.ToTypedNodeInformer(hiddenNodeInformer{v.Interface.Nodes()})
 }
 
 type hiddenNodeInformer struct{ coreinformers.NodeInformer }

@@ -20,8 +20,8 @@ import (
 type KeptEndpoints struct{ coreinformers.Interface }
 
 // Endpoints returns an informer whose lister lists those that the controller made.
-func (v KeptEndpoints) Endpoints() coreinformers.EndpointsInformer {
-	return keptEndpointsInformer{v.Interface.Endpoints()}
+func (v KeptEndpoints) Endpoints() coreinformers.TypedEndpointsInformer {
+	return coreinformers.ToTypedEndpointsInformer(keptEndpointsInformer{v.Interface.Endpoints()})
 }
 
 type keptEndpointsInformer struct {

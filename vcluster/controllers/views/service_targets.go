@@ -118,8 +118,8 @@ type boundedTargets struct {
 	targets *serviceTargets
 }
 
-func (b boundedTargets) Services() coreinformers.ServiceInformer {
-	return targetServiceInformer{b.Interface.Services(), b.targets}
+func (b boundedTargets) Services() coreinformers.TypedServiceInformer {
+	return coreinformers.ToTypedServiceInformer(targetServiceInformer{b.Interface.Services(), b.targets})
 }
 
 type targetServiceInformer struct {

@@ -34,8 +34,8 @@ type revisions struct {
 	pace *Pace
 }
 
-func (v revisions) ReplicaSets() appsinformers.ReplicaSetInformer {
-	return revisionInformer{v.Interface.ReplicaSets(), v.pace}
+func (v revisions) ReplicaSets() appsinformers.TypedReplicaSetInformer {
+	return appsinformers.ToTypedReplicaSetInformer(revisionInformer{v.Interface.ReplicaSets(), v.pace})
 }
 
 type revisionInformer struct {

@@ -60,16 +60,16 @@ type selectingApps struct {
 	pace *Pace
 }
 
-func (v selectingApps) ReplicaSets() appsinformers.ReplicaSetInformer {
-	return selectingReplicaSets{v.Interface.ReplicaSets()}
+func (v selectingApps) ReplicaSets() appsinformers.TypedReplicaSetInformer {
+	return appsinformers.ToTypedReplicaSetInformer(selectingReplicaSets{v.Interface.ReplicaSets()})
 }
 
-func (v selectingApps) StatefulSets() appsinformers.StatefulSetInformer {
-	return selectingStatefulSets{v.Interface.StatefulSets()}
+func (v selectingApps) StatefulSets() appsinformers.TypedStatefulSetInformer {
+	return appsinformers.ToTypedStatefulSetInformer(selectingStatefulSets{v.Interface.StatefulSets()})
 }
 
-func (v selectingApps) ControllerRevisions() appsinformers.ControllerRevisionInformer {
-	return pacedRevisions{v.Interface.ControllerRevisions(), v.pace}
+func (v selectingApps) ControllerRevisions() appsinformers.TypedControllerRevisionInformer {
+	return appsinformers.ToTypedControllerRevisionInformer(pacedRevisions{v.Interface.ControllerRevisions(), v.pace})
 }
 
 // pacedRevisions takes time to find those without an owner, which a StatefulSet compares with its selector.
@@ -100,8 +100,8 @@ func (i selectingStatefulSets) Lister() appslisters.StatefulSetLister {
 
 type selectingJobs struct{ batchinformers.Interface }
 
-func (v selectingJobs) Jobs() batchinformers.JobInformer {
-	return selectingJobInformer{v.Interface.Jobs()}
+func (v selectingJobs) Jobs() batchinformers.TypedJobInformer {
+	return batchinformers.ToTypedJobInformer(selectingJobInformer{v.Interface.Jobs()})
 }
 
 type selectingJobInformer struct{ batchinformers.JobInformer }
