@@ -94,8 +94,11 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
-	// sync says which resources are synced with the host. Resources that are not in the list have their defaults. A resource
-	// or value that the reference of syncing does not name makes Ready False. Quote on and off: YAML has them as booleans.
+	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
+	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
+	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes
+	// Ready False. Copies of what is turned off are deleted, but volumes and snapshots stay. Quote on and off: YAML has them
+	// as booleans.
 	// +optional
 	// +listType=map
 	// +listMapKey=resource

@@ -282,10 +282,14 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		if err == nil && !m.applied.get(name).runsInPlace(&want.Spec) {
 			err = m.shard.Restart(ctx, name)
 		}
-		if err == nil {
-			m.applied.set(name, want)
+		if err != nil {
+			return err
 		}
-		return err
+		if !equality.Semantic.DeepEqual(m.applied.get(name).Spec.Sync, want.Spec.Sync) {
+			m.shard.WarmUp(name) // one that sleeps, too, is to remove what it syncs no more
+		}
+		m.applied.set(name, want)
+		return nil
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
 		if err := m.leavePod(ctx, name, m.applied.get(name).Spec); err != nil {

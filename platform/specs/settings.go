@@ -31,6 +31,7 @@ import (
 // built-in defaults.
 type Settings struct {
 	limits    bounds.Limits
+	sync      resources.SyncOptions
 	placement translate.Placement
 	security  translate.PodSecurity
 	domains   []string
@@ -207,17 +208,4 @@ func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (er
 func isOf(key string, domains ...string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	return found && slices.ContainsFunc(domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
-}
-
-// syncOf returns what is synced with the host. It is the same for all spaces, because they share the host's watches.
-func syncOf(options []v1alpha1.SyncOption, path *field.Path) (resources.SyncOptions, field.ErrorList) {
-	var args []string
-	for _, option := range options {
-		args = append(args, option.Resource+"="+option.Value)
-	}
-	synced, err := resources.Parse(args)
-	if err != nil {
-		return synced, field.ErrorList{field.Invalid(path, strings.Join(args, ","), err.Error())}
-	}
-	return synced, nil
 }
