@@ -22,7 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.usage.cpu`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.usage.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.spec.isolation`,priority=1
+// +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.status.isolation`,priority=1
 // +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.spec.platformName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
@@ -76,6 +76,14 @@ type SpaceSpec struct {
 	// +optional
 	// +default="Shared"
 	Isolation Isolation `json:"isolation,omitempty"`
+	// dedicateAfterSeconds gives a Shared space a process of its own once it has taken more than its share of the shared
+	// process's memory for this long: a tenth of the process's limit. It does not go back by itself. 0 never does so, and moves
+	// back a space that has been moved for it; isolation stays as it is. If neither this nor the platform's configuration sets
+	// it, it is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
 	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
 	// wakes. Defaults to false.
 	// +optional

@@ -54,6 +54,9 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	settings.idle = idleOf(&spec.Sleep)
 	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
+	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // of spaceDefaults: the definition of spaces refuses it
+		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "want 0 or more"))
+	}
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
 	security, more := podSecurityOf(&spec.PodSecurity, path.Child("podSecurity"))

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
@@ -104,6 +105,12 @@ func New(c *Options) (*Specs, error) {
 
 // Sync returns what spaces may sync with the host.
 func (s *Specs) Sync() syncer.Options { return s.sync }
+
+// DedicateAfter is how long a space with this spec is over its share before it becomes dedicated; 0 for never.
+func (s *Specs) DedicateAfter(spec *v1alpha1.SpaceSpec) time.Duration {
+	seconds := ptr.Deref(spec.DedicateAfterSeconds, ptr.Deref(s.defaults.DedicateAfterSeconds, 0))
+	return time.Duration(seconds) * time.Second
+}
 
 // ClosedRanges are the address ranges that are closed to a space that says nothing of them, besides those of the host.
 func (s *Specs) ClosedRanges() []netip.Prefix { return s.usual.closed }

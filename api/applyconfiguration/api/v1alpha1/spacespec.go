@@ -23,6 +23,11 @@ type SpaceSpecApplyConfiguration struct {
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared.
 	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
+	// dedicateAfterSeconds gives a Shared space a process of its own once it has taken more than its share of the shared
+	// process's memory for this long: a tenth of the process's limit. It does not go back by itself. 0 never does so, and moves
+	// back a space that has been moved for it; isolation stays as it is. If neither this nor the platform's configuration sets
+	// it, it is 0.
+	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
 	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
 	// wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
@@ -80,6 +85,14 @@ func (b *SpaceSpecApplyConfiguration) WithPlatformName(value string) *SpaceSpecA
 // If called multiple times, the Isolation field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithIsolation(value apiv1alpha1.Isolation) *SpaceSpecApplyConfiguration {
 	b.Isolation = &value
+	return b
+}
+
+// WithDedicateAfterSeconds sets the DedicateAfterSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DedicateAfterSeconds field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithDedicateAfterSeconds(value int32) *SpaceSpecApplyConfiguration {
+	b.DedicateAfterSeconds = &value
 	return b
 }
 
