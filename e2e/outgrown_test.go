@@ -13,8 +13,8 @@ import (
 )
 
 // T9: by a switch, a space that takes more than its share of the process's memory becomes dedicated by itself, as soon as
-// --dedicated-max allows it, also if Berth is killed meanwhile. It keeps its objects and pods, and goes back only when the admin says so. A space
-// without the switch stays.
+// --dedicated-max allows it, also if Berth is killed meanwhile. It keeps its objects and pods, and goes back only when the admin
+// says so. A space without the switch stays.
 func TestASpaceThatOutgrowsItsShareBecomesDedicated(t *testing.T) {
 	t.Parallel()
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
