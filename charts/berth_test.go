@@ -46,7 +46,7 @@ var everything = []string{
 	"imagePullSecrets[0].name=registry", "nodeSelector.disk=ssd", "priorityClassName=platform",
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
 	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible", "argocdNamespace=argocd",
-	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "allowedSync.ingresses=on", "allowedSync.configmaps=all", "spaces[0].spec.sync[0].resource=configmaps", "spaces[0].spec.sync[0].value=all", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
 }
 
 // X1: what is rendered is strictly what the API server knows, whatever is asked for.
@@ -142,8 +142,9 @@ func TestTheChartWritesTheConfigurationFile(t *testing.T) {
 			Nodes:       v1alpha1.Nodes{Selector: map[string]string{"pool": "tenants"}, AllowedLabels: []string{"kubernetes.io/arch"}},
 			Network:     v1alpha1.Network{ClosedRanges: []string{"203.0.113.0/24"}},
 		},
+		AllowedSync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "all"}, {Resource: "ingresses", Value: "on"}},
 		Spaces: []v1alpha1.Space{
-			named("team-a", v1alpha1.SpaceSpec{Network: v1alpha1.Network{AllowedDomains: []string{"a.example.com"}}}),
+			named("team-a", v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "all"}}, Network: v1alpha1.Network{AllowedDomains: []string{"a.example.com"}}}),
 			named("team-b", v1alpha1.SpaceSpec{
 				Isolation: v1alpha1.Dedicated, PodSecurity: v1alpha1.PodSecurity{NetRaw: v1alpha1.Denied},
 				Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "b"}, AllowedLabels: []string{"disk"}},

@@ -231,8 +231,8 @@ func renderSynced(t *testing.T, sync []string) (resources.SyncOptions, []runtime
 		t.Fatal(err)
 	}
 	values := slices.Clone(everything)
-	for _, s := range sync {
-		values = append(values, "sync."+s)
+	for i, s := range sync { // what spaces may turn on takes the same rights as what is on
+		values = append(values, []string{"sync.", "allowedSync."}[i%2]+s)
 	}
 	return syncOptions, render(t, values...)
 }

@@ -69,7 +69,7 @@ func specSchema(t *testing.T) string {
 	strictly(schema)
 	delete(schema, "minProperties")
 	properties := schema["properties"].(map[string]any)
-	for _, name := range []string{"platformName", "sync", "paused", "deletionPolicy", "sleep", "snapshots"} {
+	for _, name := range []string{"platformName", "paused", "deletionPolicy", "sleep", "snapshots"} {
 		delete(properties, name)
 	}
 	var names []string
@@ -188,8 +188,11 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no range":       {[]string{"spaceDefaults.network.closedRanges={}"}, "/spaceDefaults/network/closedRanges", "want a prefix"},
 		"all dedicated":  {[]string{"spaceDefaults.isolation=Dedicated"}, "/spaceDefaults", "each space says this for itself"},
 		"no such field":  {[]string{"spaces[0].name=a", "spaces[0].spec.node.selector.pool=a"}, "node", "a slip of the finger"},
-		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "sync.nodes: all", "there would be no nodes to run on"},
-		"no gateways":    {[]string{"sync.httproutes=on"}, "sync.gateways: on", "nothing to attach to; Berth would not start"},
+		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "nodes: all", "there would be no nodes to run on"},
+		"unseen allowed": {[]string{"allowedSync.daemonsets=translated", "sync.nodes=standins"}, "nodes: all", "no space could turn it on"},
+		"defaults' sync": {[]string{"spaceDefaults.sync[0].resource=nodes", "spaceDefaults.sync[0].value=all"}, "/spaceDefaults", "there is one value for it: sync"},
+		"no such value":  {[]string{"allowedSync.ingresses=5"}, "/ingresses", "it is on or off"},
+		"no gateways":    {[]string{"sync.httproutes=on"}, "gateways: on", "nothing to attach to; Berth would not start"},
 		"too often":      {[]string{"snapshots.every=59.9s"}, "snapshots.every: 59.9s: want 1m", "Berth would not start"},
 		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
 		"no such option": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},

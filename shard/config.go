@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 	ActiveDir string
 	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
 	Host *rest.Config
-	// Sync says what is synced with it.
+	// Sync says what may be synced with it.
 	Sync syncer.Options
 	// Endpoint is the URL of a space's API, for its kubeconfigs.
 	Endpoint func(space string) string
@@ -82,6 +83,8 @@ type Config struct {
 type Settings struct {
 	// Limits are those that differ from the defaults.
 	Limits bounds.Limits
+	// Sync says what is synced of the space, within what Config.Sync offers; all of that if nil.
+	Sync *resources.SyncOptions
 	// Placement says where the space's pods run.
 	Placement translate.Placement
 	// Objects are about the space's objects on the host.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -56,6 +57,10 @@ func (s *Shard) Prepare(ctx context.Context, name string) error {
 // was prepared and does not run, and returns them with their addresses; see
 // [syncer.Host.AdoptServices].
 func (s *Shard) AdoptServices(ctx context.Context, name string, vs []*corev1.Service) ([]*corev1.Service, error) {
+	settings := s.config.Settings(name)
+	if sync := s.syncOf(&settings); !sync.On(resources.Services) {
+		return make([]*corev1.Service, len(vs)), nil
+	}
 	return s.host.AdoptServices(ctx, translate.Space{Name: name}, vs)
 }
 

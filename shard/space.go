@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
@@ -129,7 +130,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceServed: space.Pods.Valid(),
 		Controllers:             controllers(settings.Placement),
 		HiddenNodes:             true,
-		Admission:               s.admission(space, settings.Placement, account),
+		Admission:               s.admission(space, s.syncOf(&settings), settings.Placement, account),
 		Pods:                    streams,
 		Usage:                   usage,
 		Logger:                  logger,
@@ -142,7 +143,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
-		Space:   space, Where: settings.Placement, Host: s.host, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Logger: logger,
+		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Logger: logger,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))
@@ -152,6 +153,11 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	opened.closeStreams = streams.Close
 	opened.account = account
 	return opened, nil
+}
+
+// syncOf says what is synced of a space with these settings.
+func (s *Shard) syncOf(settings *Settings) resources.SyncOptions {
+	return ptr.Deref(settings.Sync, s.config.Sync.Sync)
 }
 
 // controllers are those of a space whose pods run where it says.
@@ -254,15 +260,18 @@ func (s *Space) followsNodes(ctx context.Context) (follows bool, err error) {
 	return follows, err
 }
 
-func (s *Shard) admission(space translate.Space, where translate.Placement, account *bounds.Account) []vcluster.Admission {
+func (s *Shard) admission(space translate.Space, sync resources.SyncOptions, where translate.Placement, account *bounds.Account) []vcluster.Admission {
 	return []vcluster.Admission{
 		{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) {
 			return berthadmission.NewAddresses(func(ctx context.Context, v *corev1.Service, current berthadmission.Current) (*corev1.Service, error) {
+				if !sync.On(resources.Services) {
+					return nil, nil
+				}
 				return s.host.ReserveService(ctx, space, v, current)
 			}, account), nil
 		}},
 		{Name: "BerthIsolation", New: func() (admission.Interface, error) {
-			return berthadmission.NewIsolation(s.config.Sync.Sync.On(resources.VolumeSnapshots), where, space.Settings.PodSecurity), nil
+			return berthadmission.NewIsolation(sync.On(resources.VolumeSnapshots), where, space.Settings.PodSecurity), nil
 		}},
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
@@ -48,6 +49,7 @@ type testEnv struct {
 	cluster *testhost.Host
 	clock   clock.PassiveClock
 	options syncer.Options
+	sync    *resources.SyncOptions // of the space, if they differ
 	where   translate.Placement
 	limits  *bounds.Account
 	domains []string
@@ -121,7 +123,7 @@ func (env *testEnv) build(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Apply(t.Context(), admin, env.space, nil, isolation.Syncing(env.options.Sync), isolation.PlacedBy(env.where), isolation.ExposedBy(env.options.IngressAnnotations)); err != nil {
+	if err := isolation.Apply(t.Context(), admin, env.space, nil, isolation.Syncing(ptr.Deref(env.sync, env.options.Sync)), isolation.PlacedBy(env.where), isolation.ExposedBy(env.options.IngressAnnotations)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -220,7 +222,7 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	space.Settings.Domains = env.domains
 	s, err := syncer.New(syncer.Config{
 		Account: env.limits,
-		Space:   space, Where: env.where, Host: run.host, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
+		Space:   space, Where: env.where, Host: run.host, Sync: env.sync, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

@@ -35,7 +35,20 @@ import (
 // what is not there. Data stay, and what they are made by.
 func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	t.Parallel()
-	env, host, space := everyResourceOn(t, "disabled")
+	testSwitchedOff(t, "disabled", func(env *testEnv, off resources.SyncOptions) {
+		env.options = syncer.Options{Sync: off}
+	})
+}
+
+// S1, M4, T7: so are those of one space, which syncs less than the host offers to others.
+func TestWhatOneSpaceSwitchesOffGoesButForData(t *testing.T) {
+	t.Parallel()
+	testSwitchedOff(t, "less", func(env *testEnv, off resources.SyncOptions) { env.sync = &off })
+}
+
+func testSwitchedOff(t *testing.T, name string, switchOff func(env *testEnv, off resources.SyncOptions)) {
+	t.Helper()
+	env, host, space := everyResourceOn(t, name)
 	const stays, goes = true, false
 	core, network := corev1.GroupName, networkingv1.GroupName
 	table := map[string]struct {
@@ -124,7 +137,7 @@ func TestWhatIsSwitchedOffGoesButForData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.options = syncer.Options{Sync: syncOptions}
+	switchOff(env, syncOptions)
 	env.build(t) // for the rights that are left
 	env.begin(nil)
 	env.idle(t)

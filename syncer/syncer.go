@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/classes"
@@ -66,6 +67,9 @@ type Config struct {
 	// Where the space's pods run.
 	Where translate.Placement
 	Host  *Host
+	// Sync says what is synced of the space, which must be within what the host's options offer; see
+	// [resources.SyncOptions.Within]. All that they offer is, if nil.
+	Sync *resources.SyncOptions
 	// Virtual reaches the space's API with all rights.
 	Virtual *rest.Config
 	// Release of Kubernetes that the space's API says it is; virtual nodes
@@ -99,7 +103,7 @@ func New(c Config) (*Syncer, error) {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
 	e, err := engine.New(engine.Config{
-		Space: c.Space, Host: c.Host.Host, OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
+		Space: c.Space, Host: c.Host.Host, Sync: ptr.Deref(c.Sync, c.Host.Sync), OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
 		Account: c.Account, Logger: c.Logger, Clock: c.Clock,
 	})
 	if err != nil {
@@ -133,7 +137,7 @@ func (s *Syncer) declare(c Config) error {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
 		switch {
-		case c.Host.Sync.On(k.Name), k.Name == resources.Nodes, k.Class && !k.Extension: // of which none may be left in the space
+		case s.engine.Sync.On(k.Name), k.Name == resources.Nodes, k.Class && !k.Extension: // of which none may be left in the space
 			if err := declare(); err != nil {
 				return err
 			}

@@ -37,7 +37,8 @@ func running(t *testing.T, c client.Client, name string) {
 			Hard: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8"), "pods": resource.MustParse("100")},
 			Used: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("500m"), "pods": resource.MustParse("3")},
 		},
-		Usage: v1alpha1.Usage{CPU: "500m/8", Memory: "1Gi/16Gi"},
+		Usage:     v1alpha1.Usage{CPU: "500m/8", Memory: "1Gi/16Gi"},
+		Isolation: v1alpha1.Dedicated,
 	}
 	if err := c.Status().Update(t.Context(), space); err != nil {
 		t.Fatal(err)

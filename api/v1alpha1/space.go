@@ -22,7 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.usage.cpu`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.usage.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.spec.isolation`,priority=1
+// +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.status.isolation`,priority=1
 // +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.spec.platformName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
@@ -76,6 +76,14 @@ type SpaceSpec struct {
 	// +optional
 	// +default="Shared"
 	Isolation Isolation `json:"isolation,omitempty"`
+	// dedicateAfterSeconds gives a Shared space a process of its own once it has taken more than its share of the shared
+	// process's memory for this long: a tenth of the process's limit. It does not go back by itself. 0 never does so, and moves
+	// back a space that has been moved for it; isolation stays as it is. If neither this nor the platform's configuration sets
+	// it, it is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
 	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
 	// wakes. Defaults to false.
 	// +optional
@@ -94,8 +102,11 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
-	// sync says which resources are synced with the host. Resources that are not in the list have their defaults. A resource
-	// or value that the reference of syncing does not name makes Ready False. Quote on and off: YAML has them as booleans.
+	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
+	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
+	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes
+	// Ready False. Copies of what is turned off are deleted, but volumes and snapshots stay. Quote on and off: YAML has them
+	// as booleans.
 	// +optional
 	// +listType=map
 	// +listMapKey=resource

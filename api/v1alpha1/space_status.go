@@ -22,6 +22,9 @@ const (
 	// ConditionIsolated is False while the objects that isolate the space on the host are changed by somebody again and again, or
 	// can't be put back. It is not there before that happens for the first time.
 	ConditionIsolated = "Isolated"
+	// ConditionWithinShare is False while a space with dedicateAfterSeconds takes more than its share of the shared process's
+	// memory. It is not there for other spaces.
+	ConditionWithinShare = "WithinShare"
 )
 
 // Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
@@ -63,6 +66,20 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotRepaired is that of Isolated when it is False because the objects can't be put back.
 	ReasonNotRepaired = "NotRepaired"
+	// ReasonWithinShare is that of WithinShare when it is True for a space that shares a process.
+	ReasonWithinShare = "WithinShare"
+	// ReasonDedicated is that of WithinShare when it is True for a space that has outgrown its share, and has been moved to a
+	// process of its own.
+	ReasonDedicated = "Dedicated"
+	// ReasonOverShare is that of WithinShare when it is False, and not yet for long enough to move the space.
+	ReasonOverShare = "OverShare"
+	// ReasonOutgrown is that of WithinShare when it is False for a space that is being moved, and that of the event.
+	ReasonOutgrown = "Outgrown"
+	// ReasonDedicatedLimit is that of WithinShare when it is False for a space that can't be moved, because there are as many
+	// dedicated spaces as the platform allows.
+	ReasonDedicatedLimit = "DedicatedLimit"
+	// ReasonNoMemoryLimit is that of WithinShare when it is Unknown, because the platform's process has no memory limit.
+	ReasonNoMemoryLimit = "NoMemoryLimit"
 )
 
 // SpaceState is what a space does. A client must accept states that it does not know: later versions may have more.
@@ -94,7 +111,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceStatus struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, and Isolated.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, and WithinShare.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -108,6 +125,9 @@ type SpaceStatus struct {
 	// may have more states.
 	// +optional
 	State SpaceState `json:"state,omitempty"`
+	// isolation is what the space runs with: that of the spec, or Dedicated for a Shared space that has outgrown its share.
+	// +optional
+	Isolation Isolation `json:"isolation,omitempty"`
 	// endpoint is the URL of the space's API.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -78,7 +78,8 @@ func (o *runOptions) config() (platform.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	c.SpaceDefaults, c.IngressAnnotations, c.ReservedLabels = file.SpaceDefaults, file.IngressAnnotations, file.ReservedLabels
+	c.SpaceDefaults, c.AllowedSync = file.SpaceDefaults, file.AllowedSync
+	c.IngressAnnotations, c.ReservedLabels = file.IngressAnnotations, file.ReservedLabels
 	switch file.NodeAddresses {
 	case "", configv1alpha1.Hidden:
 	case configv1alpha1.Visible:

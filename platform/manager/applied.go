@@ -34,6 +34,8 @@ const appliedFile = "applied.json"
 type applied struct {
 	Generation int64              `json:"generation"`
 	Spec       v1alpha1.SpaceSpec `json:"spec"`
+	// Outgrown says that the spec is Dedicated because the space has outgrown its share, and that of the object is not.
+	Outgrown bool `json:"outgrown,omitempty"`
 
 	// partly says that a change to another spec failed half way, so that the space may run with parts of it.
 	partly bool
@@ -88,7 +90,7 @@ func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 
 // ofRunning is what of a spec matters to a space that runs.
 func ofRunning(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
-	spec.Paused, spec.DeletionPolicy, spec.PlatformName = nil, "", ""
+	spec.Paused, spec.DeletionPolicy, spec.PlatformName, spec.DedicateAfterSeconds = nil, "", "", nil
 	if spec.Isolation == "" {
 		spec.Isolation = v1alpha1.Shared
 	}
@@ -139,7 +141,8 @@ func (m *Manager) want(object *v1alpha1.Space) (*applied, *specs.Settings, error
 	}
 	paused := ptr.Deref(object.Spec.Paused, false)
 	if len(errs) == 0 && !paused {
-		return &applied{Generation: object.Generation, Spec: *object.Spec.DeepCopy()}, settings, nil
+		spec, outgrown := m.specOf(object)
+		return &applied{Generation: object.Generation, Spec: *spec.DeepCopy(), Outgrown: outgrown}, settings, nil
 	}
 	failure := errPaused
 	if len(errs) > 0 {
@@ -190,7 +193,7 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 	if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700)); err != nil {
 		return false, err
 	}
-	if before, readErr := readApplied(datadir.Space(m.config.DataDir, name)); readErr != nil || before == nil || before.Generation != want.Generation || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
+	if before, readErr := readApplied(datadir.Space(m.config.DataDir, name)); readErr != nil || before == nil || before.Generation != want.Generation || before.Outgrown != want.Outgrown || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
 		if err := want.write(datadir.Space(m.config.DataDir, name)); err != nil {
 			return false, err
 		}
@@ -258,7 +261,7 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 	m.config.Specs.Set(name, settings)
 	if err := m.rerun(ctx, object, want); err != nil {
 		if before := m.applied.get(name); before != nil {
-			m.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, partly: true})
+			m.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, Outgrown: before.Outgrown, partly: true})
 		}
 		return fmt.Errorf("change space %s: %w", name, err)
 	}
@@ -282,10 +285,14 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		if err == nil && !m.applied.get(name).runsInPlace(&want.Spec) {
 			err = m.shard.Restart(ctx, name)
 		}
-		if err == nil {
-			m.applied.set(name, want)
+		if err != nil {
+			return err
 		}
-		return err
+		if !equality.Semantic.DeepEqual(m.applied.get(name).Spec.Sync, want.Spec.Sync) {
+			m.shard.WarmUp(name) // one that sleeps, too, is to remove what it syncs no more
+		}
+		m.applied.set(name, want)
+		return nil
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
 		if err := m.leavePod(ctx, name, m.applied.get(name).Spec); err != nil {

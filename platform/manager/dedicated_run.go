@@ -52,7 +52,7 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version
 		sendTraces(stop)
 	}()
 	sync := d.Specs.Sync()
-	sync.Only = d.Space
+	sync.Only, sync.Sync = d.Space, d.Specs.Of(d.Space).Sync() // it watches for nobody else
 	spaces, err := startShardOnceAllowed(ctx, shard.Config{
 		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },

@@ -103,8 +103,12 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.claim(ctx, object)
 	}
 	before := m.applied.get(name)
-	if before != nil && before.Generation == object.Generation && before.runsLike(&object.Spec) {
-		return m.refreshAfter(name), m.writeStatus(ctx, object, nil)
+	spec, outgrown := m.specOf(object)
+	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {
+		return m.refreshAfter(object), m.writeStatus(ctx, object, nil)
+	}
+	if outgrown && before != nil && !before.Outgrown {
+		m.recordMove(ctx, object)
 	}
 	end, err := m.changes.begin(name, "being changed")
 	if err != nil {
@@ -121,7 +125,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) {
 		err = failure // is tried again
 	}
-	return m.refreshAfter(name), errors.Join(err, m.writeStatus(ctx, object, failure))
+	return m.refreshAfter(object), errors.Join(err, m.writeStatus(ctx, object, failure))
 }
 
 // claim notes on a new object that this platform serves it.
@@ -160,10 +164,14 @@ func (e *orphanedStore) Error() string {
 }
 
 // refreshAfter is when the status of a space is to be looked at again, if nothing tells that it has changed.
-func (m *Manager) refreshAfter(name string) time.Duration {
+func (m *Manager) refreshAfter(object *v1alpha1.Space) time.Duration {
+	name := object.Name
+	look := m.shareLookAfter(object)
 	switch {
 	case m.processes.get(name) != nil: // which tells nothing by itself
 		return processRefresh
+	case m.shard.Space(name) != nil && look > 0:
+		return look
 	case m.shard.Space(name) != nil:
 		return refreshInterval
 	default:

@@ -47,7 +47,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 	specs := m.config.Specs
 	m.closed = closedRanges(ctx, host, m.logger)
 	options := []isolation.Option{
-		isolation.BoundTo(m.config.SpaceRole), isolation.Syncing(specs.Sync().Sync), isolation.ExposedBy(specs.Sync().IngressAnnotations),
+		isolation.BoundTo(m.config.SpaceRole), isolation.ExposedBy(specs.Sync().IngressAnnotations),
 	}
 	if m.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the policies, too
 		if err := isolation.InstallPolicies(ctx, host, specs.Sync().Sync); err != nil {
@@ -179,13 +179,13 @@ func (m *Manager) removeProcess(ctx context.Context, name string) error {
 // isolationOf is what isolates a space with a store.
 func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
-	options := append(slices.Clone(m.isolationOptions), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
+	options := append(slices.Clone(m.isolationOptions), isolation.Syncing(own.Sync()), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
 		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
 	switch {
 	case m.processes.get(name) != nil:
-		options = append(options, isolation.Dedicated(m.config.Specs.Sync().Sync))
+		options = append(options, isolation.Dedicated(own.Sync()))
 	case m.wasDedicated(name):
-		options = append(options, isolation.Undedicated(m.config.Specs.Sync().Sync))
+		options = append(options, isolation.Undedicated(own.Sync()))
 	}
 	return &isolation.Isolation{
 		Space: translate.Space{Name: name, Store: store, Platform: m.config.PlatformName, Pods: m.config.Pods.Endpoint(), Settings: settings.Objects, Closed: settings.Closed},

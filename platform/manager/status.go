@@ -53,6 +53,7 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 	status.Endpoint, status.Version = m.env.Endpoint(object.Name), m.config.Version.Kubernetes
 	if applied := m.applied.get(object.Name); applied != nil {
 		status.ObservedGeneration = applied.Generation
+		status.Isolation = cmp.Or(applied.Spec.Isolation, v1alpha1.Shared)
 	}
 	live, there := m.Status(object.Name)
 	if !there {
@@ -63,7 +64,11 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
 		live.Conditions = append(live.Conditions, isolated)
 	}
+	m.observeShare(status, object)
 	for _, condition := range live.Conditions {
+		if condition.Type == v1alpha1.ConditionWithinShare {
+			continue // the process of a dedicated space has no say in it
+		}
 		if condition.Type == v1alpha1.ConditionReady {
 			status.State = stateOf(condition.Reason)
 			if before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); failure == nil && condition.Status == metav1.ConditionUnknown &&
@@ -89,6 +94,7 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 func unknownCondition(c metav1.Condition) bool {
 	return !slices.Contains([]string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced, v1alpha1.ConditionIsolated,
+		v1alpha1.ConditionWithinShare,
 	}, c.Type)
 }
 

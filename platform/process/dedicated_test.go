@@ -27,6 +27,7 @@ func TestADedicatedSpacesProcessIsToldTheSame(t *testing.T) {
 		DataDir: "/data", Pods: Pods{Address: "192.0.2.1", APIPort: 1, DNSPort: 2, Upstreams: []string{"192.0.2.2"}, HostDomain: "d", Namespace: "platform", Selector: "app=berth"},
 		Traces: Traces{Endpoint: "127.0.0.1:4317", PerMillion: 7}, Options: specs.Options{
 			IdleAfter: time.Minute, Spaces: []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Limits: map[string]resource.Quantity{"watches": resource.MustParse("5")}}}},
+			AllowedSync:        []v1alpha1.SyncOption{{Resource: "nodes", Value: "standins"}},
 			SpaceDefaults:      v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "priorityclasses", Value: "tier=a,x in (a,b)"}}},
 			IngressAnnotations: []string{"example.com/a"}, ReservedLabels: []string{"example.com"}, ShowNodeAddresses: true, SnapshotDestinations: []string{"file:///backups"},
 		}}}

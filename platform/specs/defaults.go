@@ -17,6 +17,9 @@ import (
 func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Isolation = cmp.Or(own.Isolation, v1alpha1.Shared)
 	own.DeletionPolicy = cmp.Or(own.DeletionPolicy, v1alpha1.DeletionDelete)
+	if own.DedicateAfterSeconds == nil {
+		own.DedicateAfterSeconds = defaults.DedicateAfterSeconds
+	}
 	own.Limits = joinMaps(own.Limits, defaults.Limits)
 	own.Sync = joinSync(own.Sync, defaults.Sync)
 	own.Quota = joinMaps(own.Quota, defaults.Quota)

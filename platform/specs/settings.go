@@ -31,6 +31,7 @@ import (
 // built-in defaults.
 type Settings struct {
 	limits    bounds.Limits
+	sync      resources.SyncOptions
 	placement translate.Placement
 	security  translate.PodSecurity
 	domains   []string
@@ -53,6 +54,9 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	settings.idle = idleOf(&spec.Sleep)
 	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
+	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // of spaceDefaults: the definition of spaces refuses it
+		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "want 0 or more"))
+	}
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
 	security, more := podSecurityOf(&spec.PodSecurity, path.Child("podSecurity"))
@@ -207,17 +211,4 @@ func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (er
 func isOf(key string, domains ...string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	return found && slices.ContainsFunc(domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
-}
-
-// syncOf returns what is synced with the host. It is the same for all spaces, because they share the host's watches.
-func syncOf(options []v1alpha1.SyncOption, path *field.Path) (resources.SyncOptions, field.ErrorList) {
-	var args []string
-	for _, option := range options {
-		args = append(args, option.Resource+"="+option.Value)
-	}
-	synced, err := resources.Parse(args)
-	if err != nil {
-		return synced, field.ErrorList{field.Invalid(path, strings.Join(args, ","), err.Error())}
-	}
-	return synced, nil
 }

@@ -14,13 +14,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -31,6 +31,9 @@ type Options struct {
 	Spaces []v1alpha1.Space
 	// SpaceDefaults are what spaces are that don't say otherwise.
 	SpaceDefaults v1alpha1.SpaceSpec
+	// AllowedSync are the values that spec.sync of a space may have at most, of resources of which that is more than
+	// SpaceDefaults say.
+	AllowedSync []v1alpha1.SyncOption
 	// IngressAnnotations are the keys of annotations that are synced with Ingresses. ReservedLabels are domains, prefixes that
 	// end in a dot, or keys of labels that controllers of the host act on.
 	IngressAnnotations, ReservedLabels []string
@@ -61,7 +64,7 @@ type Specs struct {
 func New(c *Options) (*Specs, error) {
 	defaults := field.NewPath("spaceDefaults")
 	errs := checkDefaults(&c.SpaceDefaults, defaults)
-	synced, more := syncOf(c.SpaceDefaults.Sync, defaults.Child("sync"))
+	offered, synced, more := syncOf(c, defaults.Child("sync"))
 	errs = append(errs, more...)
 	for i, key := range c.IngressAnnotations {
 		for _, problem := range validation.IsQualifiedName(key) {
@@ -76,9 +79,9 @@ func New(c *Options) (*Specs, error) {
 	}
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
 	errs = append(append(errs, more...), checkSnapshots(&c.SpaceDefaults.Snapshots, c.SnapshotDestinations, defaults.Child("snapshots"))...)
-	usual.placement.ByName = synced.On(resources.DaemonSets)
+	usual.setSync(synced)
 	s := &Specs{
-		sync: syncer.Options{Sync: synced, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
+		sync: syncer.Options{Sync: offered, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
 		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations,
 		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{},
 	}
@@ -100,8 +103,14 @@ func New(c *Options) (*Specs, error) {
 	return s, nil
 }
 
-// Sync returns what is synced with the host, which is the same for all spaces.
+// Sync returns what spaces may sync with the host.
 func (s *Specs) Sync() syncer.Options { return s.sync }
+
+// DedicateAfter is how long a space with this spec is over its share before it becomes dedicated; 0 for never.
+func (s *Specs) DedicateAfter(spec *v1alpha1.SpaceSpec) time.Duration {
+	seconds := ptr.Deref(spec.DedicateAfterSeconds, ptr.Deref(s.defaults.DedicateAfterSeconds, 0))
+	return time.Duration(seconds) * time.Second
+}
 
 // ClosedRanges are the address ranges that are closed to a space that says nothing of them, besides those of the host.
 func (s *Specs) ClosedRanges() []netip.Prefix { return s.usual.closed }
@@ -113,8 +122,9 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	errs = append(errs, more...)
 	full := withDefaults(*spec, s.defaults)
 	settings, _ := settingsOf(&full, nil)
-	settings.placement.ByName = s.sync.Sync.On(resources.DaemonSets)
-	return &settings, errs
+	synced, more := s.syncOf(spec.Sync, path.Child("sync"))
+	settings.setSync(synced)
+	return &settings, append(errs, more...)
 }
 
 // Set has a space be what its settings say: at once in what is asked about while it runs, and in the rest once it next starts.
@@ -153,13 +163,10 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 	return errs
 }
 
-// checkSpec refuses what can't be said of one space yet.
+// checkSpec refuses what the definition of spaces does, but of the spaces of a configuration, too.
 func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	if spec.Isolation != "" && spec.Isolation != v1alpha1.Shared && spec.Isolation != v1alpha1.Dedicated {
 		errs = append(errs, field.NotSupported(path.Child("isolation"), spec.Isolation, []v1alpha1.Isolation{v1alpha1.Shared, v1alpha1.Dedicated}))
-	}
-	if len(spec.Sync) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform are synced alike; set it in spaceDefaults"))
 	}
 	return errs
 }
@@ -188,5 +195,5 @@ func (s *Specs) Objects(space string) translate.Settings {
 // Shard are those of a space, with the address ranges that are closed to all.
 func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
 	own := s.Of(space)
-	return shard.Settings{Limits: own.limits, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed))}
+	return shard.Settings{Limits: own.limits, Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed))}
 }

@@ -6,14 +6,17 @@ package specs
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/ptr"
 
@@ -92,7 +95,7 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 				t.Errorf("closed to team-a: %v", got.Closed)
 			}
 		}
-		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.IgnoreFields(shard.Settings{}, "Sync")); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -137,29 +140,30 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 	pods := v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "pods", Value: "some"}}}
 	for says, spec := range map[string]v1alpha1.SpaceSpec{
-		`spec.limits[memory]: Invalid value: "memory": it is not the name of a limit`:                                       {Limits: quantities("memory", "1Gi")},
-		`spec.limits[service-ports]: Invalid value: "service-ports": it is not the name of a limit`:                         {Limits: quantities("service-ports", "5")},
-		`spec.limits[watches]: Invalid value: "0": want a whole number of watches above zero`:                               {Limits: quantities("watches", "0")},
-		`spec.limits[watches]: Invalid value: "500m"`:                                                                       {Limits: quantities("watches", "500m")},
-		`spec.podSecurity.level: Unsupported value: "privileged": supported values: "baseline"`:                             {PodSecurity: v1alpha1.PodSecurity{Level: "privileged"}},
-		`spec.podSecurity.netRaw: Unsupported value: "on"`:                                                                  {PodSecurity: v1alpha1.PodSecurity{NetRaw: "on"}},
-		`spec.podSecurity.runtimeClassName: Invalid value: "A"`:                                                             {PodSecurity: v1alpha1.PodSecurity{RuntimeClassName: "A"}},
-		`spec.nodes.allowedLabels[0]: Invalid value: "kubernetes.io/hostname"`:                                              {Nodes: v1alpha1.Nodes{AllowedLabels: []string{corev1.LabelHostname}}},
-		`spec.nodes.selector: Invalid value: "a b"`:                                                                         {Nodes: v1alpha1.Nodes{Selector: map[string]string{"a b": "c"}}},
-		`spec.network.allowedDomains[0]: Invalid value: "*.example.com"`:                                                    {Network: v1alpha1.Network{AllowedDomains: []string{"*.example.com"}}},
-		`spec.network.closedRanges[0]: Invalid value: "203.0.113.1/24": it has bits beyond its length: want 203.0.113.0/24`: {Network: v1alpha1.Network{ClosedRanges: []string{"203.0.113.1/24"}}},
-		`spec.network.closedRanges[0]: Invalid value: "0.0.0.0/0": it is all addresses`:                                     {Network: v1alpha1.Network{ClosedRanges: []string{"0.0.0.0/0"}}},
-		`spec.network.closedRanges[0]: Invalid value: "example.com": it is not an address range`:                            {Network: v1alpha1.Network{ClosedRanges: []string{"example.com"}}},
-		`spec.hostNamespace.labels[berth.dev/space]: Invalid value`:                                                         {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"berth.dev/space": "b"}}},
-		`spec.hostNamespace.labels[pod-security.kubernetes.io/enforce]: Invalid value`:                                      {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}},
-		`spec.hostNamespace.annotations[berth.dev/store]: Invalid value`:                                                    {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "b"}}},
-		`spec.hostNamespace.annotations[scheduler.alpha.kubernetes.io/defaultTolerations]: Invalid value`:                   {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"scheduler.alpha.kubernetes.io/defaultTolerations": "[]"}}},
-		`spec.quota[pods]: Invalid value: "-5": want zero or more`:                                                          {Quota: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("-5")}},
-		`spec.quota[foo bar]: Invalid value: "foo bar": it is no name`:                                                      {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
-		`spec.isolation: Unsupported value: "Own"`:                                                                          {Isolation: "Own"},
-		`spec.sync: Forbidden: all spaces of a platform are synced alike`:                                                   pods,
-		`spec.snapshots.to: Forbidden: the platform writes snapshots to no place`:                                           {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
-		`spec.snapshots: Forbidden: the platform has no place for snapshots`:                                                {Snapshots: v1alpha1.Snapshots{Keep: 3}},
+		`spec.limits[memory]: Invalid value: "memory": it is not the name of a limit`:                                         {Limits: quantities("memory", "1Gi")},
+		`spec.limits[service-ports]: Invalid value: "service-ports": it is not the name of a limit`:                           {Limits: quantities("service-ports", "5")},
+		`spec.limits[watches]: Invalid value: "0": want a whole number of watches above zero`:                                 {Limits: quantities("watches", "0")},
+		`spec.limits[watches]: Invalid value: "500m"`:                                                                         {Limits: quantities("watches", "500m")},
+		`spec.podSecurity.level: Unsupported value: "privileged": supported values: "baseline"`:                               {PodSecurity: v1alpha1.PodSecurity{Level: "privileged"}},
+		`spec.podSecurity.netRaw: Unsupported value: "on"`:                                                                    {PodSecurity: v1alpha1.PodSecurity{NetRaw: "on"}},
+		`spec.podSecurity.runtimeClassName: Invalid value: "A"`:                                                               {PodSecurity: v1alpha1.PodSecurity{RuntimeClassName: "A"}},
+		`spec.nodes.allowedLabels[0]: Invalid value: "kubernetes.io/hostname"`:                                                {Nodes: v1alpha1.Nodes{AllowedLabels: []string{corev1.LabelHostname}}},
+		`spec.nodes.selector: Invalid value: "a b"`:                                                                           {Nodes: v1alpha1.Nodes{Selector: map[string]string{"a b": "c"}}},
+		`spec.network.allowedDomains[0]: Invalid value: "*.example.com"`:                                                      {Network: v1alpha1.Network{AllowedDomains: []string{"*.example.com"}}},
+		`spec.network.closedRanges[0]: Invalid value: "203.0.113.1/24": it has bits beyond its length: want 203.0.113.0/24`:   {Network: v1alpha1.Network{ClosedRanges: []string{"203.0.113.1/24"}}},
+		`spec.network.closedRanges[0]: Invalid value: "0.0.0.0/0": it is all addresses`:                                       {Network: v1alpha1.Network{ClosedRanges: []string{"0.0.0.0/0"}}},
+		`spec.network.closedRanges[0]: Invalid value: "example.com": it is not an address range`:                              {Network: v1alpha1.Network{ClosedRanges: []string{"example.com"}}},
+		`spec.hostNamespace.labels[berth.dev/space]: Invalid value`:                                                           {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"berth.dev/space": "b"}}},
+		`spec.hostNamespace.labels[pod-security.kubernetes.io/enforce]: Invalid value`:                                        {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}},
+		`spec.hostNamespace.annotations[berth.dev/store]: Invalid value`:                                                      {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "b"}}},
+		`spec.hostNamespace.annotations[scheduler.alpha.kubernetes.io/defaultTolerations]: Invalid value`:                     {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"scheduler.alpha.kubernetes.io/defaultTolerations": "[]"}}},
+		`spec.quota[pods]: Invalid value: "-5": want zero or more`:                                                            {Quota: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("-5")}},
+		`spec.quota[foo bar]: Invalid value: "foo bar": it is no name`:                                                        {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
+		`spec.isolation: Unsupported value: "Own"`:                                                                            {Isolation: "Own"},
+		`spec.sync: Invalid value: "pods=some"`:                                                                               pods,
+		`spec.sync[1].value: Forbidden: gateways=on: the platform offers gateways=off; offer more to spaces with allowedSync`: {Sync: []v1alpha1.SyncOption{{Resource: "ingresses", Value: "off"}, {Resource: "gateways", Value: "on"}}},
+		`spec.snapshots.to: Forbidden: the platform writes snapshots to no place`:                                             {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
+		`spec.snapshots: Forbidden: the platform has no place for snapshots`:                                                  {Snapshots: v1alpha1.Snapshots{Keep: 3}},
 	} {
 		if _, err := New(&Options{Spaces: []v1alpha1.Space{space("a", spec)}}); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)
@@ -172,7 +176,11 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spaceDefaults.snapshots.intervalSeconds: Invalid value: 1: must be 0, or 60 or more`: {
 			SnapshotDestinations: []string{"file:///a"}, SpaceDefaults: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{IntervalSeconds: ptr.To[int32](1)}},
 		},
-		`spaceDefaults.sync: Invalid value: "pods=some"`:               {SpaceDefaults: pods},
+		`spaceDefaults.sync: Invalid value: "pods=some"`: {SpaceDefaults: pods},
+		`allowedSync: Invalid value: "nodes=some"`:       {AllowedSync: []v1alpha1.SyncOption{{Resource: "nodes", Value: "some"}}},
+		`allowedSync: Invalid value: "configmaps=used": want no less than what spaces have by spaceDefaults.sync, or by default: configmaps=all: the platform offers configmaps=used`: {
+			AllowedSync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "used"}}, SpaceDefaults: v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "all"}}},
+		},
 		`spaceDefaults.isolation: Forbidden: each space says this`:     {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
 		`spaceDefaults.limits[x]: Invalid value`:                       {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
 		`spaces[0].metadata.name: Invalid value: "system"`:             {Spaces: []v1alpha1.Space{space("system", v1alpha1.SpaceSpec{})}},
@@ -207,5 +215,46 @@ func TestSnapshotsOfASpaceAreAsItsSpecAndTheDefaultsSay(t *testing.T) {
 	}
 	if s, err = New(&Options{}); err != nil || s.Of("a").Snapshots != (Snapshots{Every: -1}) {
 		t.Errorf("if nobody says anything: %v (%v)", s.Of("a").Snapshots, err)
+	}
+}
+
+// T7, S1: a space syncs what its spec says, within what the platform offers, and without a word what the defaults say.
+func TestASpaceSyncsWhatItsSpecSaysOfWhatIsOffered(t *testing.T) {
+	options := func(args ...string) (out []v1alpha1.SyncOption) {
+		for _, arg := range args {
+			resource, value, _ := strings.Cut(arg, "=")
+			out = append(out, v1alpha1.SyncOption{Resource: resource, Value: value})
+		}
+		return out
+	}
+	s, err := New(&Options{
+		SpaceDefaults: v1alpha1.SpaceSpec{Sync: options("configmaps=all")}, AllowedSync: options("nodes=all", "daemonsets=translated"),
+		Spaces: []v1alpha1.Space{
+			space("more", v1alpha1.SpaceSpec{Sync: options("daemonsets=translated", "nodes=all")}),
+			space("less", v1alpha1.SpaceSpec{Sync: options("configmaps=off", "ingresses=off")}),
+			space("usual", v1alpha1.SpaceSpec{}),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := s.Sync().Sync.Args(); !slices.Equal(args, []string{"configmaps=all", "daemonsets=translated", "nodes=all"}) {
+		t.Errorf("the host's watches are for %q", args)
+	}
+	for name, want := range map[string][]string{
+		"more": {"configmaps=all", "daemonsets=translated", "nodes=all"}, "less": {"configmaps=off", "ingresses=off"}, "usual": {"configmaps=all"}, "nobody": {"configmaps=all"},
+	} {
+		settings := s.Shard(name, nil)
+		if got := settings.Sync.Args(); !slices.Equal(got, want) {
+			t.Errorf("%s syncs %q, want %q", name, got, want)
+		}
+		if settings.Placement.ByName != (name == "more") {
+			t.Errorf("whether pods of %s may name nodes: %v", name, settings.Placement.ByName)
+		}
+	}
+	for asks, says := range map[string]string{"daemonsets=translated": "nodes=all", "httproutes=on": "gateways=on"} { // what it needs is off
+		if _, errs := s.Read(&v1alpha1.SpaceSpec{Sync: options(asks)}, field.NewPath("spec")); len(errs) != 1 || !strings.Contains(errs[0].Error(), says) {
+			t.Errorf("%s alone: got %v, want one error that says %q", asks, errs, says)
+		}
 	}
 }

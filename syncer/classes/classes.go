@@ -72,7 +72,7 @@ func importClasses[T client.Object](c *importedClass[T]) error {
 }
 
 func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	host, hosted := hostcache.Imported[T](c.Host, c.name, key.Name)
+	host, hosted := hostcache.Imported[T](c.Host, c.Sync, c.name, key.Name)
 	v, exists := engine.Stored[T](c.virtual, types.NamespacedName{Name: key.Name})
 	switch {
 	case !hosted && exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy:
@@ -108,7 +108,7 @@ func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 // Served reports whether what names a class is for the host: of a class that the
 // tenant made itself, it is for whatever the tenant runs.
 func Served[T client.Object](e *engine.Engine, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
-	if _, ok := hostcache.Imported[T](e.Host, resource, name); ok {
+	if _, ok := hostcache.Imported[T](e.Host, e.Sync, resource, name); ok {
 		return true, nil
 	}
 	own, exists := engine.Stored[T](virtual, types.NamespacedName{Name: name})

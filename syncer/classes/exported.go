@@ -84,7 +84,7 @@ func (s *Syncer) exportedClassesBound() engine.Bound {
 }
 
 func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
-	highest, preempt, _ := s.Host.Sync.PriorityBound()
+	highest, preempt, _ := s.Sync.PriorityBound()
 	return &exportedClass[*schedulingv1.PriorityClass]{
 		Resource: &engine.Resource[*schedulingv1.PriorityClass]{
 			Engine: s.Engine, Name: resources.ExportedPriorityClasses, Bound: s.exportedClassesBound(),
@@ -108,7 +108,7 @@ func (s *Syncer) exportedStorages() *exportedClass[*storagev1.StorageClass] {
 			NeedsRecreate: translate.OtherStorage,
 		},
 		check: func(v *storagev1.StorageClass) field.ErrorList {
-			return translate.CheckStorageClass(v, s.Host.Sync.Provisioners())
+			return translate.CheckStorageClass(v, s.Sync.Provisioners())
 		},
 		export: s.Space.ExportedStorageClass,
 	}
@@ -123,12 +123,12 @@ func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages(
 // the host it could put other spaces' pods out.
 func (s *Syncer) HostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
 	name := v.Spec.PriorityClassName
-	if _, ok := hostcache.Imported[*schedulingv1.PriorityClass](s.Host, resources.PriorityClasses, name); ok {
+	if _, ok := hostcache.Imported[*schedulingv1.PriorityClass](s.Host, s.Sync, resources.PriorityClasses, name); ok {
 		return name, nil
 	}
 	own := s.exportedPriorities()
 	class, exists := engine.Stored[*schedulingv1.PriorityClass](own.Virtual, types.NamespacedName{Name: name})
-	if name == "" || !s.Host.Sync.On(resources.ExportedPriorityClasses) {
+	if name == "" || !s.Sync.On(resources.ExportedPriorityClasses) {
 		return "", nil
 	}
 	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
@@ -152,11 +152,11 @@ func (s *Syncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 	if name == nil {
 		return s.defaultStorage()
 	}
-	if _, ok := hostcache.Imported[*storagev1.StorageClass](s.Host, resources.StorageClasses, *name); ok {
+	if _, ok := hostcache.Imported[*storagev1.StorageClass](s.Host, s.Sync, resources.StorageClasses, *name); ok {
 		return name, nil
 	}
 	own := s.exportedStorages()
-	if class, exists := engine.Stored[*storagev1.StorageClass](own.Virtual, types.NamespacedName{Name: *name}); exists && s.Host.Sync.On(resources.ExportedStorageClasses) {
+	if class, exists := engine.Stored[*storagev1.StorageClass](own.Virtual, types.NamespacedName{Name: *name}); exists && s.Sync.On(resources.ExportedStorageClasses) {
 		if host, _, err := own.ensure(ctx, class); err != nil || host != "" {
 			return &host, err
 		}
@@ -169,7 +169,7 @@ func (s *Syncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 // several, as anywhere, the latest.
 func (s *Syncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
-	for class := range hostcache.AllImported[*storagev1.StorageClass](s.Host, resources.StorageClasses) {
+	for class := range hostcache.AllImported[*storagev1.StorageClass](s.Host, s.Sync, resources.StorageClasses) {
 		if translate.IsDefaultStorage(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}

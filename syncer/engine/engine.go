@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -38,6 +39,8 @@ type Key struct {
 type Config struct {
 	Space translate.Space
 	Host  *hostcache.Host
+	// Sync says what is synced of the space: what the host's options offer, or less.
+	Sync resources.SyncOptions
 	// OnHost acts on the host as the space's own account.
 	OnHost client.Client
 	// Virtual reaches the space's API with all rights.
@@ -54,6 +57,7 @@ type Config struct {
 type Engine struct {
 	Space  translate.Space
 	Host   *hostcache.Host
+	Sync   resources.SyncOptions
 	Writer *Writer // the host, as the space's account
 	// HostAPI is the writer, or what exposes services by it.
 	HostAPI    client.Client
@@ -94,7 +98,7 @@ type Engine struct {
 // New prepares an engine, which has no resources yet.
 func New(c Config) (*Engine, error) {
 	s := &Engine{
-		Space: c.Space, Host: c.Host, Informers: c.Informers, Clock: c.Clock, logger: c.Logger,
+		Space: c.Space, Host: c.Host, Sync: c.Sync, Informers: c.Informers, Clock: c.Clock, logger: c.Logger,
 		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](FirstRetry, lastRetry),
 		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		Work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},

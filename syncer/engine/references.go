@@ -41,7 +41,7 @@ type usage struct {
 // option says so, of everything.
 func (s *Engine) UsedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
 	u := usage{index: index, in: append(in, s.Informers.Core().V1().Pods().Informer())}
-	if s.Host.Sync.Value(resource) == resources.All {
+	if s.Sync.Value(resource) == resources.All {
 		u.hosted = func() []string { return s.hostedKeys(resource) }
 	}
 	return u

@@ -17,9 +17,12 @@ import (
 // RemoveStale removes the space's stale host objects of a disabled resource.
 func (s *Engine) RemoveStale(resource string) {
 	s.Work[resource] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
+		if name.Namespace != s.Space.HostNamespace() {
+			return 0, nil // looked for in the space, by a resource that is enabled
+		}
 		o := s.Host.StaleObject(resource, name)
 		if o == nil {
-			return 0, nil // looked for by a resource that is enabled
+			return 0, nil
 		}
 		// Past the writer, which waits for watches that are not there.
 		err := s.Writer.Client.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.UID)})
@@ -29,8 +32,12 @@ func (s *Engine) RemoveStale(resource string) {
 		s.Host.ForgetStale(resource, name)
 		return 0, nil
 	}
+	// What is watched for other spaces is known by the watch: also the last writes of a syncer that ran a moment ago.
+	s.FromHost(resource, func(host client.Object, enqueue func(Key)) {
+		enqueue(Key{Resource: resource, NamespacedName: client.ObjectKeyFromObject(host)})
+	})
 	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
-		stale := s.Host.StaleIn(s.Space.HostNamespace(), resource)
+		stale := s.Host.StaleOf(s.Space, resource)
 		for _, name := range stale {
 			q.Add(Key{Resource: resource, NamespacedName: name})
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Imported is a class of the host's, if the admin lets spaces import it.
-func Imported[T client.Object](h *Host, resource, name string) (class T, ok bool) {
+// Imported is a class of the host's, if the admin lets a space with these options import it.
+func Imported[T client.Object](h *Host, options resources.SyncOptions, resource, name string) (class T, ok bool) {
 	class, ok = Get[T](h, resource, "", name)
-	if !ok || !h.Sync.Selects(resource).Matches(labels.Set(class.GetLabels())) {
+	if !ok || !options.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
 	if class.GetLabels()[translate.LabelSpace] != "" {
@@ -25,8 +25,8 @@ func Imported[T client.Object](h *Host, resource, name string) (class T, ok bool
 	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
 }
 
-// AllImported are those of the host's classes that spaces import.
-func AllImported[T client.Object](h *Host, resource string) iter.Seq[T] {
+// AllImported are those of the host's classes that a space with these options imports.
+func AllImported[T client.Object](h *Host, options resources.SyncOptions, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		f := h.Routers[resource]
 		if f == nil {
@@ -34,7 +34,7 @@ func AllImported[T client.Object](h *Host, resource string) iter.Seq[T] {
 		}
 		for _, item := range f.All() {
 			if o, ok := item.(client.Object); ok {
-				if class, ok := Imported[T](h, resource, o.GetName()); ok && !yield(class) {
+				if class, ok := Imported[T](h, options, resource, o.GetName()); ok && !yield(class) {
 					return
 				}
 			}

@@ -22,11 +22,11 @@ import (
 func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts }
 
 // findStale finds the stale host objects: those that spaces have of disabled
-// resources. Their syncers remove them, as their own accounts, when they run next.
+// resources that are not watched. Their syncers remove them, as their own accounts, when they run next.
 // None is made any more, so that once is enough.
 func (h *Host) findStale(ctx context.Context) error {
 	for _, k := range resources.Table() {
-		if h.Sync.On(k.Name) || !RemovedWhenOff(k) {
+		if h.Routers[k.Name] != nil || !RemovedWhenOff(k) {
 			continue
 		}
 		all := MetadataList(k.GVK())
@@ -39,10 +39,7 @@ func (h *Host) findStale(ctx context.Context) error {
 		}
 		for i := range all.Items {
 			o := &all.Items[i]
-			id, ours := translate.IdentityOf(o)
-			// The address of a space's API is its own matter.
-			api := k.Name == resources.Services && id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
-			if ours && !api && spaceIn(o.Namespace) == id.Space {
+			if isSynced(k.Name, o) {
 				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
 				h.stale.Store(Object{k.Name, client.ObjectKeyFromObject(o)},
 					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
@@ -52,18 +49,40 @@ func (h *Host) findStale(ctx context.Context) error {
 	return nil
 }
 
-// StaleIn names the stale host objects of a resource in a host namespace.
-func (h *Host) StaleIn(namespace, resource string) (names []types.NamespacedName) {
+// isSynced reports whether a host object was synced from the space in whose host namespace it is. The address of a space's API was
+// not: it is Berth's own matter.
+func isSynced(resource string, o client.Object) bool {
+	id, ours := translate.IdentityOf(o)
+	return ours && spaceIn(o.GetNamespace()) == id.Space && o.GetLabels()[translate.LabelNamespace] != "" &&
+		(resource != resources.Services || !isAPI(id))
+}
+
+// StaleOf names the host objects that a space has of a resource that is disabled for it.
+func (h *Host) StaleOf(space translate.Space, resource string) (names []types.NamespacedName) {
+	for o := range Of[client.Object](h, space.Name, resource) {
+		if isSynced(resource, o) {
+			names = append(names, client.ObjectKeyFromObject(o))
+		}
+	}
 	for key := range h.stale.Range {
-		if o, ok := key.(Object); ok && o.Resource == resource && o.Namespace == namespace {
+		if o, ok := key.(Object); ok && o.Resource == resource && o.Namespace == space.HostNamespace() {
 			names = append(names, o.NamespacedName)
 		}
 	}
 	return names
 }
 
-// StaleObject is a stale host object, nil if there is none of that name.
+// StaleObject is a host object of a resource that is disabled for its space; nil if there is none of that name.
 func (h *Host) StaleObject(resource string, name types.NamespacedName) *metav1.PartialObjectMetadata {
+	if h.Routers[resource] != nil {
+		o, ok := Get[client.Object](h, resource, name.Namespace, name.Name)
+		if !ok || !isSynced(resource, o) || o.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		stale := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}}
+		stale.SetGroupVersionKind(resources.Of(resource).GVK())
+		return stale
+	}
 	found, _ := h.stale.Load(Object{resource, name})
 	o, _ := found.(*metav1.PartialObjectMetadata)
 	return o

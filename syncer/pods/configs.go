@@ -37,10 +37,10 @@ func (s *Syncer) syncConfigMaps() error {
 
 func (s *Syncer) syncSecrets() error {
 	var also []cache.SharedIndexInformer
-	if s.Host.Sync.On(resources.Ingresses) {
+	if s.Sync.On(resources.Ingresses) {
 		also = append(also, s.Informers.Networking().V1().Ingresses().Informer())
 	}
-	if s.Host.Sync.On(resources.Gateways) {
+	if s.Sync.On(resources.Gateways) {
 		informer, err := s.FromExtension(resources.Gateways)
 		if err != nil {
 			return err

@@ -85,7 +85,7 @@ func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 // followHost leads what happens to the host's nodes to virtual nodes. What is there is
 // known before the first pod asks for it.
 func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(engine.Key))) {
-	if s.Host.Sync.Value(resources.Nodes) != resources.All {
+	if s.Sync.Value(resources.Nodes) != resources.All {
 		return
 	}
 	for _, name := range s.Host.Routers[resources.Nodes].Keys() {
@@ -101,7 +101,7 @@ func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(engine.K
 // viewOf is what the virtual node of an alias says of its node, and whether there is
 // to be one. used tells that the space's pods run on it.
 func (s *Syncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
-	if s.Host.Sync.Value(resources.Nodes) != resources.All {
+	if s.Sync.Value(resources.Nodes) != resources.All {
 		return translate.NodeView{}, used
 	}
 	node, ok := s.hostNode(alias)

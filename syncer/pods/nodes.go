@@ -28,7 +28,7 @@ const indexNodes = "berth.dev/nodes"
 // admin shows all, those that are for the space are added. Where they are
 // disabled, none is left.
 func (s *Syncer) syncNodes() error {
-	if !s.Host.Sync.On(resources.Nodes) {
+	if !s.Sync.On(resources.Nodes) {
 		s.clearNodes()
 		return nil
 	}

@@ -171,7 +171,7 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	if name == nil || *name == s.Space.Settings.PodSecurity.RuntimeClass {
 		return nil
 	}
-	if _, ok := hostcache.Imported[*nodev1.RuntimeClass](s.Host, resources.RuntimeClasses, *name); !ok {
+	if _, ok := hostcache.Imported[*nodev1.RuntimeClass](s.Host, s.Sync, resources.RuntimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
 			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
@@ -189,12 +189,12 @@ func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 	if in.Namespaces, err = s.Informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
 		return in, err
 	}
-	if s.Host.Sync.On(resources.NetworkPolicies) {
+	if s.Sync.On(resources.NetworkPolicies) {
 		if in.Policies, err = s.Informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}
 	}
-	if s.Host.Sync.On(resources.Budgets) {
+	if s.Sync.On(resources.Budgets) {
 		if in.Budgets, err = s.Informers.Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets(namespace).List(labels.Everything()); err != nil {
 			return in, err
 		}

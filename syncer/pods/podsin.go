@@ -22,7 +22,7 @@ const podsIn = "pods of a namespace"
 
 // enqueuePods looks again at all pods of a namespace.
 func (s *Syncer) enqueuePods(namespace string, enqueue func(engine.Key)) {
-	if s.Host.Sync.On(resources.Pods) {
+	if s.Sync.On(resources.Pods) {
 		enqueue(engine.Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
 }

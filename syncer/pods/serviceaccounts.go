@@ -34,7 +34,7 @@ func (s *Syncer) syncServiceAccounts() error {
 // withAccount makes a host pod run as the host account of v's, which may have to
 // be made: pods come no earlier than their accounts, but their work may.
 func (s *Syncer) withAccount(ctx context.Context, v, host *corev1.Pod) error {
-	if !s.Host.Sync.On(resources.ServiceAccounts) || v.Spec.ServiceAccountName == "" {
+	if !s.Sync.On(resources.ServiceAccounts) || v.Spec.ServiceAccountName == "" {
 		return nil
 	}
 	account, err := s.Informers.Core().V1().ServiceAccounts().Lister().ServiceAccounts(v.Namespace).Get(v.Spec.ServiceAccountName)

@@ -83,7 +83,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
-	if s.Host.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
+	if s.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
 		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
 	}
 	name := s.Space.TokenSecretName(v.Namespace, v.Name)

@@ -27,7 +27,7 @@ func Parse(args []string) (SyncOptions, error) {
 		case !known:
 			return SyncOptions{}, fmt.Errorf("%q is not a resource that is synced; there are %s", name, strings.Join(names(), ", "))
 		case name == Pods && value == Off:
-			return SyncOptions{}, fmt.Errorf("%s=%s: this would terminate all pods of all spaces; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
+			return SyncOptions{}, fmt.Errorf("%s=%s: this would terminate all pods; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
 		case !found || !resource.takes(value):
 			return SyncOptions{}, fmt.Errorf("%s=%s: want %s", name, value, resource.possible())
 		}
@@ -70,6 +70,60 @@ func (s SyncOptions) Value(name string) string {
 
 // On reports whether a resource is synced at all.
 func (s SyncOptions) On(name string) bool { return s.Value(name) != Off }
+
+// Within returns what a space gets that asks for s where offer is what the platform offers: of the host's classes only those that
+// both select. It fails if s has more than that of a resource.
+func (s SyncOptions) Within(offer SyncOptions) (SyncOptions, error) {
+	granted := SyncOptions{set: map[string]string{}}
+	for _, r := range Table() {
+		value, ok := r.within(s.Value(r.Name), offer.Value(r.Name))
+		if !ok {
+			return SyncOptions{}, &NotOfferedError{Resource: r.Name, Value: s.Value(r.Name), Offer: offer.Value(r.Name)}
+		}
+		if value != r.Default() {
+			granted.set[r.Name] = value
+		}
+	}
+	return granted, nil
+}
+
+// NotOfferedError is the error of [SyncOptions.Within].
+type NotOfferedError struct{ Resource, Value, Offer string }
+
+func (e *NotOfferedError) Error() string {
+	return fmt.Sprintf("%s=%s: the platform offers %[1]s=%[3]s", e.Resource, e.Value, e.Offer)
+}
+
+// extent orders the values that are words: what a higher one syncs includes what a lower one does.
+func extent(value string) int {
+	return slices.Index([]string{Off, VirtualNodes, Used, Translated, All, On}, value)
+}
+
+// within returns the value that a space gets that asks for one, where another is offered, and whether the one is within the other.
+func (r Resource) within(value, offer string) (granted string, ok bool) {
+	switch {
+	case value == offer, value == Off:
+		return value, true
+	case offer == Off:
+		return "", false
+	case slices.Contains(r.Values, Selector):
+		if offer == On {
+			return value, true
+		}
+		return value + "," + offer, value != On
+	case slices.Contains(r.Values, Bound):
+		asked, asksPreempting := strings.CutPrefix(value, Preempting)
+		most, mayPreempt := strings.CutPrefix(offer, Preempting)
+		number, _ := bound(asked)
+		highest, _ := bound(most)
+		return value, number <= highest && (mayPreempt || !asksPreempting)
+	case slices.Contains(r.Values, Provisioners):
+		offered := strings.Split(offer, "+")
+		return value, !slices.ContainsFunc(strings.Split(value, "+"), func(name string) bool { return !slices.Contains(offered, name) })
+	default:
+		return value, extent(value) <= extent(offer)
+	}
+}
 
 // Selects returns which of the host's objects of a resource spaces import.
 func (s SyncOptions) Selects(name string) labels.Selector {

@@ -132,3 +132,54 @@ func TestEachResourceOnTheHostIsDescribedOnce(t *testing.T) {
 		}
 	}
 }
+
+// S1, T7: a space has at most what the platform offers.
+func TestASpaceSyncsNoMoreThanIsOffered(t *testing.T) {
+	type row struct{ reason, offer, asks, gets, refused string }
+	for name, tc := range map[string]row{
+		"the same":            {"it is what spaces have by default", "nodes=all", "nodes=all", "nodes=all", ""},
+		"off":                 {"anything can be turned off", "ingresses=on", "ingresses=off", "ingresses=off", ""},
+		"pods":                {"also pods, knowingly", "pods=on", "pods=off-and-delete-pods", "pods=off", ""},
+		"on":                  {"the platform has no rights for it", "ingresses=off", "ingresses=on", "", "ingresses=on: the platform offers ingresses=off"},
+		"by default":          {"nobody has offered it", "", "poddisruptionbudgets=on", "", "poddisruptionbudgets=off"},
+		"fewer nodes":         {"virtual nodes disclose less", "nodes=all", "nodes=standins", "nodes=standins", ""},
+		"more nodes":          {"the host's nodes are not watched", "nodes=standins", "nodes=all", "", "nodes=standins"},
+		"used":                {"it is part of all", "secrets=all", "secrets=used", "secrets=used", ""},
+		"all":                 {"it is more than what is used", "secrets=used", "secrets=all", "", "secrets=used"},
+		"some classes":        {"all are for spaces", "storageclasses=on", "storageclasses=tier=a", "storageclasses=tier=a", ""},
+		"some of some":        {"a class must be selected by both", "storageclasses=tier=a", "storageclasses=disk=ssd", "storageclasses=disk=ssd,tier=a", ""},
+		"all classes":         {"the admin chose some", "storageclasses=tier=a", "storageclasses=on", "", "storageclasses=tier=a"},
+		"labeled classes":     {"of those that any space may have", "ingressclasses=on", "ingressclasses=berth.dev/show=true", "ingressclasses=berth.dev/show=true", ""},
+		"classes that aren't": {"none are", "runtimeclasses=off", "runtimeclasses=tier=a", "", "runtimeclasses=off"},
+		"lower priority":      {"it is below the bound", "ownpriorityclasses=preempting:100", "ownpriorityclasses=5", "ownpriorityclasses=5", ""},
+		"lower, preempting":   {"both are offered", "ownpriorityclasses=preempting:100", "ownpriorityclasses=preempting:99", "ownpriorityclasses=preempting:99", ""},
+		"higher priority":     {"it is above the bound", "ownpriorityclasses=preempting:100", "ownpriorityclasses=101", "", "ownpriorityclasses=preempting:100"},
+		"preempting":          {"only priorities are offered", "ownpriorityclasses=100", "ownpriorityclasses=preempting:5", "", "ownpriorityclasses=100"},
+		"a provisioner":       {"it is one of them", "ownstorageclasses=a.example+b.example", "ownstorageclasses=b.example", "ownstorageclasses=b.example", ""},
+		"another provisioner": {"its parameters were not looked at", "ownstorageclasses=a.example", "ownstorageclasses=a.example+b.example", "", "ownstorageclasses=a.example"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parsed := func(args ...string) resources.SyncOptions {
+				options, err := resources.Parse(slices.DeleteFunc(args, func(arg string) bool { return arg == "" }))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return options
+			}
+			got, err := parsed(tc.asks).Within(parsed(tc.offer))
+			if tc.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("%s: got %v, want an error that says %q", tc.reason, err, tc.refused)
+				}
+				return
+			}
+			resource, value, _ := strings.Cut(tc.gets, "=")
+			if err != nil || got.Value(resource) != value {
+				t.Errorf("%s: %s is %q (%v), want %q", tc.reason, resource, got.Value(resource), err, value)
+			}
+			if other := "configmaps"; got.Value(other) != parsed().Value(other) {
+				t.Errorf("%s is %q, which nobody asked for", other, got.Value(other))
+			}
+		})
+	}
+}

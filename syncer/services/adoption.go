@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/engine"
-	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -32,9 +31,6 @@ const releaseTimeout = 15 * time.Second
 // host Services that were adopted. If AdoptServices fails, it deletes what it
 // created. What it creates selects no pod until the syncer has updated it.
 func (a *Addresses) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
-	if !a.host.Sync.On(resources.Services) {
-		return make([]*corev1.Service, len(vs)), nil
-	}
 	account, err := a.as(space)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 	}
 	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
 	for _, r := range resources.Exposures() {
-		if r.Exposure.Services == nil || !s.Host.Sync.On(r.Name) {
+		if r.Exposure.Services == nil || !s.Sync.On(r.Name) {
 			continue
 		}
 		if err := s.withdrawExposuresOf(ctx, r, name); err != nil {

@@ -34,17 +34,9 @@ import (
 // Should the space not take the service in after all, a reservation is collected
 // after a minute, and an update is undone.
 //
-// The result is nil if the host object is another service's, or if services are
-// not synced. The error is AlreadyExists if v is new and the space has one of that
+// The result is nil if the host object is another service's. The error is AlreadyExists if v is new and the space has one of that
 // name.
 func (a *Addresses) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
-	if !a.host.Sync.On(resources.Services) {
-		return nil, nil
-	}
-	return a.reserveService(ctx, space, v, current)
-}
-
-func (a *Addresses) reserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	writer, err := a.as(space)
 	if err != nil {
 		return nil, err
@@ -152,7 +144,7 @@ func (a *Addresses) reserveAPI(ctx context.Context, space translate.Space) (clus
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
-		have, err = a.reserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
+		have, err = a.ReserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
 			return nil, apierrors.NewNotFound(corev1.Resource(resources.Services), v.Name) // there is no space yet to ask
 		})
 		if err != nil {

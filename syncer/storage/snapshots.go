@@ -35,7 +35,7 @@ func (s *Syncer) syncSnapshots() error {
 		ToHost: func(_ context.Context, v *snapshotv1.VolumeSnapshot) (*snapshotv1.VolumeSnapshot, bool, error) {
 			errs := append(engine.CheckUnknown(v), translate.CheckSnapshot(v)...)
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
-				if _, ok := hostcache.Imported[*snapshotv1.VolumeSnapshotClass](s.Host, resources.SnapshotClasses, *class); !ok {
+				if _, ok := hostcache.Imported[*snapshotv1.VolumeSnapshotClass](s.Host, s.Sync, resources.SnapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
 						fmt.Sprintf("there is no class %q for spaces; see 'kubectl get volumesnapshotclasses'", *class)))
 				}
@@ -78,7 +78,7 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	}
 	driver := translate.DriverOf(volume)
 	var latest *snapshotv1.VolumeSnapshotClass
-	for class := range hostcache.AllImported[*snapshotv1.VolumeSnapshotClass](s.Host, resources.SnapshotClasses) {
+	for class := range hostcache.AllImported[*snapshotv1.VolumeSnapshotClass](s.Host, s.Sync, resources.SnapshotClasses) {
 		if class.Driver == driver && translate.IsDefaultSnapshots(class) && (latest == nil || translate.NewerClass(class, latest)) {
 			latest = class
 		}

@@ -46,7 +46,7 @@ func (s *Syncer) syncClaims() error {
 		Engine: s.Engine, Name: resources.Claims, NameLimit: translate.LimitSubdomain,
 		Virtual: s.Informers.Core().V1().PersistentVolumeClaims().Informer(),
 		ToHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
-			return s.Space.Claim(v), true, engine.Forbid(translate.CheckClaim(translate.AskedClaim(v), s.Host.Sync.On(resources.VolumeSnapshots)))
+			return s.Space.Claim(v), true, engine.Forbid(translate.CheckClaim(translate.AskedClaim(v), s.Sync.On(resources.VolumeSnapshots)))
 		},
 		UpdateHost: translate.PushClaim,
 		SyncStatus: s.syncClaimStatus,
@@ -70,7 +70,7 @@ func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.Persistent
 		// The claim came before the space knew a default class: as on any
 		// cluster, it gets it later. The name of one that is not imported (any more)
 		// stays on the host.
-		if _, ok := hostcache.Imported[*storagev1.StorageClass](s.Host, resources.StorageClasses, *host.Spec.StorageClassName); ok {
+		if _, ok := hostcache.Imported[*storagev1.StorageClass](s.Host, s.Sync, resources.StorageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
 			return 0, s.VirtualAPI.Update(ctx, want) // its event brings us back
@@ -114,7 +114,7 @@ func handleMissingClaim(ctx context.Context, k *engine.Resource[*corev1.Persiste
 
 // ensureVolume makes or mends the space's volume that stands for the host's.
 func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
-	if !s.Host.Sync.On(resources.Volumes) {
+	if !s.Sync.On(resources.Volumes) {
 		return nil
 	}
 	host, err := s.hostVolume(ctx, hostVolume)

@@ -174,6 +174,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceSpec
   map:
     fields:
+    - name: dedicateAfterSeconds
+      type:
+        scalar: numeric
     - name: deletionPolicy
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.DeletionPolicy
@@ -249,6 +252,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: endpoint
       type:
         scalar: string
+    - name: isolation
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
     - name: observedGeneration
       type:
         scalar: numeric

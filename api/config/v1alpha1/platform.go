@@ -18,6 +18,12 @@ type PlatformConfiguration struct {
 	// spaceDefaults are what spaces are that don't say otherwise. Isolation, deletionPolicy, and paused are each space's own.
 	// +optional
 	SpaceDefaults v1alpha1.SpaceSpec `json:"spaceDefaults,omitzero"`
+	// allowedSync is how much of a resource spec.sync of a space may have synced with the host, where that is more than
+	// spaceDefaults.sync says. The platform's watches and rights on the host are for that.
+	// +optional
+	// +listType=map
+	// +listMapKey=resource
+	AllowedSync []v1alpha1.SyncOption `json:"allowedSync,omitempty"`
 	// spaces are applied as Space objects of the host at each start, besides those that flags name. Each needs metadata.name only.
 	// +optional
 	// +listType=map

@@ -17,6 +17,11 @@ func (in *PlatformConfiguration) DeepCopyInto(out *PlatformConfiguration) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
 	in.SpaceDefaults.DeepCopyInto(&out.SpaceDefaults)
+	if in.AllowedSync != nil {
+		in, out := &in.AllowedSync, &out.AllowedSync
+		*out = make([]apiv1alpha1.SyncOption, len(*in))
+		copy(*out, *in)
+	}
 	if in.Spaces != nil {
 		in, out := &in.Spaces, &out.Spaces
 		*out = make([]apiv1alpha1.Space, len(*in))

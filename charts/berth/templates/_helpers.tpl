@@ -71,10 +71,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail "service.nodePort: a Service of type ClusterIP has none; set service.type to NodePort or LoadBalancer" }}
 {{- end }}
 {{- if and (ne (include "berth.sync" (list . "daemonsets")) "off") (ne (include "berth.sync" (list . "nodes")) "all") }}
-{{- fail "sync.daemonsets: a DaemonSet runs a pod on each node that its space sees; show them, with sync.nodes: all, too" }}
+{{- fail "sync.daemonsets, allowedSync.daemonsets: a DaemonSet runs a pod on each node that its space sees; show them, with nodes: all, too" }}
 {{- end }}
 {{- if and (ne (include "berth.sync" (list . "httproutes")) "off") (eq (include "berth.sync" (list . "gateways")) "off") }}
-{{- fail "sync.httproutes: a route attaches to gateways; sync them, with sync.gateways: on, too" }}
+{{- fail "sync.httproutes, allowedSync.httproutes: a route attaches to gateways; sync them, with gateways: on, too" }}
 {{- end }}
 {{- $start := toDate "2006-01-02" "2000-01-01" }}{{/* the templates know a duration only as what lies between two times */}}
 {{- if lt (sub (dateModify .Values.snapshots.every $start | unixEpoch) (unixEpoch $start)) 60 }}
@@ -225,28 +225,40 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* The value of a switch, "off" if it is not set: (list . "KIND"). A priority may be written as a number; "off" of pods, only as what it does. */}}
+{{/* What spaces may sync of a resource at most, "off" if nothing is set: (list . "KIND"). Rights and policies are for that. */}}
 {{- define "berth.sync" -}}
-{{- $value := get (index . 0).Values.sync (index . 1) }}
+{{- $root := index . 0 }}
+{{- $resource := index . 1 }}
+{{- include "berth.syncValue" (hasKey $root.Values.allowedSync $resource | ternary (get $root.Values.allowedSync $resource) (get $root.Values.sync $resource)) }}
+{{- end }}
+
+{{/* The value of a sync option, "off" if it is empty. A priority may be written as a number; "off" of pods, only as what it does. */}}
+{{- define "berth.syncValue" -}}
+{{- $value := . }}
 {{- if eq (toString $value) "off-and-delete-pods" }}off{{ else if kindIs "string" $value }}{{ $value | default "off" }}{{ else }}{{ int64 $value }}{{ end }}
 {{- end }}
 
-{{/* The configuration file. "off" of pods is written as what it does. */}}
-{{- define "berth.configuration" -}}
-{{- $sync := list }}
-{{- range $resource, $value := .Values.sync }}
-{{- $said := eq (toString $value) "off-and-delete-pods" | ternary $value (include "berth.sync" (list $ $resource)) }}
-{{- $sync = append $sync (dict "resource" $resource "value" $said) }}
+{{/* Sync options, a map, as the list of the configuration file. "off" of pods is written as what it does. */}}
+{{- define "berth.syncList" -}}
+{{- $list := list }}
+{{- range $resource, $value := . }}
+{{- $said := eq (toString $value) "off-and-delete-pods" | ternary $value (include "berth.syncValue" $value) }}
+{{- $list = append $list (dict "resource" $resource "value" $said) }}
 {{- end }}
+{{- $list | toYaml }}
+{{- end }}
+
+{{/* The configuration file. */}}
+{{- define "berth.configuration" -}}
 {{- $defaults := .Values.spaceDefaults }}
-{{- if $sync }}
-{{- $defaults = merge (dict "sync" $sync) $defaults }}
+{{- if .Values.sync }}
+{{- $defaults = merge (dict "sync" (include "berth.syncList" .Values.sync | fromYamlArray)) $defaults }}
 {{- end }}
 {{- $spaces := list }}
 {{- range .Values.spaces }}
 {{- $spaces = append $spaces (dict "metadata" (dict "name" .name) "spec" (default dict .spec)) }}
 {{- end }}
-{{- dict "apiVersion" "config.berth.dev/v1alpha1" "kind" "PlatformConfiguration" "spaceDefaults" $defaults "spaces" $spaces "ingressAnnotations" .Values.ingressAnnotations "reservedLabels" .Values.reservedLabels "nodeAddresses" .Values.nodeAddresses | toYaml }}
+{{- dict "apiVersion" "config.berth.dev/v1alpha1" "kind" "PlatformConfiguration" "spaceDefaults" $defaults "allowedSync" (include "berth.syncList" .Values.allowedSync | fromYamlArray) "spaces" $spaces "ingressAnnotations" .Values.ingressAnnotations "reservedLabels" .Values.reservedLabels "nodeAddresses" .Values.nodeAddresses | toYaml }}
 {{- end }}
 
 {{/* The rights on classes that the sync options take, as isolation.ClassRules has them. */}}
@@ -260,7 +272,7 @@ capabilities:
 {{- $rules = append $rules (dict "apiGroups" (list "storage.k8s.io") "resources" (list "storageclasses") "verbs" $verbs) }}
 {{- end }}
 {{- if and $rules (not .Values.admissionPolicy.enabled) }}
-{{- fail "sync.ownpriorityclasses, sync.ownstorageclasses: without admissionPolicy.enabled nothing holds a space to its own classes" }}
+{{- fail "sync.ownpriorityclasses, sync.ownstorageclasses, or these of allowedSync: without admissionPolicy.enabled nothing holds a space to its own classes" }}
 {{- end }}
 {{- toYaml $rules }}
 {{- end }}

@@ -23,6 +23,11 @@ type SpaceSpecApplyConfiguration struct {
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared.
 	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
+	// dedicateAfterSeconds gives a Shared space a process of its own once it has taken more than its share of the shared
+	// process's memory for this long: a tenth of the process's limit. It does not go back by itself. 0 never does so, and moves
+	// back a space that has been moved for it; isolation stays as it is. If neither this nor the platform's configuration sets
+	// it, it is 0.
+	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
 	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
 	// wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
@@ -34,8 +39,11 @@ type SpaceSpecApplyConfiguration struct {
 	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. A lower
 	// limit removes nothing that the space has stored.
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
-	// sync says which resources are synced with the host. Resources that are not in the list have their defaults. A resource
-	// or value that the reference of syncing does not name makes Ready False. Quote on and off: YAML has them as booleans.
+	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
+	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
+	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes
+	// Ready False. Copies of what is turned off are deleted, but volumes and snapshots stay. Quote on and off: YAML has them
+	// as booleans.
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
 	// that is there already.
@@ -77,6 +85,14 @@ func (b *SpaceSpecApplyConfiguration) WithPlatformName(value string) *SpaceSpecA
 // If called multiple times, the Isolation field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithIsolation(value apiv1alpha1.Isolation) *SpaceSpecApplyConfiguration {
 	b.Isolation = &value
+	return b
+}
+
+// WithDedicateAfterSeconds sets the DedicateAfterSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DedicateAfterSeconds field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithDedicateAfterSeconds(value int32) *SpaceSpecApplyConfiguration {
+	b.DedicateAfterSeconds = &value
 	return b
 }
 

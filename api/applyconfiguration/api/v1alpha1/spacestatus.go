@@ -15,13 +15,15 @@ import (
 //
 // SpaceStatus is what the platform observed of a space.
 type SpaceStatusApplyConfiguration struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, and Isolated.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, and WithinShare.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the space runs with.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// state is what the space does now. The condition Ready says whether it is as it should be, and why not. Later versions
 	// may have more states.
 	State *apiv1alpha1.SpaceState `json:"state,omitempty"`
+	// isolation is what the space runs with: that of the spec, or Dedicated for a Shared space that has outgrown its share.
+	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
 	// endpoint is the URL of the space's API.
 	Endpoint *string `json:"endpoint,omitempty"`
 	// version is the Kubernetes version of the space.
@@ -64,6 +66,14 @@ func (b *SpaceStatusApplyConfiguration) WithObservedGeneration(value int64) *Spa
 // If called multiple times, the State field is set to the value of the last call.
 func (b *SpaceStatusApplyConfiguration) WithState(value apiv1alpha1.SpaceState) *SpaceStatusApplyConfiguration {
 	b.State = &value
+	return b
+}
+
+// WithIsolation sets the Isolation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Isolation field is set to the value of the last call.
+func (b *SpaceStatusApplyConfiguration) WithIsolation(value apiv1alpha1.Isolation) *SpaceStatusApplyConfiguration {
+	b.Isolation = &value
 	return b
 }
 

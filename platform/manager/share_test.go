@@ -1,0 +1,75 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/shard"
+)
+
+// T9: when a space becomes dedicated by itself is decided by what its condition says, and what it takes now.
+func TestASpaceOutgrowsItsShareByBeingOverItForLongEnough(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	before := func(status metav1.ConditionStatus, reason string, ago time.Duration) *metav1.Condition {
+		return &metav1.Condition{Type: v1alpha1.ConditionWithinShare, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(now.Add(-ago))}
+	}
+	within, over := before(metav1.ConditionTrue, v1alpha1.ReasonWithinShare, time.Hour), before(metav1.ConditionFalse, v1alpha1.ReasonOverShare, time.Minute)
+	decided, full := before(metav1.ConditionFalse, v1alpha1.ReasonOutgrown, time.Hour), before(metav1.ConditionFalse, v1alpha1.ReasonDedicatedLimit, time.Hour)
+	moved := before(metav1.ConditionTrue, v1alpha1.ReasonDedicated, time.Hour)
+	for name, tc := range map[string]struct {
+		reason string
+		before *metav1.Condition
+		change func(*shareLook)
+		want   string // reason; none for no condition
+		since  time.Duration
+		says   string
+	}{
+		"off":                    {"nothing happens without the admin", over, func(l *shareLook) { l.After = 0 }, "", 0, ""},
+		"new":                    {"it is small", nil, func(l *shareLook) { l.Use = shard.WithinShare }, v1alpha1.ReasonWithinShare, 0, "104 bytes"},
+		"new and near":           {"it is not over", nil, func(l *shareLook) { l.Use = shard.NearShare }, v1alpha1.ReasonWithinShare, 0, ""},
+		"grown":                  {"time begins", within, nil, v1alpha1.ReasonOverShare, 0, "for 10m0s"},
+		"new and large":          {"time begins", nil, nil, v1alpha1.ReasonOverShare, 0, ""},
+		"still":                  {"time goes on, also after a restart", over, nil, v1alpha1.ReasonOverShare, time.Minute, ""},
+		"long enough":            {"it moves", over, func(l *shareLook) { l.After = time.Minute }, v1alpha1.ReasonOutgrown, time.Minute, "being moved"},
+		"shrunk":                 {"time begins anew", over, func(l *shareLook) { l.Use, l.After = shard.WithinShare, time.Minute }, v1alpha1.ReasonWithinShare, 0, ""},
+		"about the limit":        {"it neither moves", over, func(l *shareLook) { l.Use, l.After = shard.NearShare, time.Minute }, v1alpha1.ReasonOverShare, time.Minute, ""},
+		"about the limit, small": {"nor begins to", within, func(l *shareLook) { l.Use = shard.NearShare }, v1alpha1.ReasonWithinShare, time.Hour, ""},
+		"starting":               {"nothing is known, and nothing forgotten", over, func(l *shareLook) { l.Use, l.After = shard.ShareUnknown, time.Second }, v1alpha1.ReasonOverShare, time.Minute, ""},
+		"never seen":             {"nothing is known", nil, func(l *shareLook) { l.Use = shard.ShareUnknown }, "", 0, ""},
+		"no more allowed":        {"it stays, and says so", over, func(l *shareLook) { l.After, l.MayMove = time.Minute, false }, v1alpha1.ReasonDedicatedLimit, time.Minute, "--dedicated-max allows, 3"},
+		"allowed again":          {"it moves", full, nil, v1alpha1.ReasonOutgrown, time.Hour, ""},
+		"not allowed, shrunk":    {"it need not move", full, func(l *shareLook) { l.Use, l.MayMove = shard.WithinShare, false }, v1alpha1.ReasonWithinShare, 0, ""},
+		"allowed, but shrunk":    {"it need not move", full, func(l *shareLook) { l.Use = shard.WithinShare }, v1alpha1.ReasonWithinShare, 0, ""},
+		"decided":                {"a decision that others have seen stands", decided, func(l *shareLook) { l.Use = shard.WithinShare }, v1alpha1.ReasonOutgrown, time.Hour, ""},
+		"decided, stopped":       {"also while it doesn't run", decided, func(l *shareLook) { l.Use = shard.ShareUnknown }, v1alpha1.ReasonOutgrown, time.Hour, ""},
+		"decided, too late":      {"others were faster", decided, func(l *shareLook) { l.MayMove = false }, v1alpha1.ReasonDedicatedLimit, time.Hour, ""},
+		"moved":                  {"it says how to move it back", decided, func(l *shareLook) { l.Moved, l.Use = true, shard.ShareUnknown }, v1alpha1.ReasonDedicated, 0, "dedicateAfterSeconds to 0"},
+		"moved, no more allowed": {"it has its place", moved, func(l *shareLook) { l.Moved, l.MayMove = true, false }, v1alpha1.ReasonDedicated, 0, ""},
+		"moved back":             {"time begins", moved, nil, v1alpha1.ReasonOverShare, 0, ""},
+		"no limit":               {"there is nothing to share", within, func(l *shareLook) { l.Share, l.Use = 0, shard.ShareUnknown }, v1alpha1.ReasonNoMemoryLimit, 0, "GOMEMLIMIT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := shareLook{After: 10 * time.Minute, Use: shard.OverShare, Share: 104, MayMove: true, Max: 3, Now: now}
+			if tc.change != nil {
+				tc.change(&look)
+			}
+			got := shareCondition(tc.before, look)
+			if got == nil || tc.want == "" {
+				if got != nil || tc.want != "" {
+					t.Fatalf("%s: got %+v, want %q", tc.reason, got, tc.want)
+				}
+				return
+			}
+			if got.Reason != tc.want || !got.LastTransitionTime.Time.Equal(now.Add(-tc.since)) || !strings.Contains(got.Message, tc.says) {
+				t.Errorf("%s: got %s since %s, %q, want %s since %s, %q", tc.reason, got.Reason, got.LastTransitionTime, got.Message, tc.want, now.Add(-tc.since), tc.says)
+			}
+		})
+	}
+}
