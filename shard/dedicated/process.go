@@ -33,6 +33,8 @@ const (
 	stopTime = 20 * time.Second
 	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
 	actTimeout = 2 * time.Minute
+	// answerTime is how long a process has to answer that it has not done within that time what it was asked to do.
+	answerTime = 5 * time.Second
 	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop, for which
 	// it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold up the platform,
 	// which doesn't reconcile the space meanwhile.
@@ -266,6 +268,8 @@ func (p *Process) Await(ctx context.Context) error {
 
 // Get asks the process for what its commands serve at path, and decodes it into out.
 func (p *Process) Get(ctx context.Context, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return p.client.Do(ctx, http.MethodGet, path, out)
 }
 
@@ -283,6 +287,8 @@ func (p *Process) act(ctx context.Context, verb string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = time.Until(deadline)
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout+answerTime)
+	defer cancel()
 	query := url.Values{"timeout": {timeout.String()}}
 	return p.client.Do(ctx, http.MethodPost, "/spaces/"+p.space+"/"+verb+"?"+query.Encode(), nil)
 }

@@ -52,35 +52,51 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 var ErrChecksum = errors.New("the store did not arrive as it was sent")
 
 // CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy has more
-// than most bytes: what runs the process may be a tenant who took it over. The file is on disk when it returns.
+// than most bytes, or does not advance: what runs the process may be a tenant who took it over. However large the store is, it has the
+// time that it needs. The file is on disk when it returns.
 func (p *Process) CopyStore(ctx context.Context, path string, most int64) error {
+	ctx, pace, stop := withPace(ctx)
+	defer stop()
 	req, err := control.NewRequest(ctx, http.MethodGet, StorePath, nil)
 	if err != nil {
 		return err
 	}
 	resp, err := p.client.Send(req)
 	if err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
 	defer resp.Body.Close()
 	if resp.ContentLength < 0 || resp.ContentLength > most {
 		return fmt.Errorf("copy the store of space %s: it has %d bytes, and may have %d", p.space, resp.ContentLength, most)
 	}
-	if err := Receive(resp.Body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+	body := &pacedReader{Reader: resp.Body, pace: pace}
+	if err := Receive(body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
 	return nil
 }
 
+// withCause adds why ctx has ended to the error of a call.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
 // PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either happens
-// whole or not at all. The space is stopped for it, and runs again afterwards if it is to run.
+// whole or not at all. The space is stopped for it, and runs again afterwards if it is to run. It fails if that does not advance, as by
+// [Process.CopyStore].
 func (p *Process) PutStore(ctx context.Context, path string, restore bool) error {
 	file, size, sum, err := OpenSummed(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+RestoreParam+"="+strconv.FormatBool(restore), file)
+	ctx, pace, stop := withPace(ctx)
+	defer stop()
+	body := &pacedReader{Reader: file, pace: pace, sent: true}
+	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+RestoreParam+"="+strconv.FormatBool(restore), body)
 	if err != nil {
 		return err
 	}
@@ -122,7 +138,7 @@ func (p *Process) End(ctx context.Context) error {
 func (p *Process) send(req *http.Request, doing string) error {
 	resp, err := p.client.Send(req)
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		return fmt.Errorf("%s: %w", doing, withCause(req.Context(), err))
 	}
 	return resp.Body.Close()
 }
