@@ -268,19 +268,19 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 
 // rerun has a space run with what its specs say now. What it runs on the host runs on.
 func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *applied) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	name := object.Name
+	bound, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if want.Spec.Isolation == v1alpha1.Dedicated && m.processes.get(name) == nil && len(m.processes.all()) >= m.config.DedicatedMax {
 		return m.tooManyDedicated() // it goes on as it is
 	}
-	if err := m.prepare(ctx, name); err != nil {
+	if err := m.prepare(bound, name); err != nil {
 		return err
 	}
 	if m.processes.get(name) == nil && want.Spec.Isolation != v1alpha1.Dedicated {
 		err := want.write(datadir.Space(m.config.DataDir, name))
 		if err == nil && !m.applied.get(name).runsInPlace(&want.Spec) {
-			err = m.shard.Restart(ctx, name)
+			err = m.shard.Restart(bound, name)
 		}
 		if err == nil {
 			m.applied.set(name, want)
@@ -288,7 +288,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		return err
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
-		if err := m.leavePod(ctx, name, m.applied.get(name).Spec); err != nil {
+		if err := m.leavePod(ctx, name, m.applied.get(name).Spec); err != nil { // for as long as it takes: a store may be large
 			return err
 		}
 	}

@@ -348,7 +348,8 @@ func (m *Manager) sendIdentity(ctx context.Context, name string, p *dedicated.Pr
 	return p.PutIdentity(ctx, files)
 }
 
-// bringHome takes the store of a space from its pod, which stops. spec is what the space runs with there.
+// bringHome takes the store of a space from its pod, which stops. spec is what the space runs with there. It takes as long as the store
+// advances.
 func (m *Manager) bringHome(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
 	where, err := m.away(name)
 	if err != nil || where == nil {
@@ -358,9 +359,17 @@ func (m *Manager) bringHome(ctx context.Context, name string, spec v1alpha1.Spac
 		return errNoPods
 	}
 	p := m.newPod(name, spec)
-	if err := m.openPod(ctx, name, spec, p); err != nil {
+	opening, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := m.openPod(opening, name, spec, p); err != nil {
 		return err
 	}
+	return m.fetchStore(ctx, name, p, where.New)
+}
+
+// fetchStore is bringHome from a pod that answers. A crash at any point leaves one store that counts: the pod's until awayFile is gone, and
+// the one here from then on. Neither runs before. isNew says that the space had no store when it began to run in its pod.
+func (m *Manager) fetchStore(ctx context.Context, name string, p *dedicated.Process, isNew bool) error {
 	if err := p.End(ctx); err != nil {
 		return fmt.Errorf("stop space %s in its pod: %w", name, err)
 	}
@@ -383,7 +392,7 @@ func (m *Manager) bringHome(ctx context.Context, name string, spec v1alpha1.Spac
 		if err := snapshot.Place(store, dir, scratch); err != nil {
 			return fmt.Errorf("take the store of space %s: %w", name, err)
 		}
-	case !where.New:
+	case !isNew:
 		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
 	}
 	if after, err := p.State(ctx); err != nil || after.Begun {
@@ -431,8 +440,6 @@ func (m *Manager) bringHomeToDelete(ctx context.Context, name string) error {
 	if err != nil || before == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	return m.bringHome(ctx, name, before.Spec)
 }
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -87,7 +86,7 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 		return err
 	}
 	if m.processes.get(name) != nil {
-		m.access.due.Store(name, time.Time{}) // a token is of one account: if that was made again, the token is good no more
+		m.access.expire(name) // a token is of one account: if that was made again, the token is good no more
 	}
 	return nil
 }

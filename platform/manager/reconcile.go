@@ -225,7 +225,7 @@ func (m *Manager) forget(name string) {
 	m.config.Specs.Remove(name)
 	m.quotas.Delete(name)
 	if m.access != nil {
-		m.access.due.Delete(name)
+		m.access.forget(name)
 	}
 	if m.pods != nil {
 		m.pods.at.Delete(name)

@@ -96,8 +96,6 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 		if err := s.checkMoved(id.Space); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
-		defer cancel()
 		// The process restores it, so that no store is opened here that it wrote.
 		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
@@ -40,7 +41,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
-	m.access = &hostAccess{host: host, cluster: m.env.HostAddress}
+	m.access = &hostAccess{host: host, cluster: m.env.HostAddress, clock: clock.RealClock{}}
 	if err := m.openPods(); err != nil {
 		return err
 	}
