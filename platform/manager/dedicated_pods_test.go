@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,13 +35,16 @@ type movable struct {
 	fails atomic.Value
 }
 
-// dieAt has the pod refuse one command from now on, as if it, or the platform, ended there.
+// dieAt has the pod refuse one command from now on, or from the second time or after it, as if it, or the platform, ended there.
 func (m *movable) dieAt(command string) { m.fails.Store(command) }
 
 func newMovable(t *testing.T) *movable {
 	t.Helper()
 	m := &movable{Manager: &Manager{logger: klog.Background()}}
 	m.config.DataDir = t.TempDir()
+	if err := m.config.Options.Complete(); err != nil {
+		t.Fatal(err)
+	}
 	m.fails.Store("")
 	here := datadir.Space(m.config.DataDir, "moved")
 	if err := errors.Join(os.MkdirAll(here, 0o700), os.MkdirAll(datadir.Scratch(m.config.DataDir), 0o700)); err != nil {
@@ -71,10 +75,17 @@ func newMovable(t *testing.T) *movable {
 	m.dir = datadir.Space(data, "moved")
 	// The real one, without a shard: what it does to the store is what is asked about.
 	server := &storeServer{space: "moved", shard: noShard{}, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
+	if server.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(m.dir), Scratch: filepath.Join(data, "copies"), Spaces: asleep{}}); err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	server.serve(mux)
 	commands := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if command, _ := m.fails.Load().(string); command != "" && r.Method+" "+r.URL.Path == strings.TrimPrefix(command, "after ") {
+		command, _ := m.fails.Load().(string)
+		once, second := strings.CutPrefix(command, "second ")
+		if second && r.Method+" "+r.URL.Path == once {
+			m.fails.Store(once)
+		} else if command != "" && r.Method+" "+r.URL.Path == strings.TrimPrefix(command, "after ") {
 			if strings.HasPrefix(command, "after ") {
 				mux.ServeHTTP(&discarded{http.Header{}}, r)
 			}
@@ -112,6 +123,14 @@ func newMovable(t *testing.T) *movable {
 	}
 	return m
 }
+
+// asleep are spaces that sleep, in order.
+type asleep struct{}
+
+func (asleep) Names() []string                                { return nil }
+func (asleep) Snapshot(context.Context, string, string) error { return snapshot.ErrAsleep }
+func (asleep) Revision(string) int64                          { return 0 }
+func (asleep) Wake(context.Context, string) error             { return errors.New("nothing runs it") }
 
 // noShard runs nothing.
 type noShard struct{}
@@ -176,6 +195,58 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 				t.Errorf("the pod has the keys %v (%v)", keys, err)
 			}
 		})
+	}
+}
+
+// D1, T9: wherever the way back breaks off, one store counts, and it is the one that was there; the space doesn't run in the pod once the store
+// here counts; and the next try goes on, be it back or to the pod again.
+func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
+	for _, next := range []string{"back", "to the pod"} {
+		for _, at := range []string{
+			"POST " + dedicated.EndPath, "after POST " + dedicated.EndPath, "GET " + dedicated.StatePath, "GET " + dedicated.StorePath,
+			"after GET " + dedicated.StorePath, "second GET " + dedicated.StatePath,
+		} {
+			t.Run(at+", then "+next, func(t *testing.T) {
+				m := newMovable(t)
+				here := datadir.Space(m.config.DataDir, "moved")
+				if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+					t.Fatal(err)
+				}
+				stored, err := os.ReadFile(filepath.Join(m.dir, "store.db"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.dieAt(at)
+				if err := m.fetchStore(t.Context(), "moved", m.pod, false); err == nil {
+					t.Error("it did not break off")
+				}
+				m.dieAt("")
+				where, err := m.away("moved")
+				if err != nil || where == nil {
+					t.Fatalf("the store here counts before all is done: %v", err)
+				}
+				if state, err := m.pod.State(t.Context()); err != nil || !state.HasStore {
+					t.Errorf("the pod: %+v (%v)", state, err)
+				}
+				at, again := m.dir, m.handOver
+				if next == "back" {
+					at, again = here, func(ctx context.Context, name string, p *dedicated.Process) error { return m.fetchStore(ctx, name, p, false) }
+				}
+				if err := again(t.Context(), "moved", m.pod); err != nil {
+					t.Fatal(err)
+				}
+				where, err = m.away("moved")
+				if err != nil || (where == nil) != (next == "back") {
+					t.Errorf("after the next try: the store is in the pod: %t (%v)", where != nil, err)
+				}
+				if state, err := m.pod.State(t.Context()); err != nil || state.Begun != (next != "back") || snapshot.Exists(here) != (next == "back") {
+					t.Errorf("after the next try: %+v (%v), here %t", state, err, snapshot.Exists(here))
+				}
+				if now, err := os.ReadFile(filepath.Join(at, "store.db")); err != nil || !bytes.Equal(now, stored) {
+					t.Errorf("the store is another one (%v)", err)
+				}
+			})
+		}
 	}
 }
 
