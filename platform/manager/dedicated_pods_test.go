@@ -15,12 +15,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
@@ -31,7 +33,8 @@ import (
 type movable struct {
 	*Manager
 	pod   *dedicated.Process
-	dir   string // of the space in the pod
+	shard *restarting // that the pod runs
+	dir   string      // of the space in the pod
 	fails atomic.Value
 }
 
@@ -40,7 +43,7 @@ func (m *movable) dieAt(command string) { m.fails.Store(command) }
 
 func newMovable(t *testing.T) *movable {
 	t.Helper()
-	m := &movable{Manager: &Manager{logger: klog.Background()}}
+	m := &movable{Manager: &Manager{logger: klog.Background()}, shard: &restarting{}}
 	m.config.DataDir = t.TempDir()
 	if err := m.config.Options.Complete(); err != nil {
 		t.Fatal(err)
@@ -74,7 +77,7 @@ func newMovable(t *testing.T) *movable {
 	data := t.TempDir()
 	m.dir = datadir.Space(data, "moved")
 	// The real one, without a shard: what it does to the store is what is asked about.
-	server := &storeServer{space: "moved", shard: noShard{}, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
+	server := &storeServer{space: "moved", shard: m.shard, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
 	if server.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(m.dir), Scratch: filepath.Join(data, "copies"), Spaces: asleep{}}); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +144,28 @@ func (noShard) Status(string) (shard.Status, bool)      { return shard.Status{},
 func (noShard) StopSpace(context.Context, string) error { return nil }
 func (noShard) Restart(context.Context, string) error   { return nil }
 func (noShard) Hold(string) (release func())            { return func() {} }
+
+// restarting counts the restarts of the space, which fail while fails is set.
+type restarting struct {
+	noShard
+	has, fails atomic.Bool
+	restarts   atomic.Int32
+}
+
+func (r *restarting) Add(string) error {
+	r.has.Store(true)
+	return nil
+}
+
+func (r *restarting) Status(string) (shard.Status, bool) { return shard.Status{}, r.has.Load() }
+
+func (r *restarting) Restart(context.Context, string) error {
+	if r.fails.Load() {
+		return errors.New("the space does not stop")
+	}
+	r.restarts.Add(1)
+	return nil
+}
 
 // discarded is an answer that never arrives.
 type discarded struct{ header http.Header }
@@ -230,7 +255,9 @@ func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 				}
 				at, again := m.dir, m.handOver
 				if next == "back" {
-					at, again = here, func(ctx context.Context, name string, p *dedicated.Process) error { return m.fetchStore(ctx, name, p, false) }
+					at, again = here, func(ctx context.Context, name string, p *dedicated.Process) error {
+						return m.fetchStore(ctx, name, p, false)
+					}
 				}
 				if err := again(t.Context(), "moved", m.pod); err != nil {
 					t.Fatal(err)
@@ -276,28 +303,86 @@ func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.handOver(t.Context(), "moved", m.pod)); err != nil {
 		t.Fatal(err)
 	}
-	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
+	if _, isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
 		t.Errorf("before its first store: new %t (%v)", isNew, err)
 	}
 	if err := errors.Join(os.MkdirAll(m.dir, 0o700), os.WriteFile(filepath.Join(m.dir, "store.db"), []byte("a store"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
+	if _, isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
 		t.Errorf("after its first store: new %t (%v)", isNew, err)
 	}
 	volume := filepath.Dir(filepath.Dir(m.dir))
 	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, begunFile))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
+	if _, _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
 		t.Errorf("a pod on a new volume: %v", err)
 	}
 	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
 		t.Errorf("the next try: %v", err)
 	}
 	m.dieAt("GET " + dedicated.StatePath)
-	if _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
+	if _, _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
 		t.Errorf("a pod that does not answer: %v", err)
+	}
+}
+
+// X2: keys that were rotated reach a pod that could not be reached, or could not restart the space, and a token that was due reaches one whose
+// host was out of reach, each as soon as that works, and no more than once.
+func TestWhatAPodLacksIsSentUntilItHasIt(t *testing.T) {
+	m := newMovable(t)
+	host := &tokens{}
+	m.access = host.access(t)
+	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	applied := ""
+	k := &podKeeper{Manager: m.Manager, space: "moved", pod: m.pod, apply: func(ctx context.Context) (err error) {
+		token, err := m.access.token(ctx, "moved")
+		if err == nil {
+			applied = token
+		}
+		return err
+	}}
+	if err := k.apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rotate := func() {
+		if err := pki.RotateServiceAccountKey(kubeconfig.ClientKeys(m.config.DataDir, "moved"), time.Now(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		reason   string
+		do       func()
+		pause    time.Duration
+		restarts int32
+		token    string
+	}{
+		{"nothing has changed", func() {}, renewPoll, 0, "token-1"},
+		{"the pod does not take new keys", func() { rotate(); m.dieAt("PUT " + dedicated.IdentityPath) }, podRetry, 0, "token-1"},
+		{"it takes them", func() { m.dieAt("") }, renewPoll, 1, "token-1"},
+		{"it is told, and its answer is lost", func() { rotate(); m.dieAt("after PUT " + dedicated.IdentityPath) }, podRetry, 2, "token-1"},
+		{"it has them", func() { m.dieAt("") }, renewPoll, 2, "token-1"},
+		{"it takes them, but the space does not restart", func() { rotate(); m.shard.fails.Store(true) }, podRetry, 2, "token-1"},
+		{"it still does not", func() {}, podRetry, 2, "token-1"},
+		{"it restarts", func() { m.shard.fails.Store(false) }, renewPoll, 3, "token-1"},
+		{"the pod does not answer", func() { rotate(); m.dieAt("GET " + dedicated.StatePath) }, podRetry, 3, "token-1"},
+		{"it answers", func() { m.dieAt("") }, renewPoll, 4, "token-1"},
+		{"the token is due, and the host out of reach", func() { host.clock.Step(31 * time.Minute); host.down = true }, podRetry, 4, "token-1"},
+		{"the host is back", func() { host.down = false }, renewPoll, 4, "token-2"},
+		{"nothing has changed again", func() {}, renewPoll, 4, "token-2"},
+		{"an hour later", func() { host.clock.Step(time.Hour) }, renewPoll, 4, "token-3"},
+	} {
+		step.do()
+		pause, err := k.look(t.Context())
+		if err != nil || pause != step.pause {
+			t.Errorf("%s: the next look is after %s (%v), want %s", step.reason, pause, err, step.pause)
+		}
+		if restarts := m.shard.restarts.Load(); restarts != step.restarts || applied != step.token {
+			t.Errorf("%s: %d restarts, and %s; want %d and %s", step.reason, restarts, applied, step.restarts, step.token)
+		}
 	}
 }
 

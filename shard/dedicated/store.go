@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/berth-dev/berth/control"
@@ -38,6 +40,17 @@ type State struct {
 	HasStore bool   `json:"hasStore"` // it has a store
 	Revision int64  `json:"revision"` // changes with the store; 0 if that is not known
 	Config   string `json:"config"`   // digest of the configuration that it runs with
+	Identity string `json:"identity"` // [IdentityDigest] of the keys that it runs with
+}
+
+// IdentityDigest is of the files of [Process.PutIdentity].
+func IdentityDigest(files map[string][]byte) string {
+	hash := sha256.New()
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(hash, "%d %s %d ", len(path), path, len(files[path]))
+		hash.Write(files[path])
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // State asks the process of its store.
