@@ -5,10 +5,8 @@ package manager
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,7 +21,6 @@ import (
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
-	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // appliedFile is in the directory of a space, and holds the spec that the space runs with.
@@ -41,26 +38,15 @@ type applied struct {
 
 // readApplied reads what a space of an earlier run ran with; nil if nothing is known.
 func readApplied(dir string) (*applied, error) {
-	data, err := os.ReadFile(filepath.Join(dir, appliedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	a, err := readJSON[applied](filepath.Join(dir, appliedFile))
 	if err != nil {
 		return nil, fmt.Errorf("read the spec that a space runs with: %w", err)
-	}
-	a := &applied{}
-	if err := json.Unmarshal(data, a); err != nil {
-		return nil, fmt.Errorf("read the spec that a space runs with: %s: %w", filepath.Join(dir, appliedFile), err)
 	}
 	return a, nil
 }
 
 func (a *applied) write(dir string) error {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("write the spec that a space runs with: %w", err)
-	}
-	if err := pki.WriteFile(filepath.Join(dir, appliedFile), data); err != nil {
+	if err := writeJSON(filepath.Join(dir, appliedFile), a); err != nil {
 		return fmt.Errorf("write the spec that a space runs with: %w", err)
 	}
 	return nil
