@@ -22,6 +22,9 @@ const (
 	// ConditionIsolated is False while the objects that isolate the space on the host are changed by somebody again and again, or
 	// can't be put back. It is not there before that happens for the first time.
 	ConditionIsolated = "Isolated"
+	// ConditionVolumeCurrent is False for a dedicated space whose volume differs from what the platform's configuration says now. There
+	// is no such condition otherwise.
+	ConditionVolumeCurrent = "VolumeCurrent"
 )
 
 // Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
@@ -63,6 +66,8 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotRepaired is that of Isolated when it is False because the objects can't be put back.
 	ReasonNotRepaired = "NotRepaired"
+	// ReasonTemplateChanged is that of VolumeCurrent.
+	ReasonTemplateChanged = "TemplateChanged"
 )
 
 // SpaceState is what a space does. A client must accept states that it does not know: later versions may have more.
@@ -94,7 +99,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceStatus struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, and Isolated.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, and VolumeCurrent.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -211,7 +211,11 @@ func newIncarnation(dir string) error {
 	if _, err := rand.Read(incarnation); err != nil {
 		return fmt.Errorf("make another incarnation of a pod: %w", err)
 	}
-	if err := pki.WriteFile(filepath.Join(dir, incarnationFile), incarnation); err != nil {
+	err := removeIfThere(filepath.Join(dir, claimsFile)) // of the one before
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(dir, incarnationFile), incarnation)
+	}
+	if err != nil {
 		return fmt.Errorf("make another incarnation of a pod: %w", err)
 	}
 	return nil
@@ -257,11 +261,17 @@ func (m *Manager) applyPod(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return "", err
 	}
-	at, err := m.pods.Apply(ctx, name, files, digest)
+	claims, err := m.podClaims(name)
 	if err != nil {
 		return "", err
 	}
-	m.pods.at.Store(name, at)
+	at, err := m.pods.Apply(ctx, name, files, digest, claims)
+	if at != (dedicated.Addresses{}) {
+		m.pods.at.Store(name, at)
+	}
+	if err != nil {
+		return "", err
+	}
 	return digest, nil
 }
 
@@ -300,27 +310,15 @@ func (m *Manager) away(name string) (*away, error) {
 }
 
 func readAway(dir string) (*away, error) {
-	path := filepath.Join(dir, awayFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	a, err := readJSON[away](filepath.Join(dir, awayFile))
 	if err != nil {
 		return nil, fmt.Errorf("find where the store of a space is: %w", err)
-	}
-	a := &away{}
-	if err := json.Unmarshal(data, a); err != nil {
-		return nil, fmt.Errorf("find where the store of a space is: %s: %w", path, err)
 	}
 	return a, nil
 }
 
 func (m *Manager) markAway(name string, a away) error {
-	data, err := json.Marshal(a)
-	if err == nil {
-		err = pki.WriteFile(filepath.Join(datadir.Space(m.config.DataDir, name), awayFile), data)
-	}
-	if err != nil {
+	if err := writeJSON(filepath.Join(datadir.Space(m.config.DataDir, name), awayFile), a); err != nil {
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
 	return nil

@@ -63,6 +63,11 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
 		live.Conditions = append(live.Conditions, isolated)
 	}
+	if volume := m.volumeCondition(object.Name); volume != nil {
+		live.Conditions = append(live.Conditions, *volume)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionVolumeCurrent)
+	}
 	for _, condition := range live.Conditions {
 		if condition.Type == v1alpha1.ConditionReady {
 			status.State = stateOf(condition.Reason)
@@ -89,6 +94,7 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 func unknownCondition(c metav1.Condition) bool {
 	return !slices.Contains([]string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced, v1alpha1.ConditionIsolated,
+		v1alpha1.ConditionVolumeCurrent,
 	}, c.Type)
 }
 

@@ -109,17 +109,21 @@ func (p *Pods) labels(space string) map[string]string {
 }
 
 // Apply makes or changes the objects of a space, whose process finds files in its directory. The pod is replaced if digest, or the
-// template, is another than before; the files themselves may change while it runs. It returns where the pod is reached.
-func (p *Pods) Apply(ctx context.Context, space string, files map[string][]byte, digest string) (dedicated.Addresses, error) {
+// template, is another than before; the files themselves may change while it runs. claims are those with which the objects were made
+// first, as they are immutable. It returns where the pod is reached, also if what was there before can't be changed.
+func (p *Pods) Apply(ctx context.Context, space string, files map[string][]byte, digest string, claims []corev1.PersistentVolumeClaim) (at dedicated.Addresses, err error) {
 	service := p.service(space)
-	for _, o := range []client.Object{service, p.secret(space, files), p.statefulSet(space, digest)} {
+	for _, o := range []client.Object{service, p.secret(space, files), p.statefulSet(space, digest, claims)} {
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 		if err := p.Host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
-			return dedicated.Addresses{}, fmt.Errorf("apply %s %s of space %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), space, err)
+			return at, fmt.Errorf("apply %s %s of space %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), space, err)
+		}
+		if o == service {
+			to := func(port int) string { return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(port)) }
+			at = dedicated.Addresses{API: to(apiPort), Commands: to(commandsPort)}
 		}
 	}
-	at := func(port int) string { return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(port)) }
-	return dedicated.Addresses{API: at(apiPort), Commands: at(commandsPort)}, nil
+	return at, nil
 }
 
 func (p *Pods) service(space string) *corev1.Service {
@@ -139,11 +143,11 @@ func (p *Pods) secret(space string, files map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: p.meta(space), Type: SecretType, Data: files}
 }
 
-func (p *Pods) statefulSet(space, digest string) *appsv1.StatefulSet {
+func (p *Pods) statefulSet(space, digest string, claims []corev1.PersistentVolumeClaim) *appsv1.StatefulSet {
 	set := p.Template.DeepCopy()
 	labels := maps.Clone(set.Labels)
 	set.TypeMeta, set.ObjectMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, p.meta(space)
-	set.Status = appsv1.StatefulSetStatus{}
+	set.Spec.VolumeClaimTemplates, set.Status = claims, appsv1.StatefulSetStatus{}
 	for key, value := range labels {
 		if _, own := set.Labels[key]; !own {
 			set.Labels[key] = value
