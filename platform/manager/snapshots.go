@@ -49,7 +49,8 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
 		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{shardSpaces{m.shard}, m},
-		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
+		Elsewhere: func(space string) bool { return m.processes.get(space) != nil },
+		Every:     o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
 	buckets := map[string]*snapshot.Bucket{}
 	for _, to := range m.config.SnapshotDestinations {
