@@ -156,10 +156,11 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		}
 		d.copied = true
 	}
-	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
+	// First, so that it writes nothing while what it wrote is deleted. Its store is here by now, or counts no more.
+	if left, err := m.removePod(ctx, name); err != nil || left != "" {
 		return left, err
 	}
-	if left, err := m.removePod(ctx, name); err != nil || left != "" {
+	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
 	}
 	if err := errors.Join(m.secrets.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {
