@@ -499,16 +499,26 @@ func errInPod(name string) error {
 	return fmt.Errorf("the store of space %s is in its pod, and the space does not run there: create its Space object again with spec.isolation Dedicated, and raise --dedicated-max if that is reached; then restore the space, or delete it", name)
 }
 
+// errPodLeft is of a space that had a pod, on a platform that has none.
+func errPodLeft(name, dir string) error {
+	return fmt.Errorf("the space had a pod of its own, which may be left with its volume, and this platform runs none; start berth with --dedicated-pods, or delete StatefulSet %s with its claim, and the Service and the Secret of that name, and then the directory %s",
+		pod.Name(name), dir)
+}
+
 // removePod deletes the pod of a space, if it ever had one, with its volume, and returns what is left. The store must be here, or
 // count no more.
 func (m *Manager) removePod(ctx context.Context, name string) (left string, err error) {
+	dir := datadir.Dedicated(m.config.DataDir, name)
 	if m.pods == nil {
 		if where, err := m.away(name); err != nil || where != nil {
 			return "", errors.Join(err, errNoPods)
 		}
+		if _, err := os.Stat(filepath.Join(dir, incarnationFile)); err == nil {
+			return "", errPodLeft(name, dir)
+		}
 		return "", nil
 	}
-	if _, err := os.Stat(datadir.Dedicated(m.config.DataDir, name)); err != nil {
+	if _, err := os.Stat(dir); err != nil {
 		return "", nil
 	}
 	return m.pods.Remove(ctx, name)
