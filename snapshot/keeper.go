@@ -62,8 +62,10 @@ type Config struct {
 	Schedule func(space string) Schedule
 	Others   []*Bucket
 	// Elsewhere, if set, reports whether a space runs in another process, which sends its store: slowly, or as somebody wants who took it over.
-	// It delays no other space, and its archives say where they are from, see [ErrElsewhere].
+	// It delays no other space.
 	Elsewhere func(space string) bool
+	// Foreign says that those processes are on other machines, so that their stores have never been opened here.
+	Foreign bool
 	// WakeTimeout is how long a space may take to wake for a snapshot, as others wait
 	// for theirs. Default: a minute.
 	WakeTimeout time.Duration
@@ -232,9 +234,11 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	}
 	defer os.RemoveAll(scratch)
 	store := filepath.Join(scratch, storeFile)
-	if err := k.copyStore(ctx, id.Space, store); err != nil {
+	copied, err := k.copyStore(ctx, id.Space, store)
+	if err != nil {
 		return ID{}, 0, err
 	}
+	received := copied && (elsewhere || k.elsewhere(space)) // it may have been moved meanwhile
 	if elsewhere {
 		end, err := await(ctx, k.taking)
 		if err != nil {
@@ -247,7 +251,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 		return ID{}, 0, err
 	}
 	defer archive.Close()
-	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space)); err != nil {
+	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), received && k.config.Foreign); err != nil {
 		return ID{}, 0, err
 	}
 	if size, err = archive.Seek(0, 1); err != nil {
@@ -261,7 +265,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 
 // Copy copies the store of a space, awake or asleep, to where nothing is.
 func (k *Keeper) Copy(ctx context.Context, space, to string) error {
-	if err := k.copyStore(ctx, space, to); err != nil {
+	if _, err := k.copyStore(ctx, space, to); err != nil {
 		return fmt.Errorf("copy the store of space %s: %w", space, err)
 	}
 	return nil
@@ -269,30 +273,29 @@ func (k *Keeper) Copy(ctx context.Context, space, to string) error {
 
 // copyStore copies the store of a space. One that is awake copies itself; of one
 // that sleeps the file is copied, which nobody writes. It may wake or fall asleep
-// meanwhile: then it is tried again.
-func (k *Keeper) copyStore(ctx context.Context, space, to string) error {
+// meanwhile: then it is tried again. itself reports whether the space copied itself.
+func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, err error) {
 	const attempts = 5
 	path := filepath.Join(k.config.Dir, space, storeFile)
-	var err error
 	for range attempts {
 		if err = k.config.Spaces.Snapshot(ctx, space, to); !errors.Is(err, ErrAsleep) {
-			return err
+			return true, err
 		}
 		if exists(path + "-wal") {
 			// It was not put to sleep in order: only its store can read it.
 			if err := k.wake(ctx, space); err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
 		if err = copyAtRest(path, to); err == nil {
-			return examine(ctx, space, to)
+			return false, examine(ctx, space, to)
 		}
 		if !errors.Is(err, errMoved) {
-			return err
+			return false, err
 		}
 	}
-	return err
+	return false, err
 }
 
 // wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots waiting.

@@ -125,7 +125,7 @@ func printSnapshots(out, hints io.Writer, infos []snapshot.Info, now time.Time) 
 
 func newSnapshotRestore() *cobra.Command {
 	var dir, from, as string
-	var replace bool
+	var replace, trust bool
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT [--as SPACE [--replace]]",
 		Short: "Restore a space from a snapshot",
@@ -149,7 +149,11 @@ volumes is not in a snapshot.
 With --replace, too, it takes the place of all that a space of that name holds,
 on the host too, volumes among it. That space keeps its own keys: its
 kubeconfigs work on, and lead to what was restored. If the restore fails, it is
-as it was.`,
+as it was.
+
+The store in a snapshot of a dedicated space comes from the space's pod, which a
+tenant may have taken over. A dedicated space is restored in its pod. In all other
+cases, Berth opens the store in its own process, and only with --trust-dedicated.`,
 		Example: `  berth snapshot restore demo
   berth snapshot restore demo/20260102T030405.000Z --as demo-copy
   berth snapshot restore demo --as staging --replace
@@ -165,9 +169,12 @@ as it was.`,
 			if replace {
 				query.Set("replace", "")
 			}
+			if trust {
+				query.Set("trust-dedicated", "")
+			}
 			err := control.NewClient(dir).Do(cmd.Context(), http.MethodPost, "/snapshots/restore?"+query.Encode(), &result)
 			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" {
-				result.Space, result.Snapshot, err = manager.RestoreStopped(cmd.Context(), dir, args[0], from)
+				result.Space, result.Snapshot, err = manager.RestoreStopped(cmd.Context(), dir, args[0], from, trust)
 			}
 			if err != nil {
 				return flagError(err)
@@ -184,6 +191,7 @@ as it was.`,
 	addDataDir(cmd, &dir)
 	cmd.Flags().StringVar(&from, "from", "", "URL of where it is; where scheduled ones go if empty")
 	cmd.Flags().StringVar(&as, "as", "", "name of the space to make of it; its own if empty")
+	cmd.Flags().BoolVar(&trust, "trust-dedicated", false, "open the store in Berth's own process, even if it comes from the pod of a dedicated space")
 	cmd.Flags().BoolVar(&replace, "replace", false, "with --as, take the place of all that a space of that name holds")
 	return cmd
 }

@@ -207,8 +207,8 @@ func (s *snapshots) settle(space string, had bool, err error) error {
 }
 
 // RestoreStopped restores a space of a data directory that no platform uses, from a bucket's URL, and returns the names of
-// the space and of the snapshot.
-func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, restored string, err error) {
+// the space and of the snapshot. trust is that of [RestoreRequest].
+func RestoreStopped(ctx context.Context, dataDir, name, from string, trust bool) (space, restored string, err error) {
 	id, err := snapshot.ParseID(name)
 	if err != nil {
 		return "", "", err
@@ -216,6 +216,9 @@ func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, res
 	bucket, err := snapshot.Open(from)
 	if err != nil {
 		return "", "", err
+	}
+	if trust {
+		bucket = bucket.Trusted()
 	}
 	lock, err := datadir.Lock(dataDir)
 	if err != nil {

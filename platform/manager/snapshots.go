@@ -49,8 +49,8 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
 		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{shardSpaces{m.shard}, m},
-		Elsewhere: func(space string) bool { return m.processes.get(space) != nil },
-		Every:     o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
+		Elsewhere: func(space string) bool { return m.processes.get(space) != nil }, Foreign: m.pods != nil,
+		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
 	buckets := map[string]*snapshot.Bucket{}
 	for _, to := range m.config.SnapshotDestinations {
@@ -151,6 +151,8 @@ type RestoreRequest struct {
 	As   string // name of the space that it becomes; that which it was taken of if empty
 	// Replace has it take the place of a space named As.
 	Replace bool
+	// TrustDedicated has the store of a snapshot be opened in this process that is from the pod of a dedicated space.
+	TrustDedicated bool
 }
 
 // Restore makes a space of a snapshot, and returns when it serves requests. One restore is done at a time.
@@ -162,6 +164,9 @@ func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (*Restored, err
 	bucket, err := m.snapshots.bucket(r.From, id.Space, "from")
 	if err != nil {
 		return nil, err
+	}
+	if r.TrustDedicated {
+		bucket = bucket.Trusted()
 	}
 	return m.snapshots.restore(ctx, bucket, r.ID, r.As, r.Replace)
 }
@@ -185,7 +190,9 @@ func (m *Manager) serveSnapshots() {
 	}))
 	mux.Handle("POST /snapshots/restore", control.Answer(func(r *http.Request) (any, error) {
 		query := r.URL.Query()
-		return m.Restore(r.Context(), RestoreRequest{ID: query.Get("id"), From: query.Get("from"), As: query.Get("as"), Replace: query.Has("replace")})
+		return m.Restore(r.Context(), RestoreRequest{
+			ID: query.Get("id"), From: query.Get("from"), As: query.Get("as"), Replace: query.Has("replace"), TrustDedicated: query.Has("trust-dedicated"),
+		})
 	}))
 }
 
