@@ -83,11 +83,11 @@ func newSnapshotList() *cobra.Command {
 		ValidArgsFunction: completeSpaces(&dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			space := strings.Join(args, "")
-			infos, err := listSnapshots(cmd.Context(), dir, space, from)
+			list, err := listSnapshots(cmd.Context(), dir, space, from)
 			if err != nil {
 				return err
 			}
-			return printSnapshots(cmd.OutOrStdout(), cmd.ErrOrStderr(), infos, time.Now())
+			return printSnapshots(cmd.OutOrStdout(), cmd.ErrOrStderr(), list, time.Now())
 		},
 	}
 	addDataDir(cmd, &dir)
@@ -96,31 +96,39 @@ func newSnapshotList() *cobra.Command {
 }
 
 // listSnapshots asks the berth that runs or, if none does, looks itself.
-func listSnapshots(ctx context.Context, dir, space, from string) (infos []snapshot.Info, err error) {
+func listSnapshots(ctx context.Context, dir, space, from string) (list manager.SnapshotList, err error) {
 	query := url.Values{"space": {space}, "from": {from}}
-	err = control.NewClient(dir).Do(ctx, http.MethodGet, "/snapshots?"+query.Encode(), &infos)
+	err = control.NewClient(dir).Do(ctx, http.MethodGet, "/snapshots?"+query.Encode(), &list)
 	if from == "" || !errors.Is(err, control.ErrNotRunning) {
-		return infos, err
+		return list, err
 	}
 	bucket, err := snapshot.Open(from)
 	if err != nil {
-		return nil, err
+		return list, err
 	}
-	return bucket.List(ctx, space)
+	list.Snapshots, err = bucket.List(ctx, space)
+	return list, err
 }
 
-func printSnapshots(out, hints io.Writer, infos []snapshot.Info, now time.Time) error {
-	if len(infos) == 0 {
-		fmt.Fprintln(hints, "No snapshots found.")
-		return nil
+// printSnapshots prints what was found, and fails if that is not all.
+func printSnapshots(out, hints io.Writer, list manager.SnapshotList, now time.Time) error {
+	var incomplete error
+	if len(list.Failures) > 0 {
+		incomplete = fmt.Errorf("the list is not complete: %s", strings.Join(list.Failures, "; "))
+	}
+	if len(list.Snapshots) == 0 {
+		if incomplete == nil {
+			fmt.Fprintln(hints, "No snapshots found.")
+		}
+		return incomplete
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "SNAPSHOT\tAGE\tSIZE")
-	for _, info := range infos {
+	for _, info := range list.Snapshots {
 		size := resource.NewQuantity((info.Bytes+1023)/1024*1024, resource.BinarySI)
 		fmt.Fprintf(table, "%s\t%s\t%s\n", info.ID, duration.HumanDuration(now.Sub(info.Time)), size)
 	}
-	return table.Flush()
+	return errors.Join(table.Flush(), incomplete)
 }
 
 func newSnapshotRestore() *cobra.Command {

@@ -11,12 +11,14 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
@@ -177,13 +179,14 @@ func (m *Manager) serveSnapshots() {
 	mux.Handle("GET /snapshots", control.Answer(func(r *http.Request) (any, error) {
 		space, from := r.URL.Query().Get("space"), r.URL.Query().Get("from")
 		if space == "" && from == "" && len(m.snapshots.buckets) > 0 {
-			return m.snapshots.list(r.Context())
+			return m.snapshots.list(r.Context()), nil
 		}
 		bucket, err := m.snapshots.bucket(from, space, "from")
 		if err != nil {
 			return nil, err
 		}
-		return bucket.List(r.Context(), space)
+		infos, err := bucket.List(r.Context(), space)
+		return SnapshotList{Snapshots: infos}, err
 	}))
 	mux.Handle("POST /snapshots", control.Answer(func(r *http.Request) (any, error) {
 		return m.Snapshot(r.Context(), r.URL.Query().Get("space"), r.URL.Query().Get("to"))
@@ -196,17 +199,36 @@ func (m *Manager) serveSnapshots() {
 	}))
 }
 
-// list returns all snapshots in all places, by place.
-func (s *snapshots) list(ctx context.Context) (all []snapshot.Info, err error) {
-	for _, url := range slices.Sorted(maps.Keys(s.buckets)) {
-		infos, err := s.buckets[url].List(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, infos...)
-	}
-	return all, nil
+// SnapshotList are snapshots, and why some could not be listed.
+type SnapshotList struct {
+	Snapshots []snapshot.Info `json:"snapshots"`
+	Failures  []string        `json:"failures,omitempty"`
 }
+
+// list returns all snapshots in all places, by place. A place that can't be reached hides no other.
+func (s *snapshots) list(ctx context.Context) (all SnapshotList) {
+	urls := slices.Sorted(maps.Keys(s.buckets))
+	infos, errs := make([][]snapshot.Info, len(urls)), make([]error, len(urls))
+	var listing sync.WaitGroup
+	for i, url := range urls {
+		safego.Go(&listing, "list snapshots", func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, fmt.Errorf("not done within %s", listTimeout))
+			defer cancel()
+			infos[i], errs[i] = s.buckets[url].List(ctx, "")
+		}, func(err error) { errs[i] = err })
+	}
+	listing.Wait()
+	for i := range urls {
+		all.Snapshots = append(all.Snapshots, infos[i]...)
+		if errs[i] != nil {
+			all.Failures = append(all.Failures, errs[i].Error())
+		}
+	}
+	return all
+}
+
+// listTimeout bounds what a list of all places waits for one of them.
+const listTimeout = 30 * time.Second
 
 // bucket is that of a URL, or else where scheduled ones of a space go. flag is by what a person names one.
 func (s *snapshots) bucket(url, space, flag string) (*snapshot.Bucket, error) {
