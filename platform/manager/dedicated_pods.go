@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,13 +22,10 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/gateway"
-	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
-	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard/dedicated"
-	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -113,92 +109,6 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 		return m.keepPod(ctx, name, spec, p)
 	}
 	return dedicated.NewRemote(name, datadir.Dedicated(m.config.DataDir, name), at, prepare, run, m.logger)
-}
-
-// keepPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. It returns an error if the pod
-// does not run the space any more, as after the loss of its volume.
-func (m *Manager) keepPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
-	k := &podKeeper{Manager: m, space: name, pod: p, apply: func(ctx context.Context) error {
-		_, err := m.applyPod(ctx, name, spec)
-		return err
-	}}
-	for {
-		pause, err := k.look(ctx)
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-	}
-}
-
-// podKeeper compares what the pod of a space has with what it is to have.
-type podKeeper struct {
-	*Manager
-	space string
-	pod   *dedicated.Process
-	apply func(ctx context.Context) error // makes its objects on the host anew, with a token that is good
-	owed  bool                            // apply has failed
-}
-
-// look has the pod have what it lacks now, and returns when to look again. What fails is tried again: the pod runs on. It returns an
-// error if the pod answers that it does not run the space; one that does not answer may run it.
-func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(life, startTimeout)
-	defer cancel()
-	var failures []error
-	if k.owed || k.access.isDue(k.space) {
-		err := k.apply(ctx)
-		k.owed = err != nil
-		failures = append(failures, err)
-	}
-	state, isNew, err := k.checkPod(ctx, k.space, k.pod)
-	if err != nil {
-		return 0, err
-	}
-	switch {
-	case state == nil: // its status says so
-		pause = podRetry
-	case isNew:
-		pause = newPoll
-	default:
-		pause = renewPoll
-	}
-	if state != nil {
-		files, err := k.identity(k.space)
-		if err == nil && dedicated.IdentityDigest(files) != state.Identity {
-			err = k.pod.PutIdentity(ctx, files)
-		}
-		failures = append(failures, err)
-	}
-	if err := errors.Join(failures...); err != nil && life.Err() == nil {
-		pause = podRetry
-		k.logger.Error(err, "Could not renew what the pod of a dedicated space has; it is tried again", "space", k.space)
-	}
-	return pause, nil
-}
-
-// checkPod returns the state of a pod, nil if it does not answer, and whether its space has no store yet. It notes that a space that was
-// new has its store in its pod by now, so that its loss is found. It fails if the pod answers that it does not run the space.
-func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Process) (state *dedicated.State, isNew bool, err error) {
-	where, err := m.away(name)
-	if err != nil {
-		return nil, false, err
-	}
-	isNew = where != nil && where.New
-	said, err := p.State(ctx)
-	switch {
-	case err != nil:
-		return nil, isNew, nil //nolint:nilerr // as it says
-	case !said.Begun:
-		return nil, false, fmt.Errorf("the pod of space %s does not run it any more", name)
-	case isNew && said.HasStore:
-		return &said, false, m.markAway(name, away{})
-	}
-	return &said, isNew, nil
 }
 
 // incarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it holds is
@@ -295,182 +205,6 @@ func (m *Manager) openPod(ctx context.Context, name string, spec v1alpha1.SpaceS
 	return fmt.Errorf("the pod of space %s does not answer: %w; %s", name, last, m.pods.Why(ctx, name))
 }
 
-// awayFile is in the directory of a space whose store is in its pod: the platform has no store of it, or one that is old.
-const awayFile = "away.json"
-
-// away is what awayFile says.
-type away struct {
-	// New says that the space had no store when it began to run in its pod.
-	New bool `json:"new,omitempty"`
-}
-
-// away returns nil if the store of a space is here.
-func (m *Manager) away(name string) (*away, error) {
-	return readAway(datadir.Space(m.config.DataDir, name))
-}
-
-func readAway(dir string) (*away, error) {
-	a, err := readJSON[away](filepath.Join(dir, awayFile))
-	if err != nil {
-		return nil, fmt.Errorf("find where the store of a space is: %w", err)
-	}
-	return a, nil
-}
-
-func (m *Manager) markAway(name string, a away) error {
-	if err := writeJSON(filepath.Join(datadir.Space(m.config.DataDir, name), awayFile), a); err != nil {
-		return fmt.Errorf("note where the store of space %s is: %w", name, err)
-	}
-	return nil
-}
-
-// handOver has the pod of a space, which answers, have the store, and run the space. A crash at any point leaves one store that
-// counts: the one here until awayFile is there, and the pod's from then on. The pod does not run the space before.
-func (m *Manager) handOver(ctx context.Context, name string, p *dedicated.Process) error {
-	where, err := m.away(name)
-	if err != nil {
-		return err
-	}
-	state, err := p.State(ctx)
-	if err != nil {
-		return err
-	}
-	dir := datadir.Space(m.config.DataDir, name)
-	switch {
-	case where == nil && state.Begun:
-		return fmt.Errorf("the pod of space %s runs it, and there is a store of it in %s, too; if that is the one that counts, delete StatefulSet %s with its claim, else create the file %s with {}",
-			name, dir, pod.Name(name), filepath.Join(dir, awayFile))
-	case where == nil:
-		isNew := !snapshot.Exists(dir)
-		if !isNew {
-			if err := closeInOrder(ctx, name, dir); err != nil {
-				return err
-			}
-			if err := p.PutStore(ctx, filepath.Join(dir, "store.db"), false); err != nil {
-				return err
-			}
-		}
-		if err := m.markAway(name, away{New: isNew}); err != nil {
-			return err
-		}
-	case !where.New && !state.HasStore:
-		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
-	case where.New && state.HasStore:
-		if err := m.markAway(name, away{}); err != nil {
-			return err
-		}
-	}
-	if err := removeStore(dir); err != nil {
-		return err
-	}
-	if err := m.sendIdentity(ctx, name, p); err != nil {
-		return err
-	}
-	return p.Begin(ctx)
-}
-
-// sendIdentity has the pod of a space have the keys that are here, where they are issued and rotated.
-func (m *Manager) sendIdentity(ctx context.Context, name string, p *dedicated.Process) error {
-	files, err := m.identity(name)
-	if err != nil {
-		return err
-	}
-	return p.PutIdentity(ctx, files)
-}
-
-// identity is what sendIdentity sends.
-func (m *Manager) identity(name string) (map[string][]byte, error) {
-	dir := datadir.Space(m.config.DataDir, name)
-	_, err := pki.ServiceAccountKey(kubeconfig.ClientKeys(m.config.DataDir, name)) // so that it is not made there
-	if err == nil {
-		_, err = pki.Secret(dir, "node.key")
-	}
-	if err != nil {
-		return nil, err
-	}
-	files, err := readIdentity(dir)
-	if err != nil {
-		return nil, err
-	}
-	files[podsAddressFile] = []byte(m.config.Pods.Address)
-	return files, nil
-}
-
-// bringHome takes the store of a space from its pod, which stops. spec is what the space runs with there. It takes as long as the store
-// advances.
-func (m *Manager) bringHome(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
-	where, err := m.away(name)
-	if err != nil || where == nil {
-		return err
-	}
-	if m.pods == nil {
-		return errNoPods
-	}
-	p := m.newPod(name, spec)
-	opening, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := m.openPod(opening, name, spec, p); err != nil {
-		return err
-	}
-	return m.fetchStore(ctx, name, p, where.New)
-}
-
-// fetchStore is bringHome from a pod that answers. A crash at any point leaves one store that counts: the pod's until awayFile is gone, and
-// the one here from then on. Neither runs before. isNew says that the space had no store when it began to run in its pod.
-func (m *Manager) fetchStore(ctx context.Context, name string, p *dedicated.Process, isNew bool) error {
-	if err := p.End(ctx); err != nil {
-		return fmt.Errorf("stop space %s in its pod: %w", name, err)
-	}
-	state, err := p.State(ctx)
-	if err != nil {
-		return err
-	}
-	dir, scratch := datadir.Space(m.config.DataDir, name), datadir.Scratch(m.config.DataDir)
-	switch {
-	case state.HasStore:
-		received, err := os.MkdirTemp(scratch, "fetch-*")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(received)
-		store := filepath.Join(received, "received.db")
-		if err := p.CopyStore(ctx, store, m.mostOfStore(name)); err != nil {
-			return err
-		}
-		if err := snapshot.Place(store, dir, scratch); err != nil {
-			return fmt.Errorf("take the store of space %s: %w", name, err)
-		}
-	case !isNew:
-		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
-	}
-	if after, err := p.State(ctx); err != nil || after.Begun {
-		return errors.Join(err, fmt.Errorf("space %s has begun to run in its pod again; the change is tried again", name))
-	}
-	if err := os.Remove(filepath.Join(dir, awayFile)); err != nil {
-		return fmt.Errorf("note where the store of space %s is: %w", name, err)
-	}
-	return syncDir(dir)
-}
-
-// leavePod is bringHome for a space that runs in its pod, and goes on there if that fails.
-func (m *Manager) leavePod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
-	if m.pods == nil {
-		return nil
-	}
-	running := m.processes.get(name)
-	if running != nil { // so that nothing lets the space run meanwhile
-		if err := running.Stop(ctx); err != nil {
-			return err
-		}
-	}
-	err := m.bringHome(ctx, name, spec)
-	if err != nil && running != nil {
-		m.processes.swap(name, m.newPod(name, spec))
-		m.start(name)
-	}
-	return err
-}
-
 // endPod stops a space in its pod, which stays, as far as it can be reached.
 func (m *Manager) endPod(ctx context.Context, name string) {
 	process := m.processes.get(name)
@@ -480,23 +214,6 @@ func (m *Manager) endPod(ctx context.Context, name string) {
 	if err := errors.Join(process.Stop(ctx), process.End(ctx)); err != nil {
 		m.logger.Error(err, "Could not stop a space in its pod, which goes on for as long as its token is good", "space", name)
 	}
-}
-
-// bringHomeToDelete takes the store of a space that is to be retained or copied from its pod.
-func (m *Manager) bringHomeToDelete(ctx context.Context, name string) error {
-	before, err := readApplied(datadir.Space(m.config.DataDir, name))
-	if err != nil || before == nil {
-		return err
-	}
-	return m.bringHome(ctx, name, before.Spec)
-}
-
-// errNoPods is of a space whose store is in a pod, on a platform that has none.
-var errNoPods = errors.New("the store of the space is in a pod of its own, and this platform runs none; start berth with --dedicated-pods")
-
-// errInPod is of a space whose store is in its pod, which this platform does not serve now. The volume is the only one that has it.
-func errInPod(name string) error {
-	return fmt.Errorf("the store of space %s is in its pod, and the space does not run there: create its Space object again with spec.isolation Dedicated, and raise --dedicated-max if that is reached; then restore the space, or delete it", name)
 }
 
 // errPodLeft is of a space that had a pod, on a platform that has none.
@@ -522,27 +239,4 @@ func (m *Manager) removePod(ctx context.Context, name string) (left string, err 
 		return "", nil
 	}
 	return m.pods.Remove(ctx, name)
-}
-
-// removeStore removes a store that has been handed over.
-func removeStore(dir string) error {
-	for _, name := range []string{"store.db", "store.db-wal", "store.db-shm", "store.db.replaced", "store.db.replaced-wal"} {
-		if err := removeIfThere(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// closeInOrder has what is in the log of a store that was killed be in its file. Nobody has it open.
-func closeInOrder(ctx context.Context, space, dir string) error {
-	path := filepath.Join(dir, "store.db")
-	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	store, err := kine.Open(ctx, kine.Options{Path: path, Name: space})
-	if err != nil {
-		return fmt.Errorf("close the store of space %s: %w", space, err)
-	}
-	return store.Close()
 }
