@@ -35,7 +35,8 @@ type manifest struct {
 	Space string            `json:"space"`
 	Time  time.Time         `json:"time"`
 	Files map[string]string `json:"files"` // SHA-256 by name
-	// Elsewhere says that the store was sent by a process on another machine, and may be what somebody wrote who took that over.
+	// Elsewhere says that the store was sent by a process on another machine, and may be what somebody wrote who took that
+	// over.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 

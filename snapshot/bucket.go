@@ -74,7 +74,8 @@ func Open(address string) (*Bucket, error) {
 	return b, nil
 }
 
-// Trusted returns the bucket, with archives that may be opened in this process even if their stores are from the pod of a dedicated space.
+// Trusted returns the bucket, with archives that may be opened in this process even if their stores are from the pod of
+// a dedicated space.
 func (b *Bucket) Trusted() *Bucket {
 	trusted := *b
 	trusted.trusted = true

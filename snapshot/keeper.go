@@ -57,12 +57,12 @@ type Config struct {
 	Bucket *Bucket
 	Every  time.Duration
 	Keep   int
-	// Schedule, if set, returns that of a space. It is asked often, and may answer differently each time. Its buckets are Bucket and
-	// Others: as many as the admin names, and each always the same value.
+	// Schedule, if set, returns that of a space. It is asked often, and may answer differently each time. Its buckets are
+	// Bucket and Others: as many as the admin names, and each always the same value.
 	Schedule func(space string) Schedule
 	Others   []*Bucket
-	// Elsewhere, if set, reports whether a space runs in another process, which sends its store: slowly, or as somebody wants who took it over.
-	// It delays no other space.
+	// Elsewhere, if set, reports whether a space runs in another process, which sends its store: slowly, or as somebody
+	// wants who took it over. It delays no other space.
 	Elsewhere func(space string) bool
 	// Foreign says that those processes are on other machines, so that their stores have never been opened here.
 	Foreign bool
@@ -298,7 +298,8 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, 
 	return false, err
 }
 
-// wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots waiting.
+// wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots
+// waiting.
 func (k *Keeper) wake(ctx context.Context, space string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.config.WakeTimeout, fmt.Errorf("not awake within %s", k.config.WakeTimeout))
 	defer cancel()

@@ -263,8 +263,8 @@ func (w *waking) Wake(ctx context.Context, name string) error {
 	return w.spaces.Wake(ctx, name)
 }
 
-// D2, T8: a space that does not wake for its snapshot keeps no other from its own. Its attempt fails, and says why; it is tried
-// again in the next round.
+// D2, T8: a space that does not wake for its snapshot keeps no other from its own. Its attempt fails, and says why; it
+// is tried again in the next round.
 func TestHostileASpaceThatDoesNotWakeHoldsUpNoOthersSnapshots(t *testing.T) {
 	s := &waking{spaces: newSpaces(t, "a-suspect", "other"), slow: "a-suspect"}
 	s.sleep(t, "a-suspect")
@@ -294,8 +294,8 @@ func TestHostileASpaceThatDoesNotWakeHoldsUpNoOthersSnapshots(t *testing.T) {
 	}
 }
 
-// S3, D2: a dedicated space whose process sends its store slowly, or never, delays no snapshot but its own, on schedule or asked for; and
-// it is asked for one store at a time.
+// S3, D2: a dedicated space whose process sends its store slowly, or never, delays no snapshot but its own, on schedule
+// or asked for; and it is asked for one store at a time.
 func TestHostileASlowProcessHoldsUpNoOthersSnapshots(t *testing.T) {
 	s := &stuck{spaces: newSpaces(t, "a-slow", "b", "c"), slow: "a-slow", entered: make(chan struct{}, 9), release: make(chan struct{})}
 	results := make(chan seen, 100)
@@ -370,8 +370,8 @@ func (w *logLines) String() string {
 	return strings.Join(w.lines, "\n")
 }
 
-// D2: each space has its own schedule, place, and number of snapshots; it may change, or be none. What was missed while nobody ran is
-// caught up once.
+// D2: each space has its own schedule, place, and number of snapshots; it may change, or be none. What was missed while
+// nobody ran is caught up once.
 func TestSpacesHaveSchedulesOfTheirOwn(t *testing.T) {
 	for kind, url := range buckets(t) {
 		t.Run(kind, func(t *testing.T) {

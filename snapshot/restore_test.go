@@ -215,8 +215,8 @@ func damages() map[string]func(t *testing.T, path string) {
 	}
 }
 
-// S3: what the process of a dedicated space on another machine has sent is opened in this one only if somebody says so, whatever is made of
-// it; and what this process has written, or the same machine, always.
+// S3: what the process of a dedicated space on another machine has sent is opened in this one only if somebody says so,
+// whatever is made of it; and what this process has written, or the same machine, always.
 func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
 	for reason, test := range map[string]struct{ elsewhere, foreign, asleep, refused bool }{
 		"from another machine":                    {true, true, false, true},

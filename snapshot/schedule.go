@@ -20,8 +20,8 @@ const (
 	retryAfter = time.Hour
 )
 
-// Schedule says where snapshots of a space go, how often they are taken, and how many are kept. None are taken if Bucket is nil,
-// or Every is 0.
+// Schedule says where snapshots of a space go, how often they are taken, and how many are kept. None are taken if
+// Bucket is nil, or Every is 0.
 type Schedule struct {
 	Bucket *Bucket
 	Every  time.Duration
@@ -58,8 +58,8 @@ func (k *Keeper) resume(ctx context.Context) {
 	}
 }
 
-// round takes the snapshots that are due, one after the other, and returns how long to wait for the next round. It does not wait for those
-// of spaces that run elsewhere.
+// round takes the snapshots that are due, one after the other, and returns how long to wait for the next round. It does
+// not wait for those of spaces that run elsewhere.
 func (k *Keeper) round(ctx context.Context) time.Duration {
 	names := k.config.Spaces.Names()
 	k.forget(names)
@@ -84,7 +84,8 @@ func (k *Keeper) round(ctx context.Context) time.Duration {
 	return max(0, next.Sub(k.config.Clock.Now()))
 }
 
-// keepInBackground is keep, once at a time for a space, and does not wait. The next round finds when the next one is due.
+// keepInBackground is keep, once at a time for a space, and does not wait. The next round finds when the next one is
+// due.
 func (k *Keeper) keepInBackground(ctx context.Context, space string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,8 +103,8 @@ func (k *Keeper) keepInBackground(ctx context.Context, space string) {
 	}, nil)
 }
 
-// due is when the next snapshot of a space is to be taken; false if none is. A space whose snapshots go somewhere else than before is due
-// at once. However many were missed while nobody ran, one is taken.
+// due is when the next snapshot of a space is to be taken; false if none is. A space whose snapshots go somewhere else
+// than before is due at once. However many were missed while nobody ran, one is taken.
 func (k *Keeper) due(space string) (at time.Time, scheduled bool) {
 	s := k.schedule(space)
 	if s.Bucket == nil || s.Every <= 0 {

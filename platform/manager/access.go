@@ -25,12 +25,12 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// hostTokenLifetime is how long a token of a space's account lives: what was stolen with a dedicated space's process is of
-// use for that long. It is renewed at half of it.
+// hostTokenLifetime is how long a token of a space's account lives: what was stolen with a dedicated space's process is
+// of use for that long. It is renewed at half of it.
 const hostTokenLifetime = time.Hour
 
-// Files of a directory by which the process of a dedicated space reaches the host: a kubeconfig, and the token that it names,
-// which clients read anew while they run.
+// Files of a directory by which the process of a dedicated space reaches the host: a kubeconfig, and the token that it
+// names, which clients read anew while they run.
 const (
 	hostKubeconfigFile = "host.kubeconfig"
 	hostTokenFile      = "host.token"

@@ -43,8 +43,8 @@ func (h *tokens) access(t *testing.T) *hostAccess {
 	return &hostAccess{host: host, clock: h.clock}
 }
 
-// S3: a token is renewed after half of its life, and not before, however often a pod is made; what failed is due until it succeeds; and one
-// of an account that was made anew is due at once.
+// S3: a token is renewed after half of its life, and not before, however often a pod is made; what failed is due until
+// it succeeds; and one of an account that was made anew is due at once.
 func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
 	host := &tokens{}
 	a := host.access(t)

@@ -33,7 +33,8 @@ import (
 type DedicatedPods struct {
 	// Template is what the pods are made of, see [pod.ReadTemplate]; there are none if it is nil.
 	Template *appsv1.StatefulSet
-	// Address is where all pods listen and are reached, and DataDir their data directory, for tests, which run what a pod would.
+	// Address is where all pods listen and are reached, and DataDir their data directory, for tests, which run what a pod
+	// would.
 	Address dedicated.Addresses
 	DataDir string
 }
@@ -46,8 +47,8 @@ type dedicatedPods struct {
 	at sync.Map // by space: where its pod is reached, a [dedicated.Addresses]
 }
 
-// podTimeout is how long a pod may take to run and answer until its status says why it does not; podPoll is the pause between
-// two tries.
+// podTimeout is how long a pod may take to run and answer until its status says why it does not; podPoll is the pause
+// between two tries.
 const (
 	podTimeout = time.Minute
 	podPoll    = 500 * time.Millisecond
@@ -102,7 +103,7 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 		if err := m.openPod(ctx, name, spec, p); err != nil {
 			return err
 		}
-		if err := m.handOver(ctx, name, p); err != nil {
+		if err := m.moveStoreToPod(ctx, name, p); err != nil {
 			return err
 		}
 		ready()
@@ -111,8 +112,9 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 	return dedicated.NewRemote(name, datadir.Dedicated(m.config.DataDir, name), at, prepare, run, m.logger)
 }
 
-// incarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it holds is
-// random, and another for each pod with a volume of its own: the answer of one that is being deleted is not taken for the next one's.
+// incarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it
+// holds is random, and another for each pod with a volume of its own: the answer of one that is being deleted is not
+// taken for the next one's.
 const incarnationFile = "incarnation"
 
 // newIncarnation has the next pod of a space be told from the one before.
@@ -222,12 +224,12 @@ func errPodLeft(name, dir string) error {
 		pod.Name(name), dir)
 }
 
-// removePod deletes the pod of a space, if it ever had one, with its volume, and returns what is left. The store must be here, or
-// count no more.
+// removePod deletes the pod of a space, if it ever had one, with its volume, and returns what is left. The store must
+// be here, or count no more.
 func (m *Manager) removePod(ctx context.Context, name string) (left string, err error) {
 	dir := datadir.Dedicated(m.config.DataDir, name)
 	if m.pods == nil {
-		if where, err := m.away(name); err != nil || where != nil {
+		if where, err := m.storeLocation(name); err != nil || where != nil {
 			return "", errors.Join(err, errNoPods)
 		}
 		if _, err := os.Stat(filepath.Join(dir, incarnationFile)); err == nil {

@@ -38,7 +38,8 @@ type movable struct {
 	fails atomic.Value
 }
 
-// dieAt has the pod refuse one command from now on, or from the second time or after it, as if it, or the platform, ended there.
+// dieAt has the pod refuse one command from now on, or from the second time or after it, as if it, or the platform,
+// ended there.
 func (m *movable) dieAt(command string) { m.fails.Store(command) }
 
 func newMovable(t *testing.T) *movable {
@@ -184,8 +185,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// D1, T9: wherever a move to a pod breaks off, one store counts, it is the one that was there, the pod doesn't run the space before the
-// store here counts no more, and the next try goes on.
+// D1, T9: wherever a move to a pod breaks off, one store counts, it is the one that was there, the pod doesn't run the
+// space before the store here counts no more, and the next try goes on.
 func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 	for _, at := range []string{
 		"", "GET " + dedicated.StatePath, "PUT " + dedicated.StorePath, "after PUT " + dedicated.StorePath, "PUT " + dedicated.IdentityPath,
@@ -195,11 +196,11 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 			m := newMovable(t)
 			here := datadir.Space(m.config.DataDir, "moved")
 			m.dieAt(at)
-			if err := m.handOver(t.Context(), "moved", m.pod); (err == nil) != (at == "") {
+			if err := m.moveStoreToPod(t.Context(), "moved", m.pod); (err == nil) != (at == "") {
 				t.Errorf("the move: %v", err)
 			}
 			m.dieAt("")
-			where, err := m.away("moved")
+			where, err := m.storeLocation("moved")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,9 +209,9 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if where == nil && (!snapshot.Exists(here) || state.Begun) || where != nil && !state.HasStore {
-				t.Errorf("the store is away: %v; here: %t; the pod: %+v", where, snapshot.Exists(here), state)
+				t.Errorf("the store is in the pod: %v; here: %t; the pod: %+v", where, snapshot.Exists(here), state)
 			}
-			if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+			if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 				t.Fatal(err)
 			}
 			if state, err = m.pod.State(t.Context()); err != nil || !state.Begun || !state.HasStore || snapshot.Exists(here) {
@@ -223,8 +224,8 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 	}
 }
 
-// D1, T9: wherever the way back breaks off, one store counts, and it is the one that was there; the space doesn't run in the pod once the store
-// here counts; and the next try goes on, be it back or to the pod again.
+// D1, T9: wherever the way back breaks off, one store counts, and it is the one that was there; the space doesn't run
+// in the pod once the store here counts; and the next try goes on, be it back or to the pod again.
 func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 	for _, next := range []string{"back", "to the pod"} {
 		for _, at := range []string{
@@ -234,7 +235,7 @@ func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 			t.Run(at+", then "+next, func(t *testing.T) {
 				m := newMovable(t)
 				here := datadir.Space(m.config.DataDir, "moved")
-				if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+				if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 					t.Fatal(err)
 				}
 				stored, err := os.ReadFile(filepath.Join(m.dir, "store.db"))
@@ -242,27 +243,27 @@ func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.dieAt(at)
-				if err := m.fetchStore(t.Context(), "moved", m.pod, false); err == nil {
+				if err := m.receiveStore(t.Context(), "moved", m.pod, false); err == nil {
 					t.Error("it did not break off")
 				}
 				m.dieAt("")
-				where, err := m.away("moved")
+				where, err := m.storeLocation("moved")
 				if err != nil || where == nil {
 					t.Fatalf("the store here counts before all is done: %v", err)
 				}
 				if state, err := m.pod.State(t.Context()); err != nil || !state.HasStore {
 					t.Errorf("the pod: %+v (%v)", state, err)
 				}
-				at, again := m.dir, m.handOver
+				at, again := m.dir, m.moveStoreToPod
 				if next == "back" {
 					at, again = here, func(ctx context.Context, name string, p *dedicated.Process) error {
-						return m.fetchStore(ctx, name, p, false)
+						return m.receiveStore(ctx, name, p, false)
 					}
 				}
 				if err := again(t.Context(), "moved", m.pod); err != nil {
 					t.Fatal(err)
 				}
-				where, err = m.away("moved")
+				where, err = m.storeLocation("moved")
 				if err != nil || (where == nil) != (next == "back") {
 					t.Errorf("after the next try: the store is in the pod: %t (%v)", where != nil, err)
 				}
@@ -280,19 +281,19 @@ func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 // D1: a volume that is lost, or a store in two places, is told, and nothing is overwritten.
 func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 	m := newMovable(t)
-	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(m.dir, "store.db")); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
 		t.Errorf("a lost volume: %v", err)
 	}
-	if err := os.Remove(filepath.Join(datadir.Space(m.config.DataDir, "moved"), awayFile)); err != nil {
+	if err := os.Remove(filepath.Join(datadir.Space(m.config.DataDir, "moved"), storeLocationFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "if that is the one that counts") {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "if that is the one that counts") {
 		t.Errorf("two stores: %v", err)
 	}
 }
@@ -300,7 +301,7 @@ func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 // D1: a space that was new when it came to its pod has a store from its first start on, whose loss is told.
 func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 	m := newMovable(t)
-	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.handOver(t.Context(), "moved", m.pod)); err != nil {
+	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.moveStoreToPod(t.Context(), "moved", m.pod)); err != nil {
 		t.Fatal(err)
 	}
 	if _, isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
@@ -319,7 +320,7 @@ func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 	if _, _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
 		t.Errorf("a pod on a new volume: %v", err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
 		t.Errorf("the next try: %v", err)
 	}
 	m.dieAt("GET " + dedicated.StatePath)
@@ -328,13 +329,13 @@ func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 	}
 }
 
-// X2: keys that were rotated reach a pod that could not be reached, or could not restart the space, and a token that was due reaches one whose
-// host was out of reach, each as soon as that works, and no more than once.
+// X2: keys that were rotated reach a pod that could not be reached, or could not restart the space, and a token that
+// was due reaches one whose host was out of reach, each as soon as that works, and no more than once.
 func TestWhatAPodLacksIsSentUntilItHasIt(t *testing.T) {
 	m := newMovable(t)
 	host := &tokens{}
 	m.access = host.access(t)
-	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)
 	}
 	applied := ""
@@ -389,7 +390,7 @@ func TestWhatAPodLacksIsSentUntilItHasIt(t *testing.T) {
 // D1: the volume of a pod that has the only store of a space is not deleted because the space has no process now.
 func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
 	m := newMovable(t)
-	if err := errors.Join(m.handOver(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
+	if err := errors.Join(m.moveStoreToPod(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	m.pods = &dedicatedPods{} // which would panic if it were used
@@ -403,7 +404,8 @@ func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
 	}
 }
 
-// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps the mark of one.
+// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps
+// the mark of one.
 func TestAPodIsToldFromTheOneBefore(t *testing.T) {
 	m := newMovable(t)
 	dir := datadir.Dedicated(m.config.DataDir, "moved")
@@ -446,7 +448,7 @@ func TestASnapshotDuringAMoveIsOfTheStoreThatCounts(t *testing.T) {
 	if err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) {
 		t.Errorf("before it is moved: %v", err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)
 	}
 	if here, err := m.notMovedYet("moved"); err != nil || here {

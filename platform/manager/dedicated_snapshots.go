@@ -54,7 +54,7 @@ func (m *Manager) notMovedYet(space string) (bool, error) {
 	if m.pods == nil {
 		return false, nil
 	}
-	where, err := m.away(space)
+	where, err := m.storeLocation(space)
 	return err == nil && where == nil && snapshot.Exists(datadir.Space(m.config.DataDir, space)), err
 }
 
@@ -76,8 +76,8 @@ func (s allSpaces) Wake(ctx context.Context, space string) error {
 	return s.shardSpaces.Wake(ctx, space)
 }
 
-// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what counts
-// against the limit, such as pages that are free.
+// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what
+// counts against the limit, such as pages that are free.
 func (m *Manager) mostOfStore(space string) int64 {
 	const slack = 64 << 20
 	return 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack

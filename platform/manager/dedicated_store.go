@@ -41,8 +41,8 @@ type storeServer struct {
 	config       string // digest of what the process was told
 	// mark is the file by whose presence the space is to run; it always is if there is none.
 	mark string
-	// identity is the digest of the keys that the space runs with, a string: others than those in its directory while a restart with those
-	// has failed.
+	// identity is the digest of the keys that the space runs with, a string: others than those in its directory while a
+	// restart with those has failed.
 	identity atomic.Value
 
 	mu sync.Mutex // one change at a time
@@ -58,8 +58,8 @@ type runner interface {
 	Hold(space string) (release func())
 }
 
-// begunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform has let
-// it run: until then, the platform has the store that counts.
+// begunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform
+// has let it run: until then, the platform has the store that counts.
 const begunFile = "begun"
 
 func newStoreServer(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (s *storeServer, err error) {
@@ -163,8 +163,8 @@ func (s *storeServer) serve(mux *http.ServeMux) {
 	}))
 }
 
-// revision is a number that changes with the store: its revision while the space is awake, and else when the file was last
-// written; 0 if that is not known.
+// revision is a number that changes with the store: its revision while the space is awake, and else when the file was
+// last written; 0 if that is not known.
 func (s *storeServer) revision() int64 {
 	if revision := s.awake(); revision > 0 {
 		return revision
@@ -291,7 +291,8 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 // identityFiles are what a space is known by, beside the keys in the directory pki.
 func identityFiles() []string { return []string{"node.key", "store.id", podsAddressFile} }
 
-// podsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the platform.
+// podsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the
+// platform.
 const podsAddressFile = "pods.address"
 
 func isIdentity(path string) bool {

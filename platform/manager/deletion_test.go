@@ -49,7 +49,7 @@ func TestASpaceIsNotRestoredAndDeletedAtOnce(t *testing.T) {
 // S3, T9: the pod of a space is gone, with all that could write, before anything that it wrote is deleted.
 func TestAPodIsGoneBeforeItsSpaceIsDeletedOnTheHost(t *testing.T) {
 	m := newMovable(t)
-	if err := errors.Join(m.handOver(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
+	if err := errors.Join(m.moveStoreToPod(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := datadir.StoreID(m.config.DataDir, "moved"); err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// watchIsolation has what isolates spaces put back when somebody changes it, until the platform stops: also for spaces that sleep.
+// watchIsolation has what isolates spaces put back when somebody changes it, until the platform stops: also for spaces
+// that sleep.
 func (m *Manager) watchIsolation(context.Context) error {
 	config := rest.CopyConfig(m.env.Host)
 	config.QPS = -1 // the host's own priority and fairness decides
@@ -44,9 +45,9 @@ func (m *Manager) watchIsolation(context.Context) error {
 	return nil
 }
 
-// isolated is what isolates a space; nil if this platform has no place for it, or it is being deleted, so that
-// nothing comes back that a deletion has removed. A process that goes on with a deletion after a crash may not have begun with it
-// yet, and then the space may have no directory any more.
+// isolated is what isolates a space; nil if this platform has no place for it, or it is being deleted, so that nothing
+// comes back that a deletion has removed. A process that goes on with a deletion after a crash may not have begun with
+// it yet, and then the space may have no directory any more.
 func (m *Manager) isolated(name string) *isolation.Isolation {
 	if m.applied.get(name) == nil || m.deletions.has(name) {
 		return nil

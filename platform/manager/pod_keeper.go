@@ -16,8 +16,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// keepPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. It returns an error if the pod
-// does not run the space any more, as after the loss of its volume.
+// keepPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. It returns an error
+// if the pod does not run the space any more, as after the loss of its volume.
 func (m *Manager) keepPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
 	k := &podKeeper{Manager: m, space: name, pod: p, apply: func(ctx context.Context) error {
 		_, err := m.applyPod(ctx, name, spec)
@@ -45,8 +45,8 @@ type podKeeper struct {
 	owed  bool                            // apply has failed
 }
 
-// look has the pod have what it lacks now, and returns when to look again. What fails is tried again: the pod runs on. It returns an
-// error if the pod answers that it does not run the space; one that does not answer may run it.
+// look has the pod have what it lacks now, and returns when to look again. What fails is tried again: the pod runs on.
+// It returns an error if the pod answers that it does not run the space; one that does not answer may run it.
 func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(life, startTimeout)
 	defer cancel()
@@ -82,10 +82,11 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 	return pause, nil
 }
 
-// checkPod returns the state of a pod, nil if it does not answer, and whether its space has no store yet. It notes that a space that was
-// new has its store in its pod by now, so that its loss is found. It fails if the pod answers that it does not run the space.
+// checkPod returns the state of a pod, nil if it does not answer, and whether its space has no store yet. It notes that
+// a space that was new has its store in its pod by now, so that its loss is found. It fails if the pod answers that it
+// does not run the space.
 func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Process) (state *dedicated.State, isNew bool, err error) {
-	where, err := m.away(name)
+	where, err := m.storeLocation(name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -97,7 +98,7 @@ func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Proces
 	case !said.Begun:
 		return nil, false, fmt.Errorf("the pod of space %s does not run it any more", name)
 	case isNew && said.HasStore:
-		return &said, false, m.markAway(name, away{})
+		return &said, false, m.noteStoreInPod(name, storeLocation{})
 	}
 	return &said, isNew, nil
 }

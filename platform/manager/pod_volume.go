@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 )
 
-// claimsFile is in the directory of a space that has a pod, and holds the claims that its StatefulSet was made with. They are immutable,
-// and the platform may not read StatefulSets.
+// claimsFile is in the directory of a space that has a pod, and holds the claims that its StatefulSet was made with.
+// They are immutable, and the platform may not read StatefulSets.
 const claimsFile = "claims.json"
 
 // podClaims are the claims of the pod of a space: those that it was made with, or those of the template if it is new.
@@ -36,8 +36,8 @@ func (m *Manager) podClaims(name string) ([]corev1.PersistentVolumeClaim, error)
 	return claims, nil
 }
 
-// volumeCondition returns the condition VolumeCurrent of a space, nil if there is nothing to say: it has no pod, or the volume of its pod
-// is as the template has it.
+// volumeCondition returns the condition VolumeCurrent of a space, nil if there is nothing to say: it has no pod, or the
+// volume of its pod is as the template has it.
 func (m *Manager) volumeCondition(name string) *metav1.Condition {
 	if m.pods == nil || m.processes.get(name) == nil {
 		return nil

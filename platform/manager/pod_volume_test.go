@@ -15,7 +15,8 @@ import (
 	"github.com/berth-dev/berth/platform/pod"
 )
 
-// T9: a pod keeps the volume that it was made with, a difference from the template is told, and the next pod has the new one.
+// T9: a pod keeps the volume that it was made with, a difference from the template is told, and the next pod has the
+// new one.
 func TestAVolumeThatDiffersFromTheTemplateIsTold(t *testing.T) {
 	template := func(size string) *appsv1.StatefulSet {
 		set, claim := &appsv1.StatefulSet{}, corev1.PersistentVolumeClaim{}

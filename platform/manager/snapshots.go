@@ -134,7 +134,8 @@ func (s shardSpaces) Revision(name string) int64 {
 	return 0
 }
 
-// Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is empty.
+// Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is
+// empty.
 func (m *Manager) Snapshot(ctx context.Context, space, to string) (snapshot.Info, error) {
 	bucket, err := m.snapshots.bucket(to, space, "to")
 	if err != nil {

@@ -139,7 +139,7 @@ func (m *Manager) checkNotInPod(name string) error {
 	if m.processes.get(name) != nil {
 		return nil
 	}
-	where, err := m.away(name)
+	where, err := m.storeLocation(name)
 	switch {
 	case err != nil || where == nil:
 		return err
@@ -194,7 +194,8 @@ func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	}
 }
 
-// wasDedicated reports whether a space had a process of its own, and has none now, so that what that process had is to be removed.
+// wasDedicated reports whether a space had a process of its own, and has none now, so that what that process had is to
+// be removed.
 func (m *Manager) wasDedicated(name string) bool {
 	if m.processes.get(name) != nil {
 		return false

@@ -26,8 +26,8 @@ import (
 // maxMessage bounds the message of a condition, in bytes.
 const maxMessage = 2 << 10
 
-// writeStatus has the status of an object say how its space is, and failure, if it is not nil, why the space is not as the
-// object says.
+// writeStatus has the status of an object say how its space is, and failure, if it is not nil, why the space is not as
+// the object says.
 func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failure error) error {
 	updated := object.DeepCopy()
 	m.observe(&updated.Status, object, failure)
@@ -89,8 +89,8 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 	status.Conditions = slices.DeleteFunc(status.Conditions, unknownCondition)
 }
 
-// unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when somebody
-// had taken it over, would otherwise stay.
+// unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when
+// somebody had taken it over, would otherwise stay.
 func unknownCondition(c metav1.Condition) bool {
 	return !slices.Contains([]string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced, v1alpha1.ConditionIsolated,

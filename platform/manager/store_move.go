@@ -19,10 +19,11 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 )
 
-// handOver has the pod of a space, which answers, have the store, and run the space. A crash at any point leaves one store that
-// counts: the one here until awayFile is there, and the pod's from then on. The pod does not run the space before.
-func (m *Manager) handOver(ctx context.Context, name string, p *dedicated.Process) error {
-	where, err := m.away(name)
+// moveStoreToPod sends the store of a space to its pod, which must answer, and starts the space there. A crash at any
+// point leaves one valid store: the platform's until storeLocationFile exists, and the pod's afterwards. The pod does
+// not run the space before that.
+func (m *Manager) moveStoreToPod(ctx context.Context, name string, p *dedicated.Process) error {
+	where, err := m.storeLocation(name)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (m *Manager) handOver(ctx context.Context, name string, p *dedicated.Proces
 	switch {
 	case where == nil && state.Begun:
 		return fmt.Errorf("the pod of space %s runs it, and there is a store of it in %s, too; if that is the one that counts, delete StatefulSet %s with its claim, else create the file %s with {}",
-			name, dir, pod.Name(name), filepath.Join(dir, awayFile))
+			name, dir, pod.Name(name), filepath.Join(dir, storeLocationFile))
 	case where == nil:
 		isNew := !snapshot.Exists(dir)
 		if !isNew {
@@ -45,13 +46,13 @@ func (m *Manager) handOver(ctx context.Context, name string, p *dedicated.Proces
 				return err
 			}
 		}
-		if err := m.markAway(name, away{New: isNew}); err != nil {
+		if err := m.noteStoreInPod(name, storeLocation{New: isNew}); err != nil {
 			return err
 		}
 	case !where.New && !state.HasStore:
 		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
 	case where.New && state.HasStore:
-		if err := m.markAway(name, away{}); err != nil {
+		if err := m.noteStoreInPod(name, storeLocation{}); err != nil {
 			return err
 		}
 	}
@@ -64,10 +65,10 @@ func (m *Manager) handOver(ctx context.Context, name string, p *dedicated.Proces
 	return p.Begin(ctx)
 }
 
-// bringHome takes the store of a space from its pod, which stops. spec is what the space runs with there. It takes as long as the store
-// advances.
-func (m *Manager) bringHome(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
-	where, err := m.away(name)
+// fetchStore stops a space in its pod, and copies its store to the platform. spec is what the space runs with there. It
+// has no deadline as long as the transfer makes progress.
+func (m *Manager) fetchStore(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+	where, err := m.storeLocation(name)
 	if err != nil || where == nil {
 		return err
 	}
@@ -80,12 +81,13 @@ func (m *Manager) bringHome(ctx context.Context, name string, spec v1alpha1.Spac
 	if err := m.openPod(opening, name, spec, p); err != nil {
 		return err
 	}
-	return m.fetchStore(ctx, name, p, where.New)
+	return m.receiveStore(ctx, name, p, where.New)
 }
 
-// fetchStore is bringHome from a pod that answers. A crash at any point leaves one store that counts: the pod's until awayFile is gone, and
-// the one here from then on. Neither runs before. isNew says that the space had no store when it began to run in its pod.
-func (m *Manager) fetchStore(ctx context.Context, name string, p *dedicated.Process, isNew bool) error {
+// receiveStore is fetchStore for a pod that answers. A crash at any point leaves one valid store: the pod's until
+// storeLocationFile is removed, and the platform's afterwards. Neither runs before that. isNew says that the space had
+// no store when it began to run in its pod.
+func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Process, isNew bool) error {
 	if err := p.End(ctx); err != nil {
 		return fmt.Errorf("stop space %s in its pod: %w", name, err)
 	}
@@ -114,14 +116,14 @@ func (m *Manager) fetchStore(ctx context.Context, name string, p *dedicated.Proc
 	if after, err := p.State(ctx); err != nil || after.Begun {
 		return errors.Join(err, fmt.Errorf("space %s has begun to run in its pod again; the change is tried again", name))
 	}
-	if err := os.Remove(filepath.Join(dir, awayFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, storeLocationFile)); err != nil {
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
 	return syncDir(dir)
 }
 
-// leavePod is bringHome for a space that runs in its pod, and goes on there if that fails.
-func (m *Manager) leavePod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+// moveStoreFromPod is fetchStore for a space that runs in its pod. If it fails, the space continues there.
+func (m *Manager) moveStoreFromPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
 	if m.pods == nil {
 		return nil
 	}
@@ -131,7 +133,7 @@ func (m *Manager) leavePod(ctx context.Context, name string, spec v1alpha1.Space
 			return err
 		}
 	}
-	err := m.bringHome(ctx, name, spec)
+	err := m.fetchStore(ctx, name, spec)
 	if err != nil && running != nil {
 		m.processes.swap(name, m.newPod(name, spec))
 		m.start(name)
@@ -139,16 +141,16 @@ func (m *Manager) leavePod(ctx context.Context, name string, spec v1alpha1.Space
 	return err
 }
 
-// bringHomeToDelete takes the store of a space that is to be retained or copied from its pod.
-func (m *Manager) bringHomeToDelete(ctx context.Context, name string) error {
+// fetchStoreToDelete is fetchStore for a space that is being deleted, and whose store is to be retained or copied.
+func (m *Manager) fetchStoreToDelete(ctx context.Context, name string) error {
 	before, err := readApplied(datadir.Space(m.config.DataDir, name))
 	if err != nil || before == nil {
 		return err
 	}
-	return m.bringHome(ctx, name, before.Spec)
+	return m.fetchStore(ctx, name, before.Spec)
 }
 
-// removeStore removes a store that has been handed over.
+// removeStore removes the platform's copy of a store that the pod has confirmed.
 func removeStore(dir string) error {
 	for _, name := range []string{"store.db", "store.db-wal", "store.db-shm", "store.db.replaced", "store.db.replaced-wal"} {
 		if err := removeIfThere(filepath.Join(dir, name)); err != nil {
@@ -158,7 +160,7 @@ func removeStore(dir string) error {
 	return nil
 }
 
-// closeInOrder has what is in the log of a store that was killed be in its file. Nobody has it open.
+// closeInOrder merges the log of a store that was not closed into its file. Nothing has the store open.
 func closeInOrder(ctx context.Context, space, dir string) error {
 	path := filepath.Join(dir, "store.db")
 	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {

@@ -60,7 +60,8 @@ func TestATemplateThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// T9: an upgrade with another volume reaches the pod of a running space with all else that is new, and never makes it unreachable.
+// T9: an upgrade with another volume reaches the pod of a running space with all else that is new, and never makes it
+// unreachable.
 func TestAnUpgradeWithAnotherVolumeReachesThePod(t *testing.T) {
 	cluster, err := shared()
 	if err != nil {

@@ -168,8 +168,8 @@ func TestAProcessThatNeverAnswersIsGivenUp(t *testing.T) {
 	}
 }
 
-// S3: a store takes as long as it needs for as long as it advances, so that a large one can be moved, and a process that sends it a byte at
-// a time is given up.
+// S3: a store takes as long as it needs for as long as it advances, so that a large one can be moved, and a process
+// that sends it a byte at a time is given up.
 func TestTheTransferOfAStoreIsBoundByItsProgress(t *testing.T) {
 	part := make([]byte, dedicated.PaceBytes)
 	const parts = 13

@@ -64,9 +64,9 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 // ErrChecksum says that a store did not arrive as it was sent.
 var ErrChecksum = errors.New("the store did not arrive as it was sent")
 
-// CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy has more
-// than most bytes, or does not advance: what runs the process may be a tenant who took it over. However large the store is, it has the
-// time that it needs. The file is on disk when it returns.
+// CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy
+// has more than most bytes, or does not advance: what runs the process may be a tenant who took it over. However large
+// the store is, it has the time that it needs. The file is on disk when it returns.
 func (p *Process) CopyStore(ctx context.Context, path string, most int64) error {
 	ctx, pace, stop := withPace(ctx)
 	defer stop()
@@ -97,9 +97,9 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either happens
-// whole or not at all. The space is stopped for it, and runs again afterwards if it is to run. It fails if that does not advance, as by
-// [Process.CopyStore].
+// PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either
+// happens whole or not at all. The space is stopped for it, and runs again afterwards if it is to run. It fails if that
+// does not advance, as by [Process.CopyStore].
 func (p *Process) PutStore(ctx context.Context, path string, restore bool) error {
 	file, size, sum, err := OpenSummed(path)
 	if err != nil {
@@ -118,8 +118,8 @@ func (p *Process) PutStore(ctx context.Context, path string, restore bool) error
 	return p.send(req, "send the store of space "+p.space)
 }
 
-// PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the space if
-// they are others than before.
+// PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the
+// space if they are others than before.
 func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -172,8 +172,8 @@ func OpenSummed(path string) (file *os.File, size int64, sum string, err error) 
 	return file, size, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Receive writes size bytes to a file at path, where nothing is, and fails with [ErrChecksum] if they don't have the sum. The file
-// is on disk when it returns without an error, and gone with one.
+// Receive writes size bytes to a file at path, where nothing is, and fails with [ErrChecksum] if they don't have the
+// sum. The file is on disk when it returns without an error, and gone with one.
 func Receive(from io.Reader, size int64, sum, path string) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
