@@ -10,10 +10,12 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -77,12 +79,21 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 		return err
 	}
 	defer end()
-	isolated := m.isolated(name) // it may have been deleted meanwhile
-	if isolated == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	isolated := m.isolated(name)
+	if isolated == nil {
+		return errNotIsolated
+	}
+	// It may have been deleted meanwhile, and the watch be behind: then what is there is another's.
+	object := &v1alpha1.Space{}
+	err = m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object)
+	if apierrors.IsNotFound(err) || err == nil && object.Annotations[translate.AnnotationStore] != isolated.Space.Store {
+		return errNotIsolated
+	}
+	if err != nil {
+		return fmt.Errorf("read Space object %s: %w", name, err)
+	}
 	if err := isolated.Apply(ctx, m.hostClient); err != nil {
 		return err
 	}
