@@ -6,7 +6,6 @@ package manager
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/gateway"
@@ -45,6 +45,8 @@ type dedicatedPods struct {
 	*pod.Pods
 	ca *pki.CA  // of the channel between the platform and the pods
 	at sync.Map // by space: where its pod is reached, a [dedicated.Addresses]
+	// client is by what the pods know the platform.
+	client clientCertificate
 }
 
 // podTimeout is how long a pod may take to run and answer until its status says why it does not; podPoll is the pause
@@ -70,7 +72,7 @@ func (m *Manager) openPods() error {
 		return err
 	}
 	m.pods = &dedicatedPods{
-		DedicatedPods: m.config.DedicatedPods, ca: ca,
+		DedicatedPods: m.config.DedicatedPods, ca: ca, client: clientCertificate{ca: ca, clock: clock.RealClock{}},
 		Pods: &pod.Pods{Host: m.hostClient, Platform: m.config.PlatformName, Template: m.config.DedicatedPods.Template},
 	}
 	return nil
@@ -90,14 +92,7 @@ func (p *dedicatedPods) locate(space string) (dedicated.Addresses, error) {
 
 // newPod prepares the pod of a space that is to have its own process, with a volume of its own.
 func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
-	certificate := func() (tls.Certificate, error) {
-		pair, err := m.pods.ca.Client(dedicated.PlatformUser(), nil)
-		if err != nil {
-			return tls.Certificate{}, err
-		}
-		return pair.TLS()
-	}
-	at := dedicated.Remote(func() (dedicated.Addresses, error) { return m.pods.locate(name) }, dedicated.ClientTLS(name, m.pods.ca.PEM, certificate))
+	at := dedicated.Remote(func() (dedicated.Addresses, error) { return m.pods.locate(name) }, dedicated.ClientTLS(name, m.pods.ca.PEM, m.pods.client.get))
 	prepare := func(ctx context.Context) error { return m.prepare(ctx, name) }
 	run := func(ctx context.Context, p *dedicated.Process, ready func()) error {
 		if err := m.openPod(ctx, name, spec, p); err != nil {
@@ -133,14 +128,24 @@ func newIncarnation(dir string) error {
 	return nil
 }
 
-// podFiles are what the process in the pod of a space finds in its directory, and the digest of what it reads once.
-func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.SpaceSpec) (files map[string][]byte, digest string, err error) {
-	d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path("")), Listen: pod.Listen()}
+// podConfig is what the process in the pod of a space is told.
+func (m *Manager) podConfig(name string, spec v1alpha1.SpaceSpec) process.Dedicated {
+	d := process.Dedicated{
+		Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path("")), Listen: pod.Listen(),
+	}
 	d.DataDir, d.Pods.Address = pod.DataDir, "" // which is another after each start, see podsAddressFile
 	if m.pods.Address != (dedicated.Addresses{}) {
 		d.Listen, d.DataDir = m.pods.Address, m.pods.DataDir
 	}
+	// The platform takes snapshots. Where they go is no matter of a process that somebody may take over.
+	d.SnapshotDestinations, d.SpaceDefaults.Snapshots, spec.Snapshots = nil, v1alpha1.Snapshots{}, v1alpha1.Snapshots{}
 	d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
+	return d
+}
+
+// podFiles are what the process in the pod of a space finds in its directory, and the digest of what it reads once.
+func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.SpaceSpec) (files map[string][]byte, digest string, err error) {
+	d := m.podConfig(name, spec)
 	config, err := json.Marshal(d)
 	if err != nil {
 		return nil, "", fmt.Errorf("write the configuration of space %s: %w", name, err)

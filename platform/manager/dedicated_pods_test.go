@@ -17,12 +17,15 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
@@ -467,5 +470,30 @@ func TestAProcessIsSwapped(t *testing.T) {
 	p.add("a", first, 1)
 	if p.swap("a", second); p.get("a") != second {
 		t.Error("the process is the one before")
+	}
+}
+
+// S3: who takes over the pod of a space finds no other space's settings there, and no place of snapshots; and what the process is told is a
+// configuration that it takes.
+func TestHostileAPodIsToldOfItsOwnSpaceAlone(t *testing.T) {
+	m := &Manager{pods: &dedicatedPods{}, env: Environment{Endpoint: func(space string) string { return "https://berth.example/spaces/" + space }}}
+	m.config.DataDir = t.TempDir()
+	m.config.SnapshotDestinations = []string{"s3://secret-usual", "s3://secret-of-mine"}
+	m.config.SpaceDefaults.Snapshots.To = "s3://secret-usual"
+	m.config.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "secret-other"}}}
+	d := m.podConfig("mine", v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Snapshots: v1alpha1.Snapshots{To: "s3://secret-of-mine"}})
+	file := filepath.Join(t.TempDir(), configFile)
+	if err := d.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	told, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(told, []byte("secret")) || !bytes.Contains(told, []byte("mine")) {
+		t.Errorf("it is told %s (%v)", told, err)
+	}
+	if _, err := process.ReadDedicated(file); err != nil {
+		t.Error(err)
+	}
+	if len(m.config.SnapshotDestinations) != 2 || m.config.SpaceDefaults.Snapshots.To == "" {
+		t.Error("the platform has forgotten where snapshots go")
 	}
 }
