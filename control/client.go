@@ -26,7 +26,9 @@ const host = "http://berth"
 type Client struct {
 	where string // it runs
 	most  int64  // bytes of an answer that is decoded
-	http  *http.Client
+	// remote says that who answers isn't trusted.
+	remote bool
+	http   *http.Client
 }
 
 // maxAnswer bounds what is decoded of a berth on this machine: a list of snapshots may be long.
@@ -40,17 +42,19 @@ var ErrNotRunning = errors.New("no berth runs")
 
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {
-	return NewClientTo("on "+dir+"; start one with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
+	c := NewClientTo("on "+dir+"; start one with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
 		return DialSocket(ctx, filepath.Join(dir, Name))
 	})
+	c.remote = false
+	return c
 }
 
 // NewClientTo returns a client of whom dial connects to, who may answer with most bytes. where says where that runs, and how it
-// is started.
+// is started. A tenant may have taken that over: what it refuses is said in words that may be shown.
 func NewClientTo(where string, most int64, dial func(ctx context.Context) (net.Conn, error)) *Client {
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	transport := &http.Transport{DialContext: connect, DisableKeepAlives: true, MaxResponseHeaderBytes: MaxHeaderBytes}
-	return &Client{where: where, most: most, http: &http.Client{Transport: transport}}
+	return &Client{where: where, most: most, remote: true, http: &http.Client{Transport: transport}}
 }
 
 // Do sends a request without a body and decodes the answer into out, unless that
@@ -102,8 +106,19 @@ func (c *Client) Send(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, refusal(resp)
+	err = refusal(resp)
+	if status := (&apierrors.StatusError{}); c.remote && errors.As(err, &status) {
+		s := status.ErrStatus
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: s.Code,
+			Reason: metav1.StatusReason(Printable(string(s.Reason), maxReason)), Message: Printable(s.Message, maxRefusal),
+		}}
+	}
+	return nil, err
 }
+
+// maxRefusal and maxReason bound what is kept of the refusal of somebody who isn't trusted, in bytes.
+const maxRefusal, maxReason = 2 << 10, 64
 
 func refusal(resp *http.Response) error {
 	const limit = 64 << 10
@@ -113,7 +128,7 @@ func refusal(resp *http.Response) error {
 	}
 	var status metav1.Status
 	if json.Unmarshal(data, &status) != nil || status.Message == "" {
-		return fmt.Errorf("ask berth: %s", resp.Status)
+		return fmt.Errorf("ask berth: %s", Printable(resp.Status, maxRefusal))
 	}
 	return &apierrors.StatusError{ErrStatus: status}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -113,5 +114,28 @@ func TestAStopEndsWhatIsUnderWay(t *testing.T) {
 	err := control.NewClient(dir).Do(t.Context(), http.MethodGet, "/name", nil)
 	if err == nil || !strings.Contains(err.Error(), "no berth runs on "+dir) {
 		t.Errorf("after the stop got %v", err)
+	}
+}
+
+// S3: what somebody refuses who isn't trusted can't act on a terminal, nor fill a log or a status.
+func TestHostileRefusalsAreShownInPart(t *testing.T) {
+	dir := t.TempDir()
+	said := "\x1b]0;x\a" + strings.Repeat("no\n", 1<<13)
+	server, err := control.Serve(filepath.Join(dir, control.Name), control.Answer(func(*http.Request) (any, error) {
+		return nil, apierrors.NewBadRequest(said)
+	}), klog.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, server)
+	remote := control.NewClientTo("elsewhere", 1<<10, func(ctx context.Context) (net.Conn, error) {
+		return control.DialSocket(ctx, filepath.Join(dir, control.Name))
+	})
+	err = remote.Do(t.Context(), http.MethodGet, "/", nil)
+	if !apierrors.IsBadRequest(err) || len(err.Error()) > 3<<10 || strings.ContainsAny(err.Error(), "\x1b\a\n") || !strings.Contains(err.Error(), "no no no") {
+		t.Errorf("from elsewhere: %q", err)
+	}
+	if err := control.NewClient(dir).Do(t.Context(), http.MethodGet, "/", nil); err == nil || err.Error() != said {
+		t.Errorf("from the berth of this machine: %q", err)
 	}
 }

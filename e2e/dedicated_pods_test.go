@@ -135,7 +135,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 		return nil
 	})
 	checkHeld(t)
-	for path, file := range map[string]string{filepath.Join(p.data, "spaces", "moved", "store.db"): "the pod has no store", filepath.Join(b.dir, "spaces", "moved", "away.json"): "the platform does not know where the store is"} {
+	for path, file := range map[string]string{filepath.Join(p.data, "spaces", "moved", "store.db"): "the pod has no store", filepath.Join(b.dir, "spaces", "moved", "store-location.json"): "the platform does not know where the store is"} {
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}

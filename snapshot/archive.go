@@ -35,10 +35,13 @@ type manifest struct {
 	Space string            `json:"space"`
 	Time  time.Time         `json:"time"`
 	Files map[string]string `json:"files"` // SHA-256 by name
+	// Elsewhere says that the store was sent by a process on another machine, and may be what somebody wrote who took that
+	// over.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // pack writes an archive of a space's store, and of the identity in dir, to w.
-func pack(w io.Writer, id ID, storePath, dir string) (err error) {
+func pack(w io.Writer, id ID, storePath, dir string, elsewhere bool) (err error) {
 	// Archives are small and many: one at a time, on one core, is fast enough.
 	compressed, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -47,7 +50,7 @@ func pack(w io.Writer, id ID, storePath, dir string) (err error) {
 	defer func() { err = errors.Join(err, compressed.Close()) }()
 	archive := tar.NewWriter(compressed)
 	defer func() { err = errors.Join(err, archive.Close()) }()
-	m := manifest{Space: id.Space, Time: id.Time, Files: map[string]string{}}
+	m := manifest{Space: id.Space, Time: id.Time, Files: map[string]string{}, Elsewhere: elsewhere}
 	add := func(name, path string) error {
 		sum, err := packFile(archive, name, path)
 		m.Files[name] = sum
@@ -109,21 +112,21 @@ func packFile(archive *tar.Writer, name, path string) (sum string, err error) {
 var ErrDamaged = errors.New("snapshot is damaged")
 
 // unpack writes the files of an archive into dir, which must be empty, and
-// returns the space that it is of. On error what was written must not be used.
-func unpack(r io.Reader, dir string) (space string, err error) {
+// returns its manifest. On error what was written must not be used.
+func unpack(r io.Reader, dir string) (m *manifest, err error) {
 	m, sums, err := unpackFiles(r, dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if m == nil || len(m.Files) != len(sums) || m.Files[storeFile] == "" {
-		return "", fmt.Errorf("%w: it is cut off; choose another", ErrDamaged)
+		return nil, fmt.Errorf("%w: it is cut off; choose another", ErrDamaged)
 	}
 	for name, sum := range m.Files {
 		if sums[name] != sum {
-			return "", fmt.Errorf("%w: its %s is not what was written; choose another", ErrDamaged, name)
+			return nil, fmt.Errorf("%w: its %s is not what was written; choose another", ErrDamaged, name)
 		}
 	}
-	return m.Space, nil
+	return m, nil
 }
 
 func unpackFiles(r io.Reader, dir string) (m *manifest, sums map[string]string, err error) {

@@ -57,10 +57,15 @@ type Config struct {
 	Bucket *Bucket
 	Every  time.Duration
 	Keep   int
-	// Schedule, if set, returns that of a space. It is asked often, and may answer differently each time. Its buckets are Bucket and
-	// Others: as many as the admin names, and each always the same value.
+	// Schedule, if set, returns that of a space. It is asked often, and may answer differently each time. Its buckets are
+	// Bucket and Others: as many as the admin names, and each always the same value.
 	Schedule func(space string) Schedule
 	Others   []*Bucket
+	// Elsewhere, if set, reports whether a space runs in another process, which sends its store: slowly, or as somebody
+	// wants who took it over. It delays no other space.
+	Elsewhere func(space string) bool
+	// Foreign says that those processes are on other machines, so that their stores have never been opened here.
+	Foreign bool
 	// WakeTimeout is how long a space may take to wake for a snapshot, as others wait
 	// for theirs. Default: a minute.
 	WakeTimeout time.Duration
@@ -76,10 +81,14 @@ const defaultWakeTimeout = time.Minute
 type Keeper struct {
 	config Config
 
-	taking chan struct{} // holds one value while a snapshot is taken: they are bound by the disk
+	taking     chan struct{}  // holds one value while a snapshot is taken: they are bound by the disk
+	background sync.WaitGroup // of snapshots of spaces that run elsewhere
 
-	mu   sync.Mutex
-	kept map[string]*kept // of spaces that have a schedule, and are there
+	mu sync.Mutex
+	// turns hold one value each while the store of a space that runs elsewhere is received.
+	turns map[string]chan struct{}
+	busy  map[string]bool  // spaces whose scheduled snapshots are taken in the background now
+	kept  map[string]*kept // of spaces that have a schedule, and are there
 	// earlier are the times of the newest snapshots that an earlier process took, until they are looked at.
 	earlier map[*Bucket]map[string]time.Time
 }
@@ -98,12 +107,16 @@ func NewKeeper(c Config) (*Keeper, error) {
 	if err := os.MkdirAll(c.Scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare for snapshots: %w", err)
 	}
-	return &Keeper{config: c, taking: make(chan struct{}, 1), kept: map[string]*kept{}, earlier: map[*Bucket]map[string]time.Time{}}, nil
+	return &Keeper{
+		config: c, taking: make(chan struct{}, 1), turns: map[string]chan struct{}{}, busy: map[string]bool{}, kept: map[string]*kept{},
+		earlier: map[*Bucket]map[string]time.Time{},
+	}, nil
 }
 
 // Run takes snapshots of all spaces on schedule until ctx ends. Started again,
 // it goes on with each space's schedule where its newest snapshot left it.
 func (k *Keeper) Run(ctx context.Context) {
+	defer k.background.Wait()
 	k.resume(ctx)
 	for k.pause(ctx, k.round(ctx)) {
 	}
@@ -169,52 +182,90 @@ func (k *Keeper) unchanged(space string, revision int64, last time.Time) (is boo
 
 // Take takes a snapshot of a space, awake or asleep, whether or not it has
 // changed, and puts it into bucket. One snapshot is taken at a time: others wait, or
-// return when their ctx ends.
+// return when their ctx ends. That of a space that runs elsewhere waits once its store is here.
 func (k *Keeper) Take(ctx context.Context, space string, bucket *Bucket) (Info, error) {
-	select {
-	case k.taking <- struct{}{}:
-		defer func() { <-k.taking }()
-	case <-ctx.Done():
-		return Info{}, fmt.Errorf("take a snapshot of space %s to %s, after another one: %w", space, bucket, context.Cause(ctx))
-	}
-	id := ID{Space: space, Time: k.config.Clock.Now().UTC().Truncate(time.Millisecond)}
-	size, err := k.take(ctx, id, bucket)
+	id, size, err := k.take(ctx, space, bucket)
 	if err != nil {
 		return Info{}, fmt.Errorf("take a snapshot of space %s to %s: %w", space, bucket, err)
 	}
 	return Info{ID: id.String(), Space: space, Time: id.Time, Bytes: size}, nil
 }
 
-func (k *Keeper) take(ctx context.Context, id ID, bucket *Bucket) (size int64, err error) {
+// elsewhere reports whether a space runs in another process.
+func (k *Keeper) elsewhere(space string) bool {
+	return k.config.Elsewhere != nil && k.config.Elsewhere(space)
+}
+
+// turn is that of a space that runs elsewhere.
+func (k *Keeper) turn(space string) chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.turns[space] == nil {
+		k.turns[space] = make(chan struct{}, 1)
+	}
+	return k.turns[space]
+}
+
+// await waits for a turn, until ctx ends.
+func await(ctx context.Context, turn chan struct{}) (end func(), err error) {
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("after another one: %w", context.Cause(ctx))
+	}
+}
+
+func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID, size int64, err error) {
+	elsewhere := k.elsewhere(space)
+	turn := k.taking
+	if elsewhere {
+		turn = k.turn(space)
+	}
+	end, err := await(ctx, turn)
+	if err != nil {
+		return ID{}, 0, err
+	}
+	defer end()
+	id = ID{Space: space, Time: k.config.Clock.Now().UTC().Truncate(time.Millisecond)}
 	scratch, err := os.MkdirTemp(k.config.Scratch, "take-*") // mode 0700
 	if err != nil {
-		return 0, err
+		return ID{}, 0, err
 	}
 	defer os.RemoveAll(scratch)
 	store := filepath.Join(scratch, storeFile)
-	if err := k.copyStore(ctx, id.Space, store); err != nil {
-		return 0, err
+	copied, err := k.copyStore(ctx, id.Space, store)
+	if err != nil {
+		return ID{}, 0, err
+	}
+	received := copied && (elsewhere || k.elsewhere(space)) // it may have been moved meanwhile
+	if elsewhere {
+		end, err := await(ctx, k.taking)
+		if err != nil {
+			return ID{}, 0, err
+		}
+		defer end()
 	}
 	archive, err := os.OpenFile(filepath.Join(scratch, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, err
+		return ID{}, 0, err
 	}
 	defer archive.Close()
-	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space)); err != nil {
-		return 0, err
+	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), received && k.config.Foreign); err != nil {
+		return ID{}, 0, err
 	}
 	if size, err = archive.Seek(0, 1); err != nil {
-		return 0, err
+		return ID{}, 0, err
 	}
 	if _, err = archive.Seek(0, 0); err != nil {
-		return 0, err
+		return ID{}, 0, err
 	}
-	return size, bucket.put(ctx, id.key(), archive, size)
+	return id, size, bucket.put(ctx, id.key(), archive, size)
 }
 
 // Copy copies the store of a space, awake or asleep, to where nothing is.
 func (k *Keeper) Copy(ctx context.Context, space, to string) error {
-	if err := k.copyStore(ctx, space, to); err != nil {
+	if _, err := k.copyStore(ctx, space, to); err != nil {
 		return fmt.Errorf("copy the store of space %s: %w", space, err)
 	}
 	return nil
@@ -222,33 +273,33 @@ func (k *Keeper) Copy(ctx context.Context, space, to string) error {
 
 // copyStore copies the store of a space. One that is awake copies itself; of one
 // that sleeps the file is copied, which nobody writes. It may wake or fall asleep
-// meanwhile: then it is tried again.
-func (k *Keeper) copyStore(ctx context.Context, space, to string) error {
+// meanwhile: then it is tried again. itself reports whether the space copied itself.
+func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, err error) {
 	const attempts = 5
 	path := filepath.Join(k.config.Dir, space, storeFile)
-	var err error
 	for range attempts {
 		if err = k.config.Spaces.Snapshot(ctx, space, to); !errors.Is(err, ErrAsleep) {
-			return err
+			return true, err
 		}
 		if exists(path + "-wal") {
 			// It was not put to sleep in order: only its store can read it.
 			if err := k.wake(ctx, space); err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
 		if err = copyAtRest(path, to); err == nil {
-			return examine(ctx, space, to)
+			return false, examine(ctx, space, to)
 		}
 		if !errors.Is(err, errMoved) {
-			return err
+			return false, err
 		}
 	}
-	return err
+	return false, err
 }
 
-// wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots waiting.
+// wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots
+// waiting.
 func (k *Keeper) wake(ctx context.Context, space string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.config.WakeTimeout, fmt.Errorf("not awake within %s", k.config.WakeTimeout))
 	defer cancel()

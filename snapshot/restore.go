@@ -17,6 +17,11 @@ import (
 // replacedFile is a store that a restore took the place of, until the next one.
 const replacedFile = storeFile + ".replaced"
 
+// ErrElsewhere says that a snapshot is not opened in this process, as its store is from the pod of a dedicated space: a
+// tenant who took that over may have written any bytes. See [Bucket.Trusted].
+var ErrElsewhere = errors.New("its store is from the pod of a dedicated space, and would be opened in Berth's own process; " +
+	"restore it under its own name while the space is Dedicated, or if you trust what ran in the pod, say --trust-dedicated")
+
 // Exists tells whether a space's store is in dir, which is the space's own.
 func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
 
@@ -62,18 +67,18 @@ func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch strin
 	return changes, nil
 }
 
-// Fetch calls do with the store and the directory of a snapshot's files. The store is as it was written, and has not been
-// opened: it is for others to [Restore].
+// Fetch calls do with the store and the directory of a snapshot's files. The store is as it was written, and has not
+// been opened: it is for others to [Restore].
 func Fetch(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(store, dir string) error) error {
-	err := withArchive(ctx, bucket, id, scratch, func(dir string) error { return do(filepath.Join(dir, storeFile), dir) })
+	err := withArchive(ctx, bucket, id, scratch, func(dir string, _ *manifest) error { return do(filepath.Join(dir, storeFile), dir) })
 	if err != nil {
 		return fmt.Errorf("restore snapshot %s: %w", id, err)
 	}
 	return nil
 }
 
-// Restore makes the space in dir, which must not run, what it was when the snapshot in a file was taken. It is done as by
-// [Replace].
+// Restore makes the space in dir, which must not run, what it was when the snapshot in a file was taken. It is done as
+// by [Replace].
 func Restore(ctx context.Context, snapshot, dir, scratch string) error {
 	return inScratch(scratch, func(aside string) error {
 		if err := kine.Restore(ctx, snapshot, filepath.Join(aside, storeFile)); err != nil {
@@ -83,8 +88,8 @@ func Restore(ctx context.Context, snapshot, dir, scratch string) error {
 	})
 }
 
-// Place puts the store in a file, which goes, in the place of that of the space in dir, which must not run. At each moment the
-// store there is the old one or the new one. The old one does not stay.
+// Place puts the store in a file, which goes, in the place of that of the space in dir, which must not run. At each
+// moment the store there is the old one or the new one. The old one does not stay.
 func Place(store, dir, scratch string) error {
 	return inScratch(scratch, func(aside string) error {
 		moved := filepath.Join(aside, storeFile)
@@ -119,7 +124,10 @@ func inScratch(scratch string, do func(dir string) error) error {
 // withFetched calls do with a directory that holds a snapshot's files, whose
 // store was found sound.
 func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
-	return withArchive(ctx, bucket, id, scratch, func(dir string) error {
+	return withArchive(ctx, bucket, id, scratch, func(dir string, m *manifest) error {
+		if m.Elsewhere && !bucket.trusted {
+			return ErrElsewhere
+		}
 		snapshot := filepath.Join(dir, "snapshot.db")
 		if err := os.Rename(filepath.Join(dir, storeFile), snapshot); err != nil {
 			return err
@@ -132,21 +140,21 @@ func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do 
 }
 
 // withArchive calls do with a directory that holds a snapshot's files as they were written.
-func withArchive(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
+func withArchive(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string, m *manifest) error) error {
 	return inScratch(scratch, func(dir string) error {
 		archive, err := bucket.get(ctx, id.key())
 		if err != nil {
 			return err
 		}
 		defer archive.Close()
-		space, err := unpack(archive, dir)
+		m, err := unpack(archive, dir)
 		if err != nil {
 			return err
 		}
-		if space != id.Space {
-			return fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, space)
+		if m.Space != id.Space {
+			return fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, m.Space)
 		}
-		return do(dir)
+		return do(dir, m)
 	})
 }
 

@@ -214,3 +214,54 @@ func damages() map[string]func(t *testing.T, path string) {
 		},
 	}
 }
+
+// S3: what the process of a dedicated space on another machine has sent is opened in this one only if somebody says so,
+// whatever is made of it; and what this process has written, or the same machine, always.
+func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
+	for reason, test := range map[string]struct{ elsewhere, foreign, asleep, refused bool }{
+		"from another machine":                    {true, true, false, true},
+		"from a process of this machine":          {true, false, false, false},
+		"from this process":                       {false, true, false, false},
+		"to be moved elsewhere, and not sent yet": {true, true, true, false},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			s := newSpaces(t, "from")
+			if test.asleep {
+				s.sleep(t, "from")
+			}
+			bucket := open(t, "file://"+t.TempDir())
+			k, err := snapshot.NewKeeper(snapshot.Config{
+				Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock,
+				Elsewhere: func(string) bool { return test.elsewhere }, Foreign: test.foreign,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := k.Take(t.Context(), "from", bucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := snapshot.ID{Space: info.Space, Time: info.Time}
+			prepared := func(context.Context) error { return nil }
+			reserved := func(context.Context, []*corev1.Service) ([]*corev1.Service, error) { return nil, nil }
+			for what, restore := range map[string]func(*snapshot.Bucket) error{
+				"in its place": func(b *snapshot.Bucket) error { return snapshot.Replace(t.Context(), b, id, t.TempDir(), t.TempDir()) },
+				"as another": func(b *snapshot.Bucket) error {
+					_, err := snapshot.Clone(t.Context(), b, id, "into", t.TempDir(), t.TempDir(), prepared, reserved)
+					return err
+				},
+			} {
+				if err := restore(bucket); errors.Is(err, snapshot.ErrElsewhere) != test.refused || err != nil && !test.refused {
+					t.Errorf("%s: %v", what, err)
+				}
+				if err := restore(bucket.Trusted()); err != nil {
+					t.Errorf("%s, trusted: %v", what, err)
+				}
+			}
+			opened := false
+			if err := snapshot.Fetch(t.Context(), bucket, id, t.TempDir(), func(string, string) error { opened = true; return nil }); err != nil || !opened {
+				t.Errorf("for others to restore: %v", err)
+			}
+		})
+	}
+}

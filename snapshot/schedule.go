@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 const (
@@ -18,8 +20,8 @@ const (
 	retryAfter = time.Hour
 )
 
-// Schedule says where snapshots of a space go, how often they are taken, and how many are kept. None are taken if Bucket is nil,
-// or Every is 0.
+// Schedule says where snapshots of a space go, how often they are taken, and how many are kept. None are taken if
+// Bucket is nil, or Every is 0.
 type Schedule struct {
 	Bucket *Bucket
 	Every  time.Duration
@@ -56,7 +58,8 @@ func (k *Keeper) resume(ctx context.Context) {
 	}
 }
 
-// round takes the snapshots that are due, one after the other, and returns how long to wait for the next round.
+// round takes the snapshots that are due, one after the other, and returns how long to wait for the next round. It does
+// not wait for those of spaces that run elsewhere.
 func (k *Keeper) round(ctx context.Context) time.Duration {
 	names := k.config.Spaces.Names()
 	k.forget(names)
@@ -67,6 +70,10 @@ func (k *Keeper) round(ctx context.Context) time.Duration {
 			return 0
 		}
 		if scheduled && !due.After(k.config.Clock.Now()) {
+			if k.elsewhere(space) {
+				k.keepInBackground(ctx, space)
+				continue
+			}
 			k.keep(ctx, space)
 			due, scheduled = k.due(space)
 		}
@@ -77,8 +84,27 @@ func (k *Keeper) round(ctx context.Context) time.Duration {
 	return max(0, next.Sub(k.config.Clock.Now()))
 }
 
-// due is when the next snapshot of a space is to be taken; false if none is. A space whose snapshots go somewhere else than before is due
-// at once. However many were missed while nobody ran, one is taken.
+// keepInBackground is keep, once at a time for a space, and does not wait. The next round finds when the next one is
+// due.
+func (k *Keeper) keepInBackground(ctx context.Context, space string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.busy[space] {
+		return
+	}
+	k.busy[space] = true
+	safego.Go(&k.background, "take a snapshot", func() {
+		defer func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			delete(k.busy, space)
+		}()
+		k.keep(ctx, space)
+	}, nil)
+}
+
+// due is when the next snapshot of a space is to be taken; false if none is. A space whose snapshots go somewhere else
+// than before is due at once. However many were missed while nobody ran, one is taken.
 func (k *Keeper) due(space string) (at time.Time, scheduled bool) {
 	s := k.schedule(space)
 	if s.Bucket == nil || s.Every <= 0 {
@@ -130,4 +156,5 @@ func (k *Keeper) forget(names []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.kept, func(space string, _ *kept) bool { return !there.Has(space) })
+	maps.DeleteFunc(k.turns, func(space string, turn chan struct{}) bool { return !there.Has(space) && len(turn) == 0 })
 }

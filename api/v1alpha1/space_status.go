@@ -25,6 +25,9 @@ const (
 	// ConditionWithinShare is False while a space with dedicateAfterSeconds takes more than its share of the shared process's
 	// memory. It is not there for other spaces.
 	ConditionWithinShare = "WithinShare"
+	// ConditionVolumeCurrent is False for a dedicated space whose volume differs from what the platform's configuration says now. There
+	// is no such condition otherwise.
+	ConditionVolumeCurrent = "VolumeCurrent"
 )
 
 // Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
@@ -80,6 +83,8 @@ const (
 	ReasonDedicatedLimit = "DedicatedLimit"
 	// ReasonNoMemoryLimit is that of WithinShare when it is Unknown, because the platform's process has no memory limit.
 	ReasonNoMemoryLimit = "NoMemoryLimit"
+	// ReasonTemplateChanged is that of VolumeCurrent.
+	ReasonTemplateChanged = "TemplateChanged"
 )
 
 // SpaceState is what a space does. A client must accept states that it does not know: later versions may have more.
@@ -111,7 +116,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceStatus struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, and WithinShare.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, WithinShare, and VolumeCurrent.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

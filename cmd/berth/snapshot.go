@@ -83,11 +83,11 @@ func newSnapshotList() *cobra.Command {
 		ValidArgsFunction: completeSpaces(&dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			space := strings.Join(args, "")
-			infos, err := listSnapshots(cmd.Context(), dir, space, from)
+			list, err := listSnapshots(cmd.Context(), dir, space, from)
 			if err != nil {
 				return err
 			}
-			return printSnapshots(cmd.OutOrStdout(), cmd.ErrOrStderr(), infos, time.Now())
+			return printSnapshots(cmd.OutOrStdout(), cmd.ErrOrStderr(), list, time.Now())
 		},
 	}
 	addDataDir(cmd, &dir)
@@ -96,36 +96,44 @@ func newSnapshotList() *cobra.Command {
 }
 
 // listSnapshots asks the berth that runs or, if none does, looks itself.
-func listSnapshots(ctx context.Context, dir, space, from string) (infos []snapshot.Info, err error) {
+func listSnapshots(ctx context.Context, dir, space, from string) (list manager.SnapshotList, err error) {
 	query := url.Values{"space": {space}, "from": {from}}
-	err = control.NewClient(dir).Do(ctx, http.MethodGet, "/snapshots?"+query.Encode(), &infos)
+	err = control.NewClient(dir).Do(ctx, http.MethodGet, "/snapshots?"+query.Encode(), &list)
 	if from == "" || !errors.Is(err, control.ErrNotRunning) {
-		return infos, err
+		return list, err
 	}
 	bucket, err := snapshot.Open(from)
 	if err != nil {
-		return nil, err
+		return list, err
 	}
-	return bucket.List(ctx, space)
+	list.Snapshots, err = bucket.List(ctx, space)
+	return list, err
 }
 
-func printSnapshots(out, hints io.Writer, infos []snapshot.Info, now time.Time) error {
-	if len(infos) == 0 {
-		fmt.Fprintln(hints, "No snapshots found.")
-		return nil
+// printSnapshots prints what was found, and fails if that is not all.
+func printSnapshots(out, hints io.Writer, list manager.SnapshotList, now time.Time) error {
+	var incomplete error
+	if len(list.Failures) > 0 {
+		incomplete = fmt.Errorf("the list is not complete: %s", strings.Join(list.Failures, "; "))
+	}
+	if len(list.Snapshots) == 0 {
+		if incomplete == nil {
+			fmt.Fprintln(hints, "No snapshots found.")
+		}
+		return incomplete
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "SNAPSHOT\tAGE\tSIZE")
-	for _, info := range infos {
+	for _, info := range list.Snapshots {
 		size := resource.NewQuantity((info.Bytes+1023)/1024*1024, resource.BinarySI)
 		fmt.Fprintf(table, "%s\t%s\t%s\n", info.ID, duration.HumanDuration(now.Sub(info.Time)), size)
 	}
-	return table.Flush()
+	return errors.Join(table.Flush(), incomplete)
 }
 
 func newSnapshotRestore() *cobra.Command {
 	var dir, from, as string
-	var replace bool
+	var replace, trust bool
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT [--as SPACE [--replace]]",
 		Short: "Restore a space from a snapshot",
@@ -149,7 +157,11 @@ volumes is not in a snapshot.
 With --replace, too, it takes the place of all that a space of that name holds,
 on the host too, volumes among it. That space keeps its own keys: its
 kubeconfigs work on, and lead to what was restored. If the restore fails, it is
-as it was.`,
+as it was.
+
+The store in a snapshot of a dedicated space comes from the space's pod, which a
+tenant may have taken over. A dedicated space is restored in its pod. In all other
+cases, Berth opens the store in its own process, and only with --trust-dedicated.`,
 		Example: `  berth snapshot restore demo
   berth snapshot restore demo/20260102T030405.000Z --as demo-copy
   berth snapshot restore demo --as staging --replace
@@ -165,9 +177,12 @@ as it was.`,
 			if replace {
 				query.Set("replace", "")
 			}
+			if trust {
+				query.Set("trust-dedicated", "")
+			}
 			err := control.NewClient(dir).Do(cmd.Context(), http.MethodPost, "/snapshots/restore?"+query.Encode(), &result)
 			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" {
-				result.Space, result.Snapshot, err = manager.RestoreStopped(cmd.Context(), dir, args[0], from)
+				result.Space, result.Snapshot, err = manager.RestoreStopped(cmd.Context(), dir, args[0], from, trust)
 			}
 			if err != nil {
 				return flagError(err)
@@ -184,6 +199,7 @@ as it was.`,
 	addDataDir(cmd, &dir)
 	cmd.Flags().StringVar(&from, "from", "", "URL of where it is; where scheduled ones go if empty")
 	cmd.Flags().StringVar(&as, "as", "", "name of the space to make of it; its own if empty")
+	cmd.Flags().BoolVar(&trust, "trust-dedicated", false, "open the store in Berth's own process, even if it comes from the pod of a dedicated space")
 	cmd.Flags().BoolVar(&replace, "replace", false, "with --as, take the place of all that a space of that name holds")
 	return cmd
 }

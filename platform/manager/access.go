@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,12 +25,12 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// hostTokenLifetime is how long a token of a space's account lives: what was stolen with a dedicated space's process is of
-// use for that long. It is renewed at half of it.
+// hostTokenLifetime is how long a token of a space's account lives: what was stolen with a dedicated space's process is
+// of use for that long. It is renewed at half of it.
 const hostTokenLifetime = time.Hour
 
-// Files of a directory by which the process of a dedicated space reaches the host: a kubeconfig, and the token that it names,
-// which clients read anew while they run.
+// Files of a directory by which the process of a dedicated space reaches the host: a kubeconfig, and the token that it
+// names, which clients read anew while they run.
 const (
 	hostKubeconfigFile = "host.kubeconfig"
 	hostTokenFile      = "host.token"
@@ -42,27 +43,45 @@ type hostAccess struct {
 	host client.Client
 	// cluster returns the address of the host, and the CA that it is verified by.
 	cluster func() (*clientcmdapi.Cluster, error)
-	due     sync.Map // by space: when to renew the token, a [time.Time]
+	clock   clock.PassiveClock
+	tokens  sync.Map // by space: the last one, a hostToken
 }
 
-// token returns a new token of a space's account, and notes when it is to be renewed.
+// hostToken is a token of a space's account, and when it is to be renewed.
+type hostToken struct {
+	token string
+	due   time.Time
+}
+
+// token returns a token of a space's account: the last one, unless that is to be renewed.
 func (a *hostAccess) token(ctx context.Context, space string) (string, error) {
+	if last, has := a.tokens.Load(space); has && !a.isDue(space) {
+		return last.(hostToken).token, nil
+	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: translate.Space{Name: space}.HostNamespace(), Name: syncer.ServiceAccount}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(hostTokenLifetime / time.Second))}}
-	now := time.Now().Round(0)
+	now := a.clock.Now().Round(0)
 	if err := a.host.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("request a token of the account of space %s: %w", space, err)
 	}
-	a.due.Store(space, now.Add(request.Status.ExpirationTimestamp.Sub(now)/2))
+	a.tokens.Store(space, hostToken{request.Status.Token, now.Add(request.Status.ExpirationTimestamp.Sub(now) / 2)})
 	return request.Status.Token, nil
 }
 
 // isDue reports whether the last token of a space is to be renewed.
 func (a *hostAccess) isDue(space string) bool {
-	due, has := a.due.Load(space)
-	at, _ := due.(time.Time)
-	return has && time.Now().Round(0).After(at)
+	last, has := a.tokens.Load(space)
+	return has && a.clock.Now().Round(0).After(last.(hostToken).due)
 }
+
+// expire has the token of a space be renewed: it is of an account that may be gone.
+func (a *hostAccess) expire(space string) {
+	if _, has := a.tokens.Load(space); has {
+		a.tokens.Store(space, hostToken{})
+	}
+}
+
+func (a *hostAccess) forget(space string) { a.tokens.Delete(space) }
 
 // kubeconfig leads to the host, with the token in a file beside it.
 func (a *hostAccess) kubeconfig() ([]byte, error) {
@@ -97,7 +116,7 @@ func (a *hostAccess) write(ctx context.Context, space, dir string) error {
 	return nil
 }
 
-// renew writes a new token.
+// renew writes a token that is good.
 func (a *hostAccess) renew(ctx context.Context, space, dir string) error {
 	token, err := a.token(ctx, space)
 	if err != nil {

@@ -5,10 +5,8 @@ package manager
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,14 +21,13 @@ import (
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
-	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // appliedFile is in the directory of a space, and holds the spec that the space runs with.
 const appliedFile = "applied.json"
 
-// applied is the spec that a space runs with. While the object of the space is paused or invalid, it differs from that of the
-// object.
+// applied is the spec that a space runs with. While the object of the space is paused or invalid, it differs from that
+// of the object.
 type applied struct {
 	Generation int64              `json:"generation"`
 	Spec       v1alpha1.SpaceSpec `json:"spec"`
@@ -43,26 +40,15 @@ type applied struct {
 
 // readApplied reads what a space of an earlier run ran with; nil if nothing is known.
 func readApplied(dir string) (*applied, error) {
-	data, err := os.ReadFile(filepath.Join(dir, appliedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	a, err := readJSON[applied](filepath.Join(dir, appliedFile))
 	if err != nil {
 		return nil, fmt.Errorf("read the spec that a space runs with: %w", err)
-	}
-	a := &applied{}
-	if err := json.Unmarshal(data, a); err != nil {
-		return nil, fmt.Errorf("read the spec that a space runs with: %s: %w", filepath.Join(dir, appliedFile), err)
 	}
 	return a, nil
 }
 
 func (a *applied) write(dir string) error {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("write the spec that a space runs with: %w", err)
-	}
-	if err := pki.WriteFile(filepath.Join(dir, appliedFile), data); err != nil {
+	if err := writeJSON(filepath.Join(dir, appliedFile), a); err != nil {
 		return fmt.Errorf("write the spec that a space runs with: %w", err)
 	}
 	return nil
@@ -73,8 +59,8 @@ func (a *applied) runsLike(spec *v1alpha1.SpaceSpec) bool {
 	return !a.partly && equality.Semantic.DeepEqual(ofRunning(a.Spec), ofRunning(*spec))
 }
 
-// runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the host, and
-// to what is asked about while it runs.
+// runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the
+// host, and to what is asked about while it runs.
 func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
 	if a.partly || a.Spec.Isolation == v1alpha1.Dedicated { // its process is told when it starts
 		return false
@@ -97,7 +83,8 @@ func ofRunning(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	return spec
 }
 
-// appliedSpecs are those of all spaces that have a place. The zero value is ready to use. It is safe for concurrent use.
+// appliedSpecs are those of all spaces that have a place. The zero value is ready to use. It is safe for concurrent
+// use.
 type appliedSpecs struct {
 	mu sync.Mutex
 	of map[string]*applied
@@ -133,7 +120,8 @@ func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
 // errPaused is the error of a new space that is paused.
 var errPaused = errors.New("the space was paused before its first start; set spec.paused to false to start it")
 
-// want returns the spec that a space is to run with: that of its object, or the one before if the object is paused or invalid.
+// want returns the spec that a space is to run with: that of its object, or the one before if the object is paused or
+// invalid.
 func (m *Manager) want(object *v1alpha1.Space) (*applied, *specs.Settings, error) {
 	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
 	if err := isolation.CheckSpaceName(object.Name); err != nil { // the definition refuses it; names are paths here
@@ -180,7 +168,7 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
 		// Its store may still be in its pod: then it runs there until the change takes it from there.
-		where, readErr := m.away(name)
+		where, readErr := m.storeLocation(name)
 		if readErr != nil {
 			return false, readErr
 		}
@@ -228,8 +216,8 @@ func (m *Manager) tooManyDedicated() error {
 	return fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", m.config.DedicatedMax)
 }
 
-// start has a space that has a place run, without waiting: one that never ran because its user waits for it, another once,
-// so that what was due in it, or happened to its host objects, while no berth ran is taken up.
+// start has a space that has a place run, without waiting: one that never ran because its user waits for it, another
+// once, so that what was due in it, or happened to its host objects, while no berth ran is taken up.
 func (m *Manager) start(name string) {
 	switch process := m.processes.get(name); {
 	case process != nil:
@@ -271,19 +259,19 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 
 // rerun has a space run with what its specs say now. What it runs on the host runs on.
 func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *applied) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	name := object.Name
+	bound, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if want.Spec.Isolation == v1alpha1.Dedicated && m.processes.get(name) == nil && len(m.processes.all()) >= m.config.DedicatedMax {
 		return m.tooManyDedicated() // it goes on as it is
 	}
-	if err := m.prepare(ctx, name); err != nil {
+	if err := m.prepare(bound, name); err != nil {
 		return err
 	}
 	if m.processes.get(name) == nil && want.Spec.Isolation != v1alpha1.Dedicated {
 		err := want.write(datadir.Space(m.config.DataDir, name))
 		if err == nil && !m.applied.get(name).runsInPlace(&want.Spec) {
-			err = m.shard.Restart(ctx, name)
+			err = m.shard.Restart(bound, name)
 		}
 		if err != nil {
 			return err
@@ -295,7 +283,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		return nil
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
-		if err := m.leavePod(ctx, name, m.applied.get(name).Spec); err != nil {
+		if err := m.moveStoreFromPod(ctx, name, m.applied.get(name).Spec); err != nil { // for as long as it takes: a store may be large
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 	dir := datadir.Dedicated(m.config.DataDir, name)
 	file := filepath.Join(dir, configFile)
 	prepare := func(ctx context.Context) error {
-		if where, err := m.away(name); err != nil || where != nil {
+		if where, err := m.storeLocation(name); err != nil || where != nil {
 			return errors.Join(err, errNoPods)
 		}
 		d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,12 +15,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
@@ -30,17 +36,22 @@ import (
 type movable struct {
 	*Manager
 	pod   *dedicated.Process
-	dir   string // of the space in the pod
+	shard *restarting // that the pod runs
+	dir   string      // of the space in the pod
 	fails atomic.Value
 }
 
-// dieAt has the pod refuse one command from now on, as if it, or the platform, ended there.
+// dieAt has the pod refuse one command from now on, or from the second time or after it, as if it, or the platform,
+// ended there.
 func (m *movable) dieAt(command string) { m.fails.Store(command) }
 
 func newMovable(t *testing.T) *movable {
 	t.Helper()
-	m := &movable{Manager: &Manager{logger: klog.Background()}}
+	m := &movable{Manager: &Manager{logger: klog.Background()}, shard: &restarting{}}
 	m.config.DataDir = t.TempDir()
+	if err := m.config.Options.Complete(); err != nil {
+		t.Fatal(err)
+	}
 	m.fails.Store("")
 	here := datadir.Space(m.config.DataDir, "moved")
 	if err := errors.Join(os.MkdirAll(here, 0o700), os.MkdirAll(datadir.Scratch(m.config.DataDir), 0o700)); err != nil {
@@ -70,11 +81,18 @@ func newMovable(t *testing.T) *movable {
 	data := t.TempDir()
 	m.dir = datadir.Space(data, "moved")
 	// The real one, without a shard: what it does to the store is what is asked about.
-	server := &storeServer{space: "moved", shard: noShard{}, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
+	server := &storeServer{space: "moved", shard: m.shard, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
+	if server.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(m.dir), Scratch: filepath.Join(data, "copies"), Spaces: asleep{}}); err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	server.serve(mux)
 	commands := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if command, _ := m.fails.Load().(string); command != "" && r.Method+" "+r.URL.Path == strings.TrimPrefix(command, "after ") {
+		command, _ := m.fails.Load().(string)
+		once, second := strings.CutPrefix(command, "second ")
+		if second && r.Method+" "+r.URL.Path == once {
+			m.fails.Store(once)
+		} else if command != "" && r.Method+" "+r.URL.Path == strings.TrimPrefix(command, "after ") {
 			if strings.HasPrefix(command, "after ") {
 				mux.ServeHTTP(&discarded{http.Header{}}, r)
 			}
@@ -113,6 +131,14 @@ func newMovable(t *testing.T) *movable {
 	return m
 }
 
+// asleep are spaces that sleep, in order.
+type asleep struct{}
+
+func (asleep) Names() []string                                { return nil }
+func (asleep) Snapshot(context.Context, string, string) error { return snapshot.ErrAsleep }
+func (asleep) Revision(string) int64                          { return 0 }
+func (asleep) Wake(context.Context, string) error             { return errors.New("nothing runs it") }
+
 // noShard runs nothing.
 type noShard struct{}
 
@@ -122,6 +148,28 @@ func (noShard) Status(string) (shard.Status, bool)      { return shard.Status{},
 func (noShard) StopSpace(context.Context, string) error { return nil }
 func (noShard) Restart(context.Context, string) error   { return nil }
 func (noShard) Hold(string) (release func())            { return func() {} }
+
+// restarting counts the restarts of the space, which fail while fails is set.
+type restarting struct {
+	noShard
+	has, fails atomic.Bool
+	restarts   atomic.Int32
+}
+
+func (r *restarting) Add(string) error {
+	r.has.Store(true)
+	return nil
+}
+
+func (r *restarting) Status(string) (shard.Status, bool) { return shard.Status{}, r.has.Load() }
+
+func (r *restarting) Restart(context.Context, string) error {
+	if r.fails.Load() {
+		return errors.New("the space does not stop")
+	}
+	r.restarts.Add(1)
+	return nil
+}
 
 // discarded is an answer that never arrives.
 type discarded struct{ header http.Header }
@@ -140,8 +188,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// D1, T9: wherever a move to a pod breaks off, one store counts, it is the one that was there, the pod doesn't run the space before the
-// store here counts no more, and the next try goes on.
+// D1, T9: wherever a move to a pod breaks off, one store counts, it is the one that was there, the pod doesn't run the
+// space before the store here counts no more, and the next try goes on.
 func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 	for _, at := range []string{
 		"", "GET " + dedicated.StatePath, "PUT " + dedicated.StorePath, "after PUT " + dedicated.StorePath, "PUT " + dedicated.IdentityPath,
@@ -151,11 +199,11 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 			m := newMovable(t)
 			here := datadir.Space(m.config.DataDir, "moved")
 			m.dieAt(at)
-			if err := m.handOver(t.Context(), "moved", m.pod); (err == nil) != (at == "") {
+			if err := m.moveStoreToPod(t.Context(), "moved", m.pod); (err == nil) != (at == "") {
 				t.Errorf("the move: %v", err)
 			}
 			m.dieAt("")
-			where, err := m.away("moved")
+			where, err := m.storeLocation("moved")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,9 +212,9 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if where == nil && (!snapshot.Exists(here) || state.Begun) || where != nil && !state.HasStore {
-				t.Errorf("the store is away: %v; here: %t; the pod: %+v", where, snapshot.Exists(here), state)
+				t.Errorf("the store is in the pod: %v; here: %t; the pod: %+v", where, snapshot.Exists(here), state)
 			}
-			if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+			if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 				t.Fatal(err)
 			}
 			if state, err = m.pod.State(t.Context()); err != nil || !state.Begun || !state.HasStore || snapshot.Exists(here) {
@@ -179,22 +227,76 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 	}
 }
 
+// D1, T9: wherever the way back breaks off, one store counts, and it is the one that was there; the space doesn't run
+// in the pod once the store here counts; and the next try goes on, be it back or to the pod again.
+func TestAMoveFromAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
+	for _, next := range []string{"back", "to the pod"} {
+		for _, at := range []string{
+			"POST " + dedicated.EndPath, "after POST " + dedicated.EndPath, "GET " + dedicated.StatePath, "GET " + dedicated.StorePath,
+			"after GET " + dedicated.StorePath, "second GET " + dedicated.StatePath,
+		} {
+			t.Run(at+", then "+next, func(t *testing.T) {
+				m := newMovable(t)
+				here := datadir.Space(m.config.DataDir, "moved")
+				if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
+					t.Fatal(err)
+				}
+				stored, err := os.ReadFile(filepath.Join(m.dir, "store.db"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.dieAt(at)
+				if err := m.receiveStore(t.Context(), "moved", m.pod, false); err == nil {
+					t.Error("it did not break off")
+				}
+				m.dieAt("")
+				where, err := m.storeLocation("moved")
+				if err != nil || where == nil {
+					t.Fatalf("the store here counts before all is done: %v", err)
+				}
+				if state, err := m.pod.State(t.Context()); err != nil || !state.HasStore {
+					t.Errorf("the pod: %+v (%v)", state, err)
+				}
+				at, again := m.dir, m.moveStoreToPod
+				if next == "back" {
+					at, again = here, func(ctx context.Context, name string, p *dedicated.Process) error {
+						return m.receiveStore(ctx, name, p, false)
+					}
+				}
+				if err := again(t.Context(), "moved", m.pod); err != nil {
+					t.Fatal(err)
+				}
+				where, err = m.storeLocation("moved")
+				if err != nil || (where == nil) != (next == "back") {
+					t.Errorf("after the next try: the store is in the pod: %t (%v)", where != nil, err)
+				}
+				if state, err := m.pod.State(t.Context()); err != nil || state.Begun != (next != "back") || snapshot.Exists(here) != (next == "back") {
+					t.Errorf("after the next try: %+v (%v), here %t", state, err, snapshot.Exists(here))
+				}
+				if now, err := os.ReadFile(filepath.Join(at, "store.db")); err != nil || !bytes.Equal(now, stored) {
+					t.Errorf("the store is another one (%v)", err)
+				}
+			})
+		}
+	}
+}
+
 // D1: a volume that is lost, or a store in two places, is told, and nothing is overwritten.
 func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 	m := newMovable(t)
-	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(m.dir, "store.db")); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
 		t.Errorf("a lost volume: %v", err)
 	}
-	if err := os.Remove(filepath.Join(datadir.Space(m.config.DataDir, "moved"), awayFile)); err != nil {
+	if err := os.Remove(filepath.Join(datadir.Space(m.config.DataDir, "moved"), storeLocationFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "if that is the one that counts") {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "if that is the one that counts") {
 		t.Errorf("two stores: %v", err)
 	}
 }
@@ -202,38 +304,96 @@ func TestAStoreThatIsLostOrInTwoPlacesIsTold(t *testing.T) {
 // D1: a space that was new when it came to its pod has a store from its first start on, whose loss is told.
 func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 	m := newMovable(t)
-	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.handOver(t.Context(), "moved", m.pod)); err != nil {
+	if err := errors.Join(removeStore(datadir.Space(m.config.DataDir, "moved")), m.moveStoreToPod(t.Context(), "moved", m.pod)); err != nil {
 		t.Fatal(err)
 	}
-	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
+	if _, isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || !isNew {
 		t.Errorf("before its first store: new %t (%v)", isNew, err)
 	}
 	if err := errors.Join(os.MkdirAll(m.dir, 0o700), os.WriteFile(filepath.Join(m.dir, "store.db"), []byte("a store"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
+	if _, isNew, err := m.checkPod(t.Context(), "moved", m.pod); err != nil || isNew {
 		t.Errorf("after its first store: new %t (%v)", isNew, err)
 	}
 	volume := filepath.Dir(filepath.Dir(m.dir))
 	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, begunFile))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
+	if _, _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
 		t.Errorf("a pod on a new volume: %v", err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "restore the space from a snapshot") {
 		t.Errorf("the next try: %v", err)
 	}
 	m.dieAt("GET " + dedicated.StatePath)
-	if _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
+	if _, _, err := m.checkPod(t.Context(), "moved", m.pod); err != nil {
 		t.Errorf("a pod that does not answer: %v", err)
+	}
+}
+
+// X2: keys that were rotated reach a pod that could not be reached, or could not restart the space, and a token that
+// was due reaches one whose host was out of reach, each as soon as that works, and no more than once.
+func TestWhatAPodLacksIsSentUntilItHasIt(t *testing.T) {
+	m := newMovable(t)
+	host := &tokens{}
+	m.access = host.access(t)
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	applied := ""
+	k := &podKeeper{Manager: m.Manager, space: "moved", pod: m.pod, apply: func(ctx context.Context) (err error) {
+		token, err := m.access.token(ctx, "moved")
+		if err == nil {
+			applied = token
+		}
+		return err
+	}}
+	if err := k.apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rotate := func() {
+		if err := pki.RotateServiceAccountKey(kubeconfig.ClientKeys(m.config.DataDir, "moved"), time.Now(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		reason   string
+		do       func()
+		pause    time.Duration
+		restarts int32
+		token    string
+	}{
+		{"nothing has changed", func() {}, renewPoll, 0, "token-1"},
+		{"the pod does not take new keys", func() { rotate(); m.dieAt("PUT " + dedicated.IdentityPath) }, podRetry, 0, "token-1"},
+		{"it takes them", func() { m.dieAt("") }, renewPoll, 1, "token-1"},
+		{"it is told, and its answer is lost", func() { rotate(); m.dieAt("after PUT " + dedicated.IdentityPath) }, podRetry, 2, "token-1"},
+		{"it has them", func() { m.dieAt("") }, renewPoll, 2, "token-1"},
+		{"it takes them, but the space does not restart", func() { rotate(); m.shard.fails.Store(true) }, podRetry, 2, "token-1"},
+		{"it still does not", func() {}, podRetry, 2, "token-1"},
+		{"it restarts", func() { m.shard.fails.Store(false) }, renewPoll, 3, "token-1"},
+		{"the pod does not answer", func() { rotate(); m.dieAt("GET " + dedicated.StatePath) }, podRetry, 3, "token-1"},
+		{"it answers", func() { m.dieAt("") }, renewPoll, 4, "token-1"},
+		{"the token is due, and the host out of reach", func() { host.clock.Step(31 * time.Minute); host.down = true }, podRetry, 4, "token-1"},
+		{"the host is back", func() { host.down = false }, renewPoll, 4, "token-2"},
+		{"nothing has changed again", func() {}, renewPoll, 4, "token-2"},
+		{"an hour later", func() { host.clock.Step(time.Hour) }, renewPoll, 4, "token-3"},
+	} {
+		step.do()
+		pause, err := k.look(t.Context())
+		if err != nil || pause != step.pause {
+			t.Errorf("%s: the next look is after %s (%v), want %s", step.reason, pause, err, step.pause)
+		}
+		if restarts := m.shard.restarts.Load(); restarts != step.restarts || applied != step.token {
+			t.Errorf("%s: %d restarts, and %s; want %d and %s", step.reason, restarts, applied, step.restarts, step.token)
+		}
 	}
 }
 
 // D1: the volume of a pod that has the only store of a space is not deleted because the space has no process now.
 func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
 	m := newMovable(t)
-	if err := errors.Join(m.handOver(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
+	if err := errors.Join(m.moveStoreToPod(t.Context(), "moved", m.pod), os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	m.pods = &dedicatedPods{} // which would panic if it were used
@@ -247,7 +407,8 @@ func TestAPodThatHasTheStoreIsNotRemoved(t *testing.T) {
 	}
 }
 
-// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps the mark of one.
+// T9: a pod that is being deleted does not answer for the one that comes after it, and a platform without pods keeps
+// the mark of one.
 func TestAPodIsToldFromTheOneBefore(t *testing.T) {
 	m := newMovable(t)
 	dir := datadir.Dedicated(m.config.DataDir, "moved")
@@ -290,7 +451,7 @@ func TestASnapshotDuringAMoveIsOfTheStoreThatCounts(t *testing.T) {
 	if err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) {
 		t.Errorf("before it is moved: %v", err)
 	}
-	if err := m.handOver(t.Context(), "moved", m.pod); err != nil {
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)
 	}
 	if here, err := m.notMovedYet("moved"); err != nil || here {
@@ -309,5 +470,30 @@ func TestAProcessIsSwapped(t *testing.T) {
 	p.add("a", first, 1)
 	if p.swap("a", second); p.get("a") != second {
 		t.Error("the process is the one before")
+	}
+}
+
+// S3: who takes over the pod of a space finds no other space's settings there, and no place of snapshots; and what the process is told is a
+// configuration that it takes.
+func TestHostileAPodIsToldOfItsOwnSpaceAlone(t *testing.T) {
+	m := &Manager{pods: &dedicatedPods{}, env: Environment{Endpoint: func(space string) string { return "https://berth.example/spaces/" + space }}}
+	m.config.DataDir = t.TempDir()
+	m.config.SnapshotDestinations = []string{"s3://secret-usual", "s3://secret-of-mine"}
+	m.config.SpaceDefaults.Snapshots.To = "s3://secret-usual"
+	m.config.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "secret-other"}}}
+	d := m.podConfig("mine", v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Snapshots: v1alpha1.Snapshots{To: "s3://secret-of-mine"}})
+	file := filepath.Join(t.TempDir(), configFile)
+	if err := d.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	told, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(told, []byte("secret")) || !bytes.Contains(told, []byte("mine")) {
+		t.Errorf("it is told %s (%v)", told, err)
+	}
+	if _, err := process.ReadDedicated(file); err != nil {
+		t.Error(err)
+	}
+	if len(m.config.SnapshotDestinations) != 2 || m.config.SpaceDefaults.Snapshots.To == "" {
+		t.Error("the platform has forgotten where snapshots go")
 	}
 }

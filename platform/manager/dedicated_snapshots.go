@@ -5,10 +5,8 @@ package manager
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -28,9 +26,6 @@ func (m *Manager) elsewhere(space string) dedicatedSpace {
 	return nil
 }
 
-// transferTimeout bounds how long a store may take to be sent, as others wait for their snapshots.
-const transferTimeout = 10 * time.Minute
-
 // allSpaces are those of the shard, and those with processes of their own, as snapshots see them.
 type allSpaces struct {
 	shardSpaces
@@ -49,8 +44,6 @@ func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
 		} else if here {
 			return snapshot.ErrAsleep // so that the file here is copied
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
-		defer cancel()
 		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
 	}
 	return s.shardSpaces.Snapshot(ctx, space, path)
@@ -61,7 +54,7 @@ func (m *Manager) notMovedYet(space string) (bool, error) {
 	if m.pods == nil {
 		return false, nil
 	}
-	where, err := m.away(space)
+	where, err := m.storeLocation(space)
 	return err == nil && where == nil && snapshot.Exists(datadir.Space(m.config.DataDir, space)), err
 }
 
@@ -83,8 +76,8 @@ func (s allSpaces) Wake(ctx context.Context, space string) error {
 	return s.shardSpaces.Wake(ctx, space)
 }
 
-// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what counts
-// against the limit, such as pages that are free.
+// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what
+// counts against the limit, such as pages that are free.
 func (m *Manager) mostOfStore(space string) int64 {
 	const slack = 64 << 20
 	return 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack

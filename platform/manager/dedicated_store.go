@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -40,6 +41,9 @@ type storeServer struct {
 	config       string // digest of what the process was told
 	// mark is the file by whose presence the space is to run; it always is if there is none.
 	mark string
+	// identity is the digest of the keys that the space runs with, a string: others than those in its directory while a
+	// restart with those has failed.
+	identity atomic.Value
 
 	mu sync.Mutex // one change at a time
 }
@@ -54,8 +58,8 @@ type runner interface {
 	Hold(space string) (release func())
 }
 
-// begunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform has let
-// it run: until then, the platform has the store that counts.
+// begunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform
+// has let it run: until then, the platform has the store that counts.
 const begunFile = "begun"
 
 func newStoreServer(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (s *storeServer, err error) {
@@ -65,12 +69,25 @@ func newStoreServer(d *process.Dedicated, spaces *shard.Shard, dir, scratch stri
 	}
 	s.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(dir), Scratch: filepath.Join(scratch, "copies"), Spaces: shardSpaces{spaces}})
 	if err == nil {
+		err = s.readKeys()
+	}
+	if err == nil {
 		err = os.RemoveAll(s.scratch)
 	}
 	if err == nil {
 		err = os.MkdirAll(s.scratch, 0o700)
 	}
 	return s, err
+}
+
+// readKeys notes that the space will run with the keys in its directory.
+func (s *storeServer) readKeys() error {
+	files, err := readIdentity(s.dir)
+	if err != nil {
+		return err
+	}
+	s.identity.Store(dedicated.IdentityDigest(files))
+	return nil
 }
 
 // begun reports whether the space is to run.
@@ -141,12 +158,13 @@ func (s *storeServer) serve(mux *http.ServeMux) {
 		return nil, syncDir(filepath.Dir(s.mark))
 	}))
 	mux.Handle("GET "+dedicated.StatePath, control.Answer(func(*http.Request) (any, error) {
-		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.dir), Revision: s.revision(), Config: s.config}, nil
+		identity, _ := s.identity.Load().(string)
+		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.dir), Revision: s.revision(), Config: s.config, Identity: identity}, nil
 	}))
 }
 
-// revision is a number that changes with the store: its revision while the space is awake, and else when the file was last
-// written; 0 if that is not known.
+// revision is a number that changes with the store: its revision while the space is awake, and else when the file was
+// last written; 0 if that is not known.
 func (s *storeServer) revision() int64 {
 	if revision := s.awake(); revision > 0 {
 		return revision
@@ -235,7 +253,6 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed := false
 	for path, data := range files {
 		to := filepath.Join(s.dir, filepath.FromSlash(path))
 		if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, data) {
@@ -244,7 +261,6 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), pki.WriteFile(to, data)); err != nil {
 			return nil, err
 		}
-		changed = true
 	}
 	have, err := readIdentity(s.dir)
 	if err != nil {
@@ -255,19 +271,28 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 			if err := os.Remove(filepath.Join(s.dir, filepath.FromSlash(path))); err != nil {
 				return nil, err
 			}
-			changed = true
 		}
 	}
-	if _, has := s.shard.Status(s.space); has && changed {
-		return nil, s.shard.Restart(r.Context(), s.space)
+	digest := dedicated.IdentityDigest(files)
+	if s.identity.Load() == digest {
+		return nil, nil
 	}
+	if _, has := s.shard.Status(s.space); has {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), startTimeout)
+		defer cancel()
+		if err := s.shard.Restart(ctx, s.space); err != nil {
+			return nil, err // it is owed, as State says
+		}
+	}
+	s.identity.Store(digest)
 	return nil, nil
 }
 
 // identityFiles are what a space is known by, beside the keys in the directory pki.
 func identityFiles() []string { return []string{"node.key", "store.id", podsAddressFile} }
 
-// podsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the platform.
+// podsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the
+// platform.
 const podsAddressFile = "pods.address"
 
 func isIdentity(path string) bool {

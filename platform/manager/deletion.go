@@ -37,8 +37,8 @@ type deletions struct {
 	of map[string]*deletion
 }
 
-// deletion is what this process knows of the deletion of a space. What a process after it has to know is on the host: the
-// object of the space is there until nothing else is.
+// deletion is what this process knows of the deletion of a space. What a process after it has to know is on the host:
+// the object of the space is there until nothing else is.
 type deletion struct {
 	end     func() // lets something else be done to the space
 	since   time.Time
@@ -48,9 +48,9 @@ type deletion struct {
 	policy  v1alpha1.DeletionPolicy
 }
 
-// Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy says, or
-// as that of its object does if it is empty. It returns once that is noted on the host: from then on it goes on until nothing
-// is left, also after a crash. Until then, the status of the space says what it waits for.
+// Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy
+// says, or as that of its object does if it is empty. It returns once that is noted on the host: from then on it goes
+// on until nothing is left, also after a crash. Until then, the status of the space says what it waits for.
 func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.DeletionPolicy) error {
 	policies := []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionDelete, v1alpha1.DeletionRetain, v1alpha1.DeletionSnapshot}
 	if !slices.Contains(policies, policy) {
@@ -97,8 +97,8 @@ func (m *Manager) serveDeletion() {
 	}))
 }
 
-// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it was removed
-// by force meanwhile.
+// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it
+// was removed by force meanwhile.
 func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Space) (again time.Duration, err error) {
 	d, err := m.deletions.begin(name, func() (end func(), err error) { return m.changes.begin(name, "being deleted") })
 	if err != nil { // something else is done to it now
@@ -142,7 +142,7 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		return "", err
 	}
 	if d.policy != v1alpha1.DeletionDelete {
-		if err := m.bringHomeToDelete(ctx, name); err != nil {
+		if err := m.fetchStoreToDelete(ctx, name); err != nil {
 			return "", err
 		}
 	}
@@ -156,10 +156,11 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		}
 		d.copied = true
 	}
-	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
+	// First, so that it writes nothing while what it wrote is deleted. Its store is here by now, or counts no more.
+	if left, err := m.removePod(ctx, name); err != nil || left != "" {
 		return left, err
 	}
-	if left, err := m.removePod(ctx, name); err != nil || left != "" {
+	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
 	}
 	if err := errors.Join(m.secrets.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {

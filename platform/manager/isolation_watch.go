@@ -9,19 +9,21 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/translate"
 )
 
-// watchIsolation has what isolates spaces put back when somebody changes it, until the platform stops: also for spaces that sleep.
+// watchIsolation has what isolates spaces put back when somebody changes it, until the platform stops: also for spaces
+// that sleep.
 func (m *Manager) watchIsolation(context.Context) error {
 	config := rest.CopyConfig(m.env.Host)
 	config.QPS = -1 // the host's own priority and fairness decides
@@ -45,9 +47,9 @@ func (m *Manager) watchIsolation(context.Context) error {
 	return nil
 }
 
-// isolated is what isolates a space; nil if this platform has no place for it, or it is being deleted, so that
-// nothing comes back that a deletion has removed. A process that goes on with a deletion after a crash may not have begun with it
-// yet, and then the space may have no directory any more.
+// isolated is what isolates a space; nil if this platform has no place for it, or it is being deleted, so that nothing
+// comes back that a deletion has removed. A process that goes on with a deletion after a crash may not have begun with
+// it yet, and then the space may have no directory any more.
 func (m *Manager) isolated(name string) *isolation.Isolation {
 	if m.applied.get(name) == nil || m.deletions.has(name) {
 		return nil
@@ -77,17 +79,26 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 		return err
 	}
 	defer end()
-	isolated := m.isolated(name) // it may have been deleted meanwhile
-	if isolated == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	isolated := m.isolated(name)
+	if isolated == nil {
+		return errNotIsolated
+	}
+	// It may have been deleted meanwhile, and the watch be behind: then what is there is another's.
+	object := &v1alpha1.Space{}
+	err = m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object)
+	if apierrors.IsNotFound(err) || err == nil && object.Annotations[translate.AnnotationStore] != isolated.Space.Store {
+		return errNotIsolated
+	}
+	if err != nil {
+		return fmt.Errorf("read Space object %s: %w", name, err)
+	}
 	if err := isolated.Apply(ctx, m.hostClient); err != nil {
 		return err
 	}
 	if m.processes.get(name) != nil {
-		m.access.due.Store(name, time.Time{}) // a token is of one account: if that was made again, the token is good no more
+		m.access.expire(name) // a token is of one account: if that was made again, the token is good no more
 	}
 	return nil
 }

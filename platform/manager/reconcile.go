@@ -66,8 +66,8 @@ func (m *Manager) quotaChanged(space string) {
 	m.objects.queue.AddAfter(space, quotaSettleTime)
 }
 
-// owns reports whether the object of a space is this platform's to serve: it is nobody's yet, or was created for the store in
-// the data directory.
+// owns reports whether the object of a space is this platform's to serve: it is nobody's yet, or was created for the
+// store in the data directory.
 func (m *Manager) owns(object *v1alpha1.Space) bool {
 	claimed := object.Annotations[translate.AnnotationStore]
 	if claimed == "" {
@@ -77,8 +77,8 @@ func (m *Manager) owns(object *v1alpha1.Space) bool {
 	return err == nil && store == claimed
 }
 
-// reconcile brings a space to the state that its object asks for, and writes the status of the object. It may be called again at
-// any moment, and continues where it, or an earlier process, stopped.
+// reconcile brings a space to the state that its object asks for, and writes the status of the object. It may be called
+// again at any moment, and continues where it, or an earlier process, stopped.
 func (m *Manager) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	object := m.objects.get(name)
 	switch {
@@ -154,8 +154,8 @@ func (m *Manager) claim(ctx context.Context, object *v1alpha1.Space) (again time
 	return 0, m.objects.claim(ctx, object, store) // which is seen next
 }
 
-// orphanedStore is of a new object of the name of a space whose object was removed by force, so that its store is still there.
-// Whose it is to be is the admin's to say.
+// orphanedStore is of a new object of the name of a space whose object was removed by force, so that its store is still
+// there. Whose it is to be is the admin's to say.
 type orphanedStore struct{ dir, store string }
 
 func (e *orphanedStore) Error() string {
@@ -179,8 +179,9 @@ func (m *Manager) refreshAfter(object *v1alpha1.Space) time.Duration {
 	}
 }
 
-// reconcileGone is for a space without an object. Nothing is deleted on the word of what is not there: it may be the host, or the
-// definition of spaces, that is another one. One that never had an object, as it was restored while no platform ran, gets one.
+// reconcileGone is for a space without an object. Nothing is deleted on the word of what is not there: it may be the
+// host, or the definition of spaces, that is another one. One that never had an object, as it was restored while no
+// platform ran, gets one.
 func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Duration, err error) {
 	if listed, ok := m.unapplied.Load(name); ok {
 		if err := m.Ensure(ctx, listed.(*v1alpha1.Space)); err != nil {
@@ -233,7 +234,7 @@ func (m *Manager) forget(name string) {
 	m.config.Specs.Remove(name)
 	m.quotas.Delete(name)
 	if m.access != nil {
-		m.access.due.Delete(name)
+		m.access.forget(name)
 	}
 	if m.pods != nil {
 		m.pods.at.Delete(name)

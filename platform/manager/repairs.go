@@ -113,6 +113,8 @@ func (r *repairs) next(ctx context.Context) bool {
 	err := safego.Call("repair isolation", func() error { return r.repair(ctx, space) })
 	switch {
 	case ctx.Err() != nil:
+	case errors.Is(err, errNotIsolated):
+		r.forget(space)
 	case apierrors.IsConflict(err): // something else is done to the space now
 		r.putBack(space, pending, nil)
 		r.queue.AddAfter(space, busyRetry)
@@ -126,6 +128,22 @@ func (r *repairs) next(ctx context.Context) bool {
 		r.queue.AddAfter(space, repairQuiet)
 	}
 	return true
+}
+
+// errNotIsolated is of a space that is gone, or is being deleted, so that nothing is put back.
+var errNotIsolated = errors.New("the space is gone")
+
+// forget forgets what was changed of a space that is gone.
+func (r *repairs) forget(space string) {
+	r.queue.Forget(space)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d := r.of[space]; d != nil {
+		for object := range d.last {
+			r.pauses.Forget(isolatingObject{space, object})
+		}
+		delete(r.of, space)
+	}
 }
 
 // take returns what is to be put back now.

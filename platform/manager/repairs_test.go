@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -126,6 +127,20 @@ func TestARepairThatFailsIsTriedAgain(t *testing.T) {
 		pass(5 * time.Second)
 		if reason, message = isolated(r); reason != v1alpha1.ReasonIsolated || len(failures) > 0 {
 			t.Errorf("the condition says %s: %s; %d failures are left", reason, message, len(failures))
+		}
+	})
+}
+
+// S21: nothing is said to be put back of a space that is gone, nor remembered.
+func TestAChangeOfASpaceThatIsGoneIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		r := runRepairs(t, func(*repairs, string) error { return errNotIsolated })
+		r.logger = funcr.New(func(_, line string) { logged.WriteString(line) }, funcr.Options{})
+		r.note(loosened)
+		pass(time.Minute)
+		if logged.Len() > 0 || len(r.of) > 0 || r.pauses.NumRequeues(isolatingObject{"a", loosened.Object}) > 0 {
+			t.Errorf("remembered are %v, and logged %q", r.of, logged.String())
 		}
 	})
 }

@@ -96,8 +96,6 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 		if err := s.checkMoved(id.Space); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, transferTimeout, fmt.Errorf("not done within %s", transferTimeout))
-		defer cancel()
 		// The process restores it, so that no store is opened here that it wrote.
 		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
 	}
@@ -144,7 +142,7 @@ func (s *snapshots) checkNotInPod(id snapshot.ID, space string) error {
 	if s.elsewhere(space) != nil {
 		return nil
 	}
-	where, err := readAway(datadir.Space(s.dataDir, space))
+	where, err := readStoreLocation(datadir.Space(s.dataDir, space))
 	if err == nil && where != nil {
 		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("restore snapshot %s: %w", id, errInPod(space)))
 	}
@@ -156,7 +154,7 @@ func (s *snapshots) checkMoved(space string) error {
 	if !s.pods {
 		return nil
 	}
-	where, err := readAway(datadir.Space(s.dataDir, space))
+	where, err := readStoreLocation(datadir.Space(s.dataDir, space))
 	if err == nil && where == nil {
 		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again once it is Ready, or set spec.isolation to Shared first"))
 	}
@@ -208,9 +206,9 @@ func (s *snapshots) settle(space string, had bool, err error) error {
 	return errors.Join(err, added)
 }
 
-// RestoreStopped restores a space of a data directory that no platform uses, from a bucket's URL, and returns the names of
-// the space and of the snapshot.
-func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, restored string, err error) {
+// RestoreStopped restores a space of a data directory that no platform uses, from a bucket's URL, and returns the names
+// of the space and of the snapshot. trust is that of [RestoreRequest].
+func RestoreStopped(ctx context.Context, dataDir, name, from string, trust bool) (space, restored string, err error) {
 	id, err := snapshot.ParseID(name)
 	if err != nil {
 		return "", "", err
@@ -218,6 +216,9 @@ func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, res
 	bucket, err := snapshot.Open(from)
 	if err != nil {
 		return "", "", err
+	}
+	if trust {
+		bucket = bucket.Trusted()
 	}
 	lock, err := datadir.Lock(dataDir)
 	if err != nil {
@@ -227,7 +228,7 @@ func RestoreStopped(ctx context.Context, dataDir, name, from string) (space, res
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return "", "", err
 	}
-	if where, err := readAway(datadir.Space(dataDir, id.Space)); err != nil || where != nil {
+	if where, err := readStoreLocation(datadir.Space(dataDir, id.Space)); err != nil || where != nil {
 		return "", "", errors.Join(err, fmt.Errorf("restore snapshot %s: the store of space %s is in its pod; start berth, and restore the space while it runs", id, id.Space))
 	}
 	return id.Space, id.String(), snapshot.Replace(ctx, bucket, id, datadir.Spaces(dataDir), datadir.Scratch(dataDir))

@@ -268,13 +268,14 @@ func TestASpaceInAProcessOfItsOwnIsRestoredThere(t *testing.T) {
 	}
 }
 
-// D1: a space whose store is in a pod that is not served now is neither replaced nor cloned to: its volume would be deleted.
+// D1: a space whose store is in a pod that is not served now is neither replaced nor cloned to: its volume would be
+// deleted.
 func TestASpaceWhoseStoreIsInAPodThatIsNotServedIsNotRestored(t *testing.T) {
 	s, p, bucket := restorables(t)
 	p.stopping = func() { t.Error("it is stopped") }
 	for _, name := range []string{"from", "into", "gone"} {
 		dir := datadir.Space(s.dataDir, name)
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, awayFile), []byte("{}"), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, storeLocationFile), []byte("{}"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,7 +297,7 @@ func TestASpaceIsNotRestoredWhileItIsMovedToItsPod(t *testing.T) {
 	if process.store != nil {
 		t.Error("the pod got a store")
 	}
-	if err := os.WriteFile(filepath.Join(s.dataDir, "spaces", "from", awayFile), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dataDir, "spaces", "from", storeLocationFile), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.restore(t.Context(), bucket, "from", "", false); err != nil || process.store == nil {

@@ -11,12 +11,14 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
@@ -49,6 +51,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
 		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{shardSpaces{m.shard}, m},
+		Elsewhere: func(space string) bool { return m.processes.get(space) != nil }, Foreign: m.pods != nil,
 		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
 	buckets := map[string]*snapshot.Bucket{}
@@ -131,7 +134,8 @@ func (s shardSpaces) Revision(name string) int64 {
 	return 0
 }
 
-// Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is empty.
+// Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is
+// empty.
 func (m *Manager) Snapshot(ctx context.Context, space, to string) (snapshot.Info, error) {
 	bucket, err := m.snapshots.bucket(to, space, "to")
 	if err != nil {
@@ -150,6 +154,8 @@ type RestoreRequest struct {
 	As   string // name of the space that it becomes; that which it was taken of if empty
 	// Replace has it take the place of a space named As.
 	Replace bool
+	// TrustDedicated has the store of a snapshot be opened in this process that is from the pod of a dedicated space.
+	TrustDedicated bool
 }
 
 // Restore makes a space of a snapshot, and returns when it serves requests. One restore is done at a time.
@@ -162,6 +168,9 @@ func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (*Restored, err
 	if err != nil {
 		return nil, err
 	}
+	if r.TrustDedicated {
+		bucket = bucket.Trusted()
+	}
 	return m.snapshots.restore(ctx, bucket, r.ID, r.As, r.Replace)
 }
 
@@ -171,34 +180,56 @@ func (m *Manager) serveSnapshots() {
 	mux.Handle("GET /snapshots", control.Answer(func(r *http.Request) (any, error) {
 		space, from := r.URL.Query().Get("space"), r.URL.Query().Get("from")
 		if space == "" && from == "" && len(m.snapshots.buckets) > 0 {
-			return m.snapshots.list(r.Context())
+			return m.snapshots.list(r.Context()), nil
 		}
 		bucket, err := m.snapshots.bucket(from, space, "from")
 		if err != nil {
 			return nil, err
 		}
-		return bucket.List(r.Context(), space)
+		infos, err := bucket.List(r.Context(), space)
+		return SnapshotList{Snapshots: infos}, err
 	}))
 	mux.Handle("POST /snapshots", control.Answer(func(r *http.Request) (any, error) {
 		return m.Snapshot(r.Context(), r.URL.Query().Get("space"), r.URL.Query().Get("to"))
 	}))
 	mux.Handle("POST /snapshots/restore", control.Answer(func(r *http.Request) (any, error) {
 		query := r.URL.Query()
-		return m.Restore(r.Context(), RestoreRequest{ID: query.Get("id"), From: query.Get("from"), As: query.Get("as"), Replace: query.Has("replace")})
+		return m.Restore(r.Context(), RestoreRequest{
+			ID: query.Get("id"), From: query.Get("from"), As: query.Get("as"), Replace: query.Has("replace"), TrustDedicated: query.Has("trust-dedicated"),
+		})
 	}))
 }
 
-// list returns all snapshots in all places, by place.
-func (s *snapshots) list(ctx context.Context) (all []snapshot.Info, err error) {
-	for _, url := range slices.Sorted(maps.Keys(s.buckets)) {
-		infos, err := s.buckets[url].List(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, infos...)
-	}
-	return all, nil
+// SnapshotList are snapshots, and why some could not be listed.
+type SnapshotList struct {
+	Snapshots []snapshot.Info `json:"snapshots"`
+	Failures  []string        `json:"failures,omitempty"`
 }
+
+// list returns all snapshots in all places, by place. A place that can't be reached hides no other.
+func (s *snapshots) list(ctx context.Context) (all SnapshotList) {
+	urls := slices.Sorted(maps.Keys(s.buckets))
+	infos, errs := make([][]snapshot.Info, len(urls)), make([]error, len(urls))
+	var listing sync.WaitGroup
+	for i, url := range urls {
+		safego.Go(&listing, "list snapshots", func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, fmt.Errorf("not done within %s", listTimeout))
+			defer cancel()
+			infos[i], errs[i] = s.buckets[url].List(ctx, "")
+		}, func(err error) { errs[i] = err })
+	}
+	listing.Wait()
+	for i := range urls {
+		all.Snapshots = append(all.Snapshots, infos[i]...)
+		if errs[i] != nil {
+			all.Failures = append(all.Failures, errs[i].Error())
+		}
+	}
+	return all
+}
+
+// listTimeout bounds what a list of all places waits for one of them.
+const listTimeout = 30 * time.Second
 
 // bucket is that of a URL, or else where scheduled ones of a space go. flag is by what a person names one.
 func (s *snapshots) bucket(url, space, flag string) (*snapshot.Bucket, error) {

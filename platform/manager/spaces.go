@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
@@ -40,7 +41,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
-	m.access = &hostAccess{host: host, cluster: m.env.HostAddress}
+	m.access = &hostAccess{host: host, cluster: m.env.HostAddress, clock: clock.RealClock{}}
 	if err := m.openPods(); err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (m *Manager) checkNotInPod(name string) error {
 	if m.processes.get(name) != nil {
 		return nil
 	}
-	where, err := m.away(name)
+	where, err := m.storeLocation(name)
 	switch {
 	case err != nil || where == nil:
 		return err
@@ -193,7 +194,8 @@ func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	}
 }
 
-// wasDedicated reports whether a space had a process of its own, and has none now, so that what that process had is to be removed.
+// wasDedicated reports whether a space had a process of its own, and has none now, so that what that process had is to
+// be removed.
 func (m *Manager) wasDedicated(name string) bool {
 	if m.processes.get(name) != nil {
 		return false

@@ -26,8 +26,8 @@ import (
 // maxMessage bounds the message of a condition, in bytes.
 const maxMessage = 2 << 10
 
-// writeStatus has the status of an object say how its space is, and failure, if it is not nil, why the space is not as the
-// object says.
+// writeStatus has the status of an object say how its space is, and failure, if it is not nil, why the space is not as
+// the object says.
 func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failure error) error {
 	updated := object.DeepCopy()
 	m.observe(&updated.Status, object, failure)
@@ -61,14 +61,18 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpacePending), Message: "the space is being prepared",
 		}}
 	}
+	// The process of a dedicated space says nothing of what the platform alone knows.
+	live.Conditions = slices.DeleteFunc(live.Conditions, conditionOfPlatform)
 	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
 		live.Conditions = append(live.Conditions, isolated)
 	}
 	m.observeShare(status, object)
+	if volume := m.volumeCondition(object.Name); volume != nil {
+		live.Conditions = append(live.Conditions, *volume)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionVolumeCurrent)
+	}
 	for _, condition := range live.Conditions {
-		if condition.Type == v1alpha1.ConditionWithinShare {
-			continue // the process of a dedicated space has no say in it
-		}
 		if condition.Type == v1alpha1.ConditionReady {
 			status.State = stateOf(condition.Reason)
 			if before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); failure == nil && condition.Status == metav1.ConditionUnknown &&
@@ -89,12 +93,16 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 	status.Conditions = slices.DeleteFunc(status.Conditions, unknownCondition)
 }
 
-// unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when somebody
-// had taken it over, would otherwise stay.
+// conditionOfPlatform tells whether the platform itself, and not the process of a space, says what a condition is.
+func conditionOfPlatform(c metav1.Condition) bool {
+	return slices.Contains([]string{v1alpha1.ConditionIsolated, v1alpha1.ConditionWithinShare, v1alpha1.ConditionVolumeCurrent}, c.Type)
+}
+
+// unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when
+// somebody had taken it over, would otherwise stay.
 func unknownCondition(c metav1.Condition) bool {
-	return !slices.Contains([]string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced, v1alpha1.ConditionIsolated,
-		v1alpha1.ConditionWithinShare,
+	return !conditionOfPlatform(c) && !slices.Contains([]string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionHostReachable, v1alpha1.ConditionStoreHealthy, v1alpha1.ConditionSynced,
 	}, c.Type)
 }
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pod runs the process of a dedicated space as a pod of its own: a StatefulSet of one replica with a volume, a
-// Service, and a Secret with what the process is told, in Berth's own namespace on the host. The manager calls it. It never
-// reads a Secret, and knows nothing of what the process does.
+// Service, and a Secret with what the process is told, in Berth's own namespace on the host. The manager calls it. It
+// never reads a Secret, and knows nothing of what the process does.
 package pod
 
 import (
@@ -56,8 +56,8 @@ func Listen() dedicated.Addresses {
 	return dedicated.Addresses{API: ":" + strconv.Itoa(apiPort), Commands: ":" + strconv.Itoa(commandsPort)}
 }
 
-// ReadTemplate reads the StatefulSet of which those of the spaces are made. It names the namespace; its pod has a volume named
-// configuration for the Secret.
+// ReadTemplate reads the StatefulSet of which those of the spaces are made. It names the namespace; its pod has a
+// volume named configuration for the Secret.
 func ReadTemplate(file string) (*appsv1.StatefulSet, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -88,7 +88,8 @@ type Pods struct {
 	Template *appsv1.StatefulSet
 }
 
-// nameSuffix ends the names of objects, so that none is the name of a Secret with credentials of a space, which has another suffix.
+// nameSuffix ends the names of objects, so that none is the name of a Secret with credentials of a space, which has
+// another suffix.
 const nameSuffix = "-dedicated"
 
 // Name of the objects of a space. No two spaces of a host have the same name, nor the same name of objects.
@@ -108,18 +109,23 @@ func (p *Pods) labels(space string) map[string]string {
 	return map[string]string{Label: space, translate.LabelPlatform: p.Platform}
 }
 
-// Apply makes or changes the objects of a space, whose process finds files in its directory. The pod is replaced if digest, or the
-// template, is another than before; the files themselves may change while it runs. It returns where the pod is reached.
-func (p *Pods) Apply(ctx context.Context, space string, files map[string][]byte, digest string) (dedicated.Addresses, error) {
+// Apply makes or changes the objects of a space, whose process finds files in its directory. The pod is replaced if
+// digest, or the template, is another than before; the files themselves may change while it runs. claims are those with
+// which the objects were made first, as they are immutable. It returns where the pod is reached, also if what was there
+// before can't be changed.
+func (p *Pods) Apply(ctx context.Context, space string, files map[string][]byte, digest string, claims []corev1.PersistentVolumeClaim) (at dedicated.Addresses, err error) {
 	service := p.service(space)
-	for _, o := range []client.Object{service, p.secret(space, files), p.statefulSet(space, digest)} {
+	for _, o := range []client.Object{service, p.secret(space, files), p.statefulSet(space, digest, claims)} {
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 		if err := p.Host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
-			return dedicated.Addresses{}, fmt.Errorf("apply %s %s of space %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), space, err)
+			return at, fmt.Errorf("apply %s %s of space %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), space, err)
+		}
+		if o == service {
+			to := func(port int) string { return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(port)) }
+			at = dedicated.Addresses{API: to(apiPort), Commands: to(commandsPort)}
 		}
 	}
-	at := func(port int) string { return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(port)) }
-	return dedicated.Addresses{API: at(apiPort), Commands: at(commandsPort)}, nil
+	return at, nil
 }
 
 func (p *Pods) service(space string) *corev1.Service {
@@ -139,11 +145,11 @@ func (p *Pods) secret(space string, files map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: p.meta(space), Type: SecretType, Data: files}
 }
 
-func (p *Pods) statefulSet(space, digest string) *appsv1.StatefulSet {
+func (p *Pods) statefulSet(space, digest string, claims []corev1.PersistentVolumeClaim) *appsv1.StatefulSet {
 	set := p.Template.DeepCopy()
 	labels := maps.Clone(set.Labels)
 	set.TypeMeta, set.ObjectMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, p.meta(space)
-	set.Status = appsv1.StatefulSetStatus{}
+	set.Spec.VolumeClaimTemplates, set.Status = claims, appsv1.StatefulSetStatus{}
 	for key, value := range labels {
 		if _, own := set.Labels[key]; !own {
 			set.Labels[key] = value
@@ -172,8 +178,8 @@ func (p *Pods) statefulSet(space, digest string) *appsv1.StatefulSet {
 	return set
 }
 
-// Remove deletes the objects of a space, and the volume with its store. It returns what is left, for people: nothing once all is
-// gone. It does not wait, and is to be called again until then.
+// Remove deletes the objects of a space, and the volume with its store. It returns what is left, for people: nothing
+// once all is gone. It does not wait, and is to be called again until then.
 func (p *Pods) Remove(ctx context.Context, space string) (left string, err error) {
 	at := p.meta(space)
 	for _, o := range []client.Object{&appsv1.StatefulSet{ObjectMeta: at}, &corev1.Service{ObjectMeta: at}, &corev1.Secret{ObjectMeta: at}} {

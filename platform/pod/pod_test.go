@@ -9,8 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes/scheme"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/translate"
@@ -50,5 +57,53 @@ func TestATemplateThatIsNoneIsRefused(t *testing.T) {
 		if _, err := pod.ReadTemplate(file); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", text, err, says)
 		}
+	}
+}
+
+// T9: an upgrade with another volume reaches the pod of a running space with all else that is new, and never makes it
+// unreachable.
+func TestAnUpgradeWithAnotherVolumeReachesThePod(t *testing.T) {
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := func(image, size string) *appsv1.StatefulSet {
+		set := &appsv1.StatefulSet{}
+		set.Namespace = "default"
+		set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "berth", Image: image}}
+		claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
+		}}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+		return set
+	}
+	pods := &pod.Pods{Host: host, Platform: "berth", Template: template("old", "1Gi")}
+	claims := pods.Template.Spec.VolumeClaimTemplates
+	before, err := pods.Apply(t.Context(), "upgraded", nil, "a", claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods.Template = template("new", "2Gi")
+	if at, err := pods.Apply(t.Context(), "upgraded", nil, "b", claims); err != nil || at != before {
+		t.Errorf("with the claims of before: reached at %v, before at %v (%v)", at, before, err)
+	}
+	set := &appsv1.StatefulSet{}
+	if err := host.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: pod.Name("upgraded")}, set); err != nil {
+		t.Fatal(err)
+	}
+	if image, size := set.Spec.Template.Spec.Containers[0].Image, set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String(); image != "new" || size != "1Gi" {
+		t.Errorf("the pod has the image %s and a volume of %s", image, size)
+	}
+	at, err := pods.Apply(t.Context(), "upgraded", nil, "c", pods.Template.Spec.VolumeClaimTemplates)
+	if !apierrors.IsInvalid(err) || at != before {
+		t.Errorf("with other claims: reached at %v (%v)", at, err)
+	}
+	if left, err := pods.Remove(t.Context(), "upgraded"); err != nil {
+		t.Errorf("%s is left (%v)", left, err)
 	}
 }

@@ -6,12 +6,14 @@ package dedicated_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,17 +136,71 @@ func TestALargeAnswerOfAProcessIsRefused(t *testing.T) {
 
 // S3: a process that doesn't answer doesn't hold up the platform.
 func TestAProcessThatNeverAnswersIsGivenUp(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *dedicated.Process) error{
-		"begin":    func(ctx context.Context, p *dedicated.Process) error { return p.Begin(ctx) },
-		"end":      func(ctx context.Context, p *dedicated.Process) error { return p.End(ctx) },
-		"identity": func(ctx context.Context, p *dedicated.Process) error { return p.PutIdentity(ctx, nil) },
+	store := filepath.Join(t.TempDir(), "store.db")
+	if err := os.WriteFile(store, []byte("a store"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	for name, test := range map[string]struct {
+		call  func(context.Context, *dedicated.Process) error
+		after time.Duration
+	}{
+		"begin":    {func(ctx context.Context, p *dedicated.Process) error { return p.Begin(ctx) }, 20 * time.Second},
+		"end":      {func(ctx context.Context, p *dedicated.Process) error { return p.End(ctx) }, 20 * time.Second},
+		"identity": {func(ctx context.Context, p *dedicated.Process) error { return p.PutIdentity(ctx, nil) }, 20 * time.Second},
+		"wake":     {func(ctx context.Context, p *dedicated.Process) error { return p.Wake(ctx) }, 2*time.Minute + 5*time.Second},
+		"sleep":    {func(ctx context.Context, p *dedicated.Process) error { return p.Sleep(ctx) }, 2*time.Minute + 5*time.Second},
+		"restart":  {func(ctx context.Context, p *dedicated.Process) error { return p.Restart(ctx) }, 2*time.Minute + 5*time.Second},
+		"metric":   {func(ctx context.Context, p *dedicated.Process) error { return p.Get(ctx, "/metric", nil) }, 20 * time.Second},
+		"copy":     {func(ctx context.Context, p *dedicated.Process) error { return p.CopyStore(ctx, copied, 1) }, dedicated.PrepareTimeout},
+		"put":      {func(ctx context.Context, p *dedicated.Process) error { return p.PutStore(ctx, store, false) }, dedicated.PrepareTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := dedicated.NewRemote("mine", "", dedicated.Silent(), nil, nil, klog.Background())
 				began := time.Now()
-				if err := call(t.Context(), p); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 20*time.Second {
+				err := test.call(t.Context(), p)
+				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, dedicated.ErrNoProgress) || time.Since(began) != test.after {
 					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+// S3: a store takes as long as it needs for as long as it advances, so that a large one can be moved, and a process
+// that sends it a byte at a time is given up.
+func TestTheTransferOfAStoreIsBoundByItsProgress(t *testing.T) {
+	part := make([]byte, dedicated.PaceBytes)
+	const parts = 13
+	hash := sha256.New()
+	for range parts {
+		hash.Write(part)
+	}
+	for name, test := range map[string]struct {
+		part  []byte
+		pause time.Duration
+		fails bool
+	}{
+		"slow, and advances": {part, dedicated.PaceInterval - 10*time.Second, false},
+		"a byte at a time":   {part[:1], time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := filepath.Join(t.TempDir(), "copy.db")
+			synctest.Test(t, func(t *testing.T) {
+				p := dedicated.NewRemote("mine", "", dedicated.Answering(func(w io.Writer) {
+					_, err := fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s: %x\r\n\r\n", parts*len(part), dedicated.ChecksumHeader, hash.Sum(nil))
+					for sent := 0; err == nil && sent < parts*len(part); sent += len(test.part) {
+						time.Sleep(test.pause)
+						_, err = w.Write(test.part)
+					}
+				}), nil, nil, klog.Background())
+				began := time.Now()
+				err := p.CopyStore(t.Context(), to, parts*dedicated.PaceBytes)
+				took := time.Since(began)
+				time.Sleep(test.pause + time.Second) // of the bubble's clock: the process finds that it is given up
+				if errors.Is(err, dedicated.ErrNoProgress) != test.fails || !test.fails && (err != nil || took < dedicated.PrepareTimeout) || test.fails && took > 2*dedicated.PaceInterval {
+					t.Errorf("after %s: %v", took, err)
 				}
 			})
 		})

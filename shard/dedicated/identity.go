@@ -47,12 +47,17 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
+// maxConnections bounds the connections to a process: for twice as many watches as a space may have by default. Further
+// requests wait.
+const maxConnections = 4096
+
 // proxy leads requests, upgraded ones too, to a space's process,
 // with the certificate that they came with and no other.
 func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
 		MaxIdleConnsPerHost: 64,
+		MaxConnsPerHost:     maxConnections,
 		DisableCompression:  true, // bytes are passed on as they are
 		// Headers take many times their size in memory, and a tenant may have taken over the process.
 		MaxResponseHeaderBytes: control.MaxHeaderBytes,

@@ -31,14 +31,17 @@ const (
 	statusTimeout = 2 * time.Second
 	// stopTime is how long a process has to end in order: as long as a platform has.
 	stopTime = 20 * time.Second
-	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to start.
+	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to
+	// start.
 	actTimeout = 2 * time.Minute
-	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop, for which
-	// it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold up the platform,
-	// which doesn't reconcile the space meanwhile.
+	// answerTime is how long a process has to answer that it has not done within that time what it was asked to do.
+	answerTime = 5 * time.Second
+	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop,
+	// for which it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold
+	// up the platform, which doesn't reconcile the space meanwhile.
 	callTimeout = stopTime
-	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB, and
-	// take many times their size when they are decoded. Somebody may have taken over the process.
+	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB,
+	// and take many times their size when they are decoded. Somebody may have taken over the process.
 	maxAnswer = 64 << 10
 	// maxConditions bounds the conditions of a space.
 	maxConditions = 16
@@ -77,9 +80,9 @@ func New(space, dir string, prepare func(ctx context.Context) error, command fun
 	return p
 }
 
-// NewRemote is New for a process that somebody else runs, such as the kubelet of a node: it goes on when this one ends. run
-// has it be there and serve, calls ready when it does, and returns when ctx ends, or with an error to be called again. dir holds
-// nothing of the process, and says by being there that the space has one.
+// NewRemote is New for a process that somebody else runs, such as the kubelet of a node: it goes on when this one ends.
+// run has it be there and serve, calls ready when it does, and returns when ctx ends, or with an error to be called
+// again. dir holds nothing of the process, and says by being there that the space has one.
 func NewRemote(space, dir string, at Endpoint, prepare func(ctx context.Context) error, run func(ctx context.Context, p *Process, ready func()) error, logger logr.Logger) *Process {
 	p := newProcess(space, dir, at, prepare, logger)
 	p.run = func(ctx context.Context) error { return run(ctx, p, func() { p.set("") }) }
@@ -186,8 +189,8 @@ func (p *Process) setRunning(process *os.Process) {
 // killTime is how long a process has to be gone once it is killed.
 const killTime = 5 * time.Second
 
-// Stop ends a process, if it was started, and waits for it. What has not ended by stopTime, or the end of ctx, is killed; the
-// error says that it is not gone even so.
+// Stop ends a process, if it was started, and waits for it. What has not ended by stopTime, or the end of ctx, is
+// killed; the error says that it is not gone even so.
 func (p *Process) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	stop := p.stop
@@ -266,6 +269,8 @@ func (p *Process) Await(ctx context.Context) error {
 
 // Get asks the process for what its commands serve at path, and decodes it into out.
 func (p *Process) Get(ctx context.Context, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return p.client.Do(ctx, http.MethodGet, path, out)
 }
 
@@ -283,6 +288,8 @@ func (p *Process) act(ctx context.Context, verb string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = time.Until(deadline)
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout+answerTime)
+	defer cancel()
 	query := url.Values{"timeout": {timeout.String()}}
 	return p.client.Do(ctx, http.MethodPost, "/spaces/"+p.space+"/"+verb+"?"+query.Encode(), nil)
 }

@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/berth-dev/berth/control"
@@ -38,6 +40,17 @@ type State struct {
 	HasStore bool   `json:"hasStore"` // it has a store
 	Revision int64  `json:"revision"` // changes with the store; 0 if that is not known
 	Config   string `json:"config"`   // digest of the configuration that it runs with
+	Identity string `json:"identity"` // [IdentityDigest] of the keys that it runs with
+}
+
+// IdentityDigest is of the files of [Process.PutIdentity].
+func IdentityDigest(files map[string][]byte) string {
+	hash := sha256.New()
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(hash, "%d %s %d ", len(path), path, len(files[path]))
+		hash.Write(files[path])
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // State asks the process of its store.
@@ -51,36 +64,52 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 // ErrChecksum says that a store did not arrive as it was sent.
 var ErrChecksum = errors.New("the store did not arrive as it was sent")
 
-// CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy has more
-// than most bytes: what runs the process may be a tenant who took it over. The file is on disk when it returns.
+// CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy
+// has more than most bytes, or does not advance: what runs the process may be a tenant who took it over. However large
+// the store is, it has the time that it needs. The file is on disk when it returns.
 func (p *Process) CopyStore(ctx context.Context, path string, most int64) error {
+	ctx, pace, stop := withPace(ctx)
+	defer stop()
 	req, err := control.NewRequest(ctx, http.MethodGet, StorePath, nil)
 	if err != nil {
 		return err
 	}
 	resp, err := p.client.Send(req)
 	if err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
 	defer resp.Body.Close()
 	if resp.ContentLength < 0 || resp.ContentLength > most {
 		return fmt.Errorf("copy the store of space %s: it has %d bytes, and may have %d", p.space, resp.ContentLength, most)
 	}
-	if err := Receive(resp.Body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+	body := &pacedReader{Reader: resp.Body, pace: pace}
+	if err := Receive(body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
 	return nil
 }
 
-// PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either happens
-// whole or not at all. The space is stopped for it, and runs again afterwards if it is to run.
+// withCause adds why ctx has ended to the error of a call.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either
+// happens whole or not at all. The space is stopped for it, and runs again afterwards if it is to run. It fails if that
+// does not advance, as by [Process.CopyStore].
 func (p *Process) PutStore(ctx context.Context, path string, restore bool) error {
 	file, size, sum, err := OpenSummed(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+RestoreParam+"="+strconv.FormatBool(restore), file)
+	ctx, pace, stop := withPace(ctx)
+	defer stop()
+	body := &pacedReader{Reader: file, pace: pace, sent: true}
+	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+RestoreParam+"="+strconv.FormatBool(restore), body)
 	if err != nil {
 		return err
 	}
@@ -89,8 +118,8 @@ func (p *Process) PutStore(ctx context.Context, path string, restore bool) error
 	return p.send(req, "send the store of space "+p.space)
 }
 
-// PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the space if
-// they are others than before.
+// PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the
+// space if they are others than before.
 func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -122,7 +151,7 @@ func (p *Process) End(ctx context.Context) error {
 func (p *Process) send(req *http.Request, doing string) error {
 	resp, err := p.client.Send(req)
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		return fmt.Errorf("%s: %w", doing, withCause(req.Context(), err))
 	}
 	return resp.Body.Close()
 }
@@ -143,8 +172,8 @@ func OpenSummed(path string) (file *os.File, size int64, sum string, err error) 
 	return file, size, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Receive writes size bytes to a file at path, where nothing is, and fails with [ErrChecksum] if they don't have the sum. The file
-// is on disk when it returns without an error, and gone with one.
+// Receive writes size bytes to a file at path, where nothing is, and fails with [ErrChecksum] if they don't have the
+// sum. The file is on disk when it returns without an error, and gone with one.
 func Receive(from io.Reader, size int64, sum, path string) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 //
 // SpaceStatus is what the platform observed of a space.
 type SpaceStatusApplyConfiguration struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, and WithinShare.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, WithinShare, and VolumeCurrent.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the space runs with.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`

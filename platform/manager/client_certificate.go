@@ -1,0 +1,44 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"crypto/tls"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// clientCertificate is the certificate by which the pods of dedicated spaces know the platform. It is issued anew after
+// half of its life, and not for each connection, which would cost a key and a signature. It is safe for concurrent use.
+type clientCertificate struct {
+	ca    *pki.CA
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	last tls.Certificate
+	due  time.Time
+}
+
+func (c *clientCertificate) get() (tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now().Round(0)
+	if now.Before(c.due) {
+		return c.last, nil
+	}
+	pair, err := c.ca.Client(dedicated.PlatformUser(), nil)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	if c.last, err = pair.TLS(); err != nil {
+		return tls.Certificate{}, err
+	}
+	c.due = now.Add(pki.ClientLifetime / 2)
+	return c.last, nil
+}

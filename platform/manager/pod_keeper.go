@@ -1,0 +1,131 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// keepPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. It returns an error
+// if the pod does not run the space any more, as after the loss of its volume.
+func (m *Manager) keepPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
+	k := &podKeeper{Manager: m, space: name, pod: p, apply: func(ctx context.Context) error {
+		_, err := m.applyPod(ctx, name, spec)
+		return err
+	}}
+	for {
+		pause, err := k.look(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// podKeeper compares what the pod of a space has with what it is to have.
+type podKeeper struct {
+	*Manager
+	space string
+	pod   *dedicated.Process
+	apply func(ctx context.Context) error // makes its objects on the host anew, with a token that is good
+	owed  bool                            // apply has failed
+}
+
+// look has the pod have what it lacks now, and returns when to look again. What fails is tried again: the pod runs on.
+// It returns an error if the pod answers that it does not run the space; one that does not answer may run it.
+func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(life, startTimeout)
+	defer cancel()
+	var failures []error
+	if k.owed || k.access.isDue(k.space) {
+		err := k.apply(ctx)
+		k.owed = err != nil
+		failures = append(failures, err)
+	}
+	state, isNew, err := k.checkPod(ctx, k.space, k.pod)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case state == nil: // its status says so
+		pause = podRetry
+	case isNew:
+		pause = newPoll
+	default:
+		pause = renewPoll
+	}
+	if state != nil {
+		files, err := k.identity(k.space)
+		if err == nil && dedicated.IdentityDigest(files) != state.Identity {
+			err = k.pod.PutIdentity(ctx, files)
+		}
+		failures = append(failures, err)
+	}
+	if err := errors.Join(failures...); err != nil && life.Err() == nil {
+		pause = podRetry
+		k.logger.Error(err, "Could not renew what the pod of a dedicated space has; it is tried again", "space", k.space)
+	}
+	return pause, nil
+}
+
+// checkPod returns the state of a pod, nil if it does not answer, and whether its space has no store yet. It notes that
+// a space that was new has its store in its pod by now, so that its loss is found. It fails if the pod answers that it
+// does not run the space.
+func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Process) (state *dedicated.State, isNew bool, err error) {
+	where, err := m.storeLocation(name)
+	if err != nil {
+		return nil, false, err
+	}
+	isNew = where != nil && where.New
+	said, err := p.State(ctx)
+	switch {
+	case err != nil:
+		return nil, isNew, nil //nolint:nilerr // as it says
+	case !said.Begun:
+		return nil, false, fmt.Errorf("the pod of space %s does not run it any more", name)
+	case isNew && said.HasStore:
+		return &said, false, m.noteStoreInPod(name, storeLocation{})
+	}
+	return &said, isNew, nil
+}
+
+// sendIdentity has the pod of a space have the keys that are here, where they are issued and rotated.
+func (m *Manager) sendIdentity(ctx context.Context, name string, p *dedicated.Process) error {
+	files, err := m.identity(name)
+	if err != nil {
+		return err
+	}
+	return p.PutIdentity(ctx, files)
+}
+
+// identity is what sendIdentity sends.
+func (m *Manager) identity(name string) (map[string][]byte, error) {
+	dir := datadir.Space(m.config.DataDir, name)
+	_, err := pki.ServiceAccountKey(kubeconfig.ClientKeys(m.config.DataDir, name)) // so that it is not made there
+	if err == nil {
+		_, err = pki.Secret(dir, "node.key")
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := readIdentity(dir)
+	if err != nil {
+		return nil, err
+	}
+	files[podsAddressFile] = []byte(m.config.Pods.Address)
+	return files, nil
+}

@@ -1,0 +1,174 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/pod"
+	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// moveStoreToPod sends the store of a space to its pod, which must answer, and starts the space there. A crash at any
+// point leaves one valid store: the platform's until storeLocationFile exists, and the pod's afterwards. The pod does
+// not run the space before that.
+func (m *Manager) moveStoreToPod(ctx context.Context, name string, p *dedicated.Process) error {
+	where, err := m.storeLocation(name)
+	if err != nil {
+		return err
+	}
+	state, err := p.State(ctx)
+	if err != nil {
+		return err
+	}
+	dir := datadir.Space(m.config.DataDir, name)
+	switch {
+	case where == nil && state.Begun:
+		return fmt.Errorf("the pod of space %s runs it, and there is a store of it in %s, too; if that is the one that counts, delete StatefulSet %s with its claim, else create the file %s with {}",
+			name, dir, pod.Name(name), filepath.Join(dir, storeLocationFile))
+	case where == nil:
+		isNew := !snapshot.Exists(dir)
+		if !isNew {
+			if err := closeInOrder(ctx, name, dir); err != nil {
+				return err
+			}
+			if err := p.PutStore(ctx, filepath.Join(dir, "store.db"), false); err != nil {
+				return err
+			}
+		}
+		if err := m.noteStoreInPod(name, storeLocation{New: isNew}); err != nil {
+			return err
+		}
+	case !where.New && !state.HasStore:
+		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
+	case where.New && state.HasStore:
+		if err := m.noteStoreInPod(name, storeLocation{}); err != nil {
+			return err
+		}
+	}
+	if err := removeStore(dir); err != nil {
+		return err
+	}
+	if err := m.sendIdentity(ctx, name, p); err != nil {
+		return err
+	}
+	return p.Begin(ctx)
+}
+
+// fetchStore stops a space in its pod, and copies its store to the platform. spec is what the space runs with there. It
+// has no deadline as long as the transfer makes progress.
+func (m *Manager) fetchStore(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+	where, err := m.storeLocation(name)
+	if err != nil || where == nil {
+		return err
+	}
+	if m.pods == nil {
+		return errNoPods
+	}
+	p := m.newPod(name, spec)
+	opening, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := m.openPod(opening, name, spec, p); err != nil {
+		return err
+	}
+	return m.receiveStore(ctx, name, p, where.New)
+}
+
+// receiveStore is fetchStore for a pod that answers. A crash at any point leaves one valid store: the pod's until
+// storeLocationFile is removed, and the platform's afterwards. Neither runs before that. isNew says that the space had
+// no store when it began to run in its pod.
+func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Process, isNew bool) error {
+	if err := p.End(ctx); err != nil {
+		return fmt.Errorf("stop space %s in its pod: %w", name, err)
+	}
+	state, err := p.State(ctx)
+	if err != nil {
+		return err
+	}
+	dir, scratch := datadir.Space(m.config.DataDir, name), datadir.Scratch(m.config.DataDir)
+	switch {
+	case state.HasStore:
+		received, err := os.MkdirTemp(scratch, "fetch-*")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(received)
+		store := filepath.Join(received, "received.db")
+		if err := p.CopyStore(ctx, store, m.mostOfStore(name)); err != nil {
+			return err
+		}
+		if err := snapshot.Place(store, dir, scratch); err != nil {
+			return fmt.Errorf("take the store of space %s: %w", name, err)
+		}
+	case !isNew:
+		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
+	}
+	if after, err := p.State(ctx); err != nil || after.Begun {
+		return errors.Join(err, fmt.Errorf("space %s has begun to run in its pod again; the change is tried again", name))
+	}
+	if err := os.Remove(filepath.Join(dir, storeLocationFile)); err != nil {
+		return fmt.Errorf("note where the store of space %s is: %w", name, err)
+	}
+	return syncDir(dir)
+}
+
+// moveStoreFromPod is fetchStore for a space that runs in its pod. If it fails, the space continues there.
+func (m *Manager) moveStoreFromPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+	if m.pods == nil {
+		return nil
+	}
+	running := m.processes.get(name)
+	if running != nil { // so that nothing lets the space run meanwhile
+		if err := running.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	err := m.fetchStore(ctx, name, spec)
+	if err != nil && running != nil {
+		m.processes.swap(name, m.newPod(name, spec))
+		m.start(name)
+	}
+	return err
+}
+
+// fetchStoreToDelete is fetchStore for a space that is being deleted, and whose store is to be retained or copied.
+func (m *Manager) fetchStoreToDelete(ctx context.Context, name string) error {
+	before, err := readApplied(datadir.Space(m.config.DataDir, name))
+	if err != nil || before == nil {
+		return err
+	}
+	return m.fetchStore(ctx, name, before.Spec)
+}
+
+// removeStore removes the platform's copy of a store that the pod has confirmed.
+func removeStore(dir string) error {
+	for _, name := range []string{"store.db", "store.db-wal", "store.db-shm", "store.db.replaced", "store.db.replaced-wal"} {
+		if err := removeIfThere(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeInOrder merges the log of a store that was not closed into its file. Nothing has the store open.
+func closeInOrder(ctx context.Context, space, dir string) error {
+	path := filepath.Join(dir, "store.db")
+	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	store, err := kine.Open(ctx, kine.Options{Path: path, Name: space})
+	if err != nil {
+		return fmt.Errorf("close the store of space %s: %w", space, err)
+	}
+	return store.Close()
+}
