@@ -190,7 +190,7 @@ func sendFile(w http.ResponseWriter, path string) error {
 func (s *storeServer) receive(r *http.Request) (any, error) {
 	restore, err := strconv.ParseBool(r.URL.Query().Get(dedicated.RestoreParam))
 	if err != nil || r.ContentLength < 0 {
-		return nil, apierrors.NewBadRequest("want a Content-Length, and " + dedicated.RestoreParam + "=true or false")
+		return nil, apierrors.NewBadRequest("the request needs a Content-Length, and " + dedicated.RestoreParam + "=true or false")
 	}
 	dir, err := os.MkdirTemp(s.scratch, "receive-*")
 	if err != nil {

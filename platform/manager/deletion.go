@@ -54,7 +54,7 @@ type deletion struct {
 func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.DeletionPolicy) error {
 	policies := []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionDelete, v1alpha1.DeletionRetain, v1alpha1.DeletionSnapshot}
 	if !slices.Contains(policies, policy) {
-		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: want Delete, Retain, or Snapshot", policy))
+		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: must be Delete, Retain, or Snapshot", policy))
 	}
 	object := &v1alpha1.Space{}
 	if err := m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {

@@ -71,7 +71,7 @@ func ReadTemplate(file string) (*appsv1.StatefulSet, error) {
 	case template.Namespace == "":
 		err = errors.New("metadata.namespace is missing")
 	case len(template.Spec.Template.Spec.Containers) != 1:
-		err = errors.New("spec.template.spec.containers: want one")
+		err = errors.New("spec.template.spec.containers: must have one container")
 	case !slices.ContainsFunc(template.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volumeName && v.Secret != nil }):
 		err = fmt.Errorf("spec.template.spec.volumes: there is none named %s of a Secret", volumeName)
 	}

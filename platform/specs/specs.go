@@ -71,7 +71,7 @@ func New(c *Options) (*Specs, error) {
 	for i, entry := range c.ReservedLabels {
 		for _, problem := range validation.IsQualifiedName(strings.TrimSuffix(entry, ".")) {
 			errs = append(errs, field.Invalid(field.NewPath("reservedLabels").Index(i), entry,
-				"want a domain, a prefix that ends in a dot, or a key: "+problem))
+				"must be a domain, a prefix that ends in a dot, or a label key: "+problem))
 		}
 	}
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
