@@ -35,7 +35,7 @@ type object struct {
 	size int64
 }
 
-var errNotThere = errors.New("there is no such snapshot; see `berth snapshot list`")
+var errNotThere = errors.New("the snapshot does not exist; see `berth snapshot list`")
 
 // Open opens a bucket by its URL: file:///DIRECTORY, or
 // s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true. Credentials for S3 are

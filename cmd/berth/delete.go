@@ -33,7 +33,7 @@ credentials. Other spaces aren't interrupted. A deletion can't be undone or stop
 continues when Berth restarts. 'kubectl delete space' on the host does the same.
 
 --policy sets spec.deletionPolicy of the space, which decides what happens to its data:
-  Delete    Delete the data.
+  Delete    Remove the data.
   Retain    Keep the store and the keys in DATA-DIR/retained. A space that you later
             create with the same name continues with them.
   Snapshot  Take a last snapshot to --snapshot-to of 'berth up', then delete the data.

@@ -437,7 +437,7 @@ func (m *Manager) bringHomeToDelete(ctx context.Context, name string) error {
 }
 
 // errNoPods is of a space whose store is in a pod, on a platform that has none.
-var errNoPods = errors.New("the store of the space is in a pod of its own, and this platform runs none; start berth with --dedicated-pods")
+var errNoPods = errors.New("the store of the space is in a pod of its own, and this platform runs none; start Berth with --dedicated-pods")
 
 // errInPod is of a space whose store is in its pod, which this platform does not serve now. The volume is the only one that has it.
 func errInPod(name string) error {

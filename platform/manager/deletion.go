@@ -71,7 +71,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 	}
 	if policy != object.Spec.DeletionPolicy {
 		if !object.DeletionTimestamp.IsZero() {
-			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("it is being deleted with policy=%s already", object.Spec.DeletionPolicy))
+			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("the space is already being deleted with policy=%s", object.Spec.DeletionPolicy))
 		}
 		before := object.DeepCopy()
 		object.Spec.DeletionPolicy = policy
@@ -83,7 +83,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 }
 
 // errNoBucket is of a space of which a snapshot is to be taken, on a platform without a place for them.
-var errNoBucket = errors.New("there is no place for snapshots; start berth with --snapshot-to, or choose Delete or Retain")
+var errNoBucket = errors.New("no storage for snapshots: start Berth with --snapshot-to, or use the policy Delete or Retain")
 
 // serveDeletion lets other commands delete spaces.
 func (m *Manager) serveDeletion() {

@@ -202,7 +202,7 @@ func (p *Pods) Why(ctx context.Context, space string) string {
 		return err.Error()
 	}
 	if len(pods.Items) == 0 {
-		return "there is no pod; see the events of StatefulSet " + Name(space)
+		return "the pod does not exist; see the events of StatefulSet " + Name(space)
 	}
 	pod := &pods.Items[0]
 	for _, c := range pod.Status.ContainerStatuses {

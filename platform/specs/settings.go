@@ -134,7 +134,7 @@ func placementOf(nodes *v1alpha1.Nodes, path *field.Path) (out translate.Placeme
 			errs = append(errs, field.Invalid(at, key, problem))
 		}
 		if key == corev1.LabelHostname {
-			errs = append(errs, field.Invalid(at, key, "it would reveal the names of nodes; use a label that several nodes share"))
+			errs = append(errs, field.Invalid(at, key, "the label would reveal the names of nodes; use a label that several nodes share"))
 		}
 	}
 	return translate.Placement{Selector: nodes.Selector, Labels: nodes.AllowedLabels}, errs

@@ -147,7 +147,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
 	} {
 		if set {
-			errs = append(errs, field.Forbidden(path.Child(name), "each space says this for itself"))
+			errs = append(errs, field.Forbidden(path.Child(name), "set this field in each space instead"))
 		}
 	}
 	return errs
@@ -159,7 +159,7 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 		errs = append(errs, field.NotSupported(path.Child("isolation"), spec.Isolation, []v1alpha1.Isolation{v1alpha1.Shared, v1alpha1.Dedicated}))
 	}
 	if len(spec.Sync) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform are synced alike; set it in spaceDefaults"))
+		errs = append(errs, field.Forbidden(path.Child("sync"), "all spaces of a platform have the same sync options; set them in spaceDefaults"))
 	}
 	return errs
 }

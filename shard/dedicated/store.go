@@ -49,7 +49,7 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 }
 
 // ErrChecksum says that a store did not arrive as it was sent.
-var ErrChecksum = errors.New("the store did not arrive as it was sent")
+var ErrChecksum = errors.New("the checksum of the received store does not match")
 
 // CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy has more
 // than most bytes: what runs the process may be a tenant who took it over. The file is on disk when it returns.
@@ -64,7 +64,7 @@ func (p *Process) CopyStore(ctx context.Context, path string, most int64) error 
 	}
 	defer resp.Body.Close()
 	if resp.ContentLength < 0 || resp.ContentLength > most {
-		return fmt.Errorf("copy the store of space %s: it has %d bytes, and may have %d", p.space, resp.ContentLength, most)
+		return fmt.Errorf("copy the store of space %s: it has %d bytes, at most %d are possible", p.space, resp.ContentLength, most)
 	}
 	if err := Receive(resp.Body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
 		return fmt.Errorf("copy the store of space %s: %w", p.space, err)

@@ -85,7 +85,7 @@ func outcomes() []decided {
 			are(refused, "hostNetwork hostPID hostIPC", "namespaces of the host's"),
 			are(refused, "schedulerName", "except default-scheduler"),
 			are(hostOnly, "runtimeClassName", "an imported one is the host pod's, too ([syncing](../concepts/syncing.md)); any other is refused"),
-			are(refused, "resourceClaims", "devices of the host are not shared; the claims must go, here and in containers"),
+			are(refused, "resourceClaims", "spaces cannot use devices of the host; the claims must go, here and in containers"),
 			are(refused, "schedulingGroup", "groups of pods are the host's scheduler's"),
 		),
 		about[corev1.PodSecurityContext](
@@ -151,9 +151,9 @@ func containerOutcomes() []decided {
 		about[corev1.SecretKeySelector](are(translated, "name", hostsName), keeps("key optional")),
 		about[corev1.FileKeySelector](keeps("volumeName path key optional")),
 		about[corev1.ResourceRequirements](
-			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory and ephemeral-storage"),
-			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory and ephemeral-storage"),
-			are(refused, "claims", "devices of the host are not shared"),
+			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory, and ephemeral-storage"),
+			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory, and ephemeral-storage"),
+			are(refused, "claims", "spaces cannot use devices of the host"),
 		),
 		about[corev1.ContainerResizePolicy](keeps("resourceName restartPolicy")),
 		about[corev1.ContainerRestartRule](keeps("action exitCodes")),
@@ -178,7 +178,7 @@ func containerOutcomes() []decided {
 		about[corev1.SELinuxOptions](are(refused, "user role type level", "the node's runtime chooses labels, so that pods are kept apart; an admin may allow what the baseline level does")),
 		about[corev1.WindowsSecurityContextOptions](
 			keeps("runAsUserName"), are(refused, "hostProcess", baseline),
-			are(refused, "gmsaCredentialSpecName gmsaCredentialSpec", "accounts of the host's directory"),
+			are(refused, "gmsaCredentialSpecName gmsaCredentialSpec", "group-managed service accounts"),
 		),
 		about[corev1.SeccompProfile](keepsBut("type", corev1.SeccompProfileTypeUnconfined, "RuntimeDefault; that is also the pod's where it sets none, unless an admin says otherwise"), are(refused, "localhostProfile", nodesFile)),
 		about[corev1.AppArmorProfile](keepsBut("type", corev1.AppArmorProfileTypeUnconfined, "RuntimeDefault"), are(refused, "localhostProfile", nodesFile)),
