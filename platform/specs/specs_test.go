@@ -157,9 +157,9 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.quota[pods]: Invalid value: "-5": must be 0 or more`:                                                            {Quota: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("-5")}},
 		`spec.quota[foo bar]: Invalid value: "foo bar": must be the name`:                                                     {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
 		`spec.isolation: Unsupported value: "Own"`:                                                                            {Isolation: "Own"},
-		`spec.sync: Forbidden: all spaces of a platform have the same sync options`:                                                     pods,
+		`spec.sync: Forbidden: all spaces of a platform have the same sync options`:                                           pods,
 		`spec.snapshots.to: Forbidden: the platform writes snapshots to no place`:                                             {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
-		`spec.snapshots: Forbidden: the platform has no storage for snapshots`:                                                  {Snapshots: v1alpha1.Snapshots{Keep: 3}},
+		`spec.snapshots: Forbidden: the platform has no storage for snapshots`:                                                {Snapshots: v1alpha1.Snapshots{Keep: 3}},
 	} {
 		if _, err := New(&Options{Spaces: []v1alpha1.Space{space("a", spec)}}); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)
@@ -172,13 +172,13 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spaceDefaults.snapshots.intervalSeconds: Invalid value: 1: must be 0, or 60 or more`: {
 			SnapshotDestinations: []string{"file:///a"}, SpaceDefaults: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{IntervalSeconds: ptr.To[int32](1)}},
 		},
-		`spaceDefaults.sync: Invalid value: "pods=some"`:                  {SpaceDefaults: pods},
-		`spaceDefaults.isolation: Forbidden: set this field in each space`:        {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
-		`spaceDefaults.limits[x]: Invalid value`:                          {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
-		`spaces[0].metadata.name: Invalid value: "system"`:                {Spaces: []v1alpha1.Space{space("system", v1alpha1.SpaceSpec{})}},
-		`spaces[1].metadata.name: Duplicate value: "a"`:                   {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{}), space("a", v1alpha1.SpaceSpec{})}},
-		`ingressAnnotations[0]: Invalid value: "a b"`:                     {IngressAnnotations: []string{"a b"}},
-		`reservedLabels[1]: Invalid value: "not a key": must be a domain`: {ReservedLabels: []string{"corp.", "not a key"}},
+		`spaceDefaults.sync: Invalid value: "pods=some"`:                   {SpaceDefaults: pods},
+		`spaceDefaults.isolation: Forbidden: set this field in each space`: {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
+		`spaceDefaults.limits[x]: Invalid value`:                           {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
+		`spaces[0].metadata.name: Invalid value: "system"`:                 {Spaces: []v1alpha1.Space{space("system", v1alpha1.SpaceSpec{})}},
+		`spaces[1].metadata.name: Duplicate value: "a"`:                    {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{}), space("a", v1alpha1.SpaceSpec{})}},
+		`ingressAnnotations[0]: Invalid value: "a b"`:                      {IngressAnnotations: []string{"a b"}},
+		`reservedLabels[1]: Invalid value: "not a key": must be a domain`:  {ReservedLabels: []string{"corp.", "not a key"}},
 	} {
 		if _, err := New(&config); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)
