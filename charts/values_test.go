@@ -186,7 +186,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"shared volume":  {[]string{"storage.accessMode=ReadWriteMany"}, "/storage/accessMode", "two pods must never hold it"},
 		"unbounded":      {[]string{"spaces[0].name=a", "sync.ownpriorityclasses=5", "admissionPolicy.enabled=false"}, "sync.ownpriorityclasses", "nothing would hold the bound"},
 		"no range":       {[]string{"spaceDefaults.network.closedRanges={}"}, "/spaceDefaults/network/closedRanges", "want a prefix"},
-		"all dedicated":  {[]string{"spaceDefaults.isolation=Dedicated"}, "/spaceDefaults", "each space says this for itself"},
+		"all dedicated":  {[]string{"spaceDefaults.isolation=Dedicated"}, "/spaceDefaults", "set this field in each space instead"},
 		"no such field":  {[]string{"spaces[0].name=a", "spaces[0].spec.node.selector.pool=a"}, "node", "a slip of the finger"},
 		"unseen nodes":   {[]string{"sync.daemonsets=translated", "sync.nodes=standins"}, "nodes: all", "there would be no nodes to run on"},
 		"unseen allowed": {[]string{"allowedSync.daemonsets=translated", "sync.nodes=standins"}, "nodes: all", "no space could turn it on"},

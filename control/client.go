@@ -38,11 +38,11 @@ const maxAnswer = 256 << 20
 const MaxHeaderBytes = 64 << 10
 
 // ErrNotRunning says that there is nobody to ask.
-var ErrNotRunning = errors.New("no berth runs")
+var ErrNotRunning = errors.New("Berth is not running")
 
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {
-	c := NewClientTo("on "+dir+"; start one with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
+	c := NewClientTo("on "+dir+"; start it with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
 		return DialSocket(ctx, filepath.Join(dir, Name))
 	})
 	c.remote = false
@@ -69,7 +69,7 @@ func (c *Client) Do(ctx context.Context, method, path string, out any) error {
 		return nil
 	}
 	if err := json.NewDecoder(io.LimitReader(body, c.most)).Decode(out); err != nil {
-		return fmt.Errorf("read the answer of berth: %w", err)
+		return fmt.Errorf("read the response of Berth: %w", err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (c *Client) Do(ctx context.Context, method, path string, out any) error {
 func (c *Client) Open(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, host+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask berth: %w", err)
+		return nil, fmt.Errorf("send a request to Berth: %w", err)
 	}
 	resp, err := c.Send(req)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Client) Send(req *http.Request) (*http.Response, error) {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w %s", ErrNotRunning, c.where)
 	case err != nil:
-		return nil, fmt.Errorf("ask berth: %w", err)
+		return nil, fmt.Errorf("send a request to Berth: %w", err)
 	case resp.StatusCode < http.StatusBadRequest:
 		return resp, nil
 	}
@@ -124,11 +124,11 @@ func refusal(resp *http.Response) error {
 	const limit = 64 << 10
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit))
 	if err != nil {
-		return fmt.Errorf("read the refusal of berth: %w", err)
+		return fmt.Errorf("read the error response of Berth: %w", err)
 	}
 	var status metav1.Status
 	if json.Unmarshal(data, &status) != nil || status.Message == "" {
-		return fmt.Errorf("ask berth: %s", Printable(resp.Status, maxRefusal))
+		return fmt.Errorf("send a request to Berth: %s", Printable(resp.Status, maxRefusal))
 	}
 	return &apierrors.StatusError{ErrStatus: status}
 }

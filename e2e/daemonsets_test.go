@@ -238,7 +238,7 @@ func (d *daemons) names(t *testing.T) {
 	for what, name := range map[string]string{"a-host-node": "host-node-1", "another-spaces": theirs[0], "none": "node-000000000000"} {
 		must(d.demo.CoreV1().Pods(ns).Create(t.Context(), newPod(what, onNode(name)), metav1.CreateOptions{}))(t)
 		event := d.demo.awaitEvent(t, ns, "Pod", what, "SpaceForbids")
-		if !strings.Contains(event.Message, "there is no node") {
+		if !strings.Contains(event.Message, "does not exist in this space") {
 			t.Errorf("%s: the event says %q", what, event.Message)
 		}
 		if _, err := d.host.CoreV1().Pods("berth-demo").Get(t.Context(), hostName(ns, what), metav1.GetOptions{}); err == nil {

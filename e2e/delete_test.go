@@ -124,7 +124,7 @@ func TestADeletedSpacesDataIsKeptAsThePolicySays(t *testing.T) {
 	for _, name := range []string{"retained", "copied"} {
 		b.space(t, name).kubectl(t, "create", "configmap", "kept", "--from-literal=of="+name)
 	}
-	if _, out, code := runBerth(t, "delete", "retained", "--policy", "Keep", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "policy=Keep: want Delete, Retain, or Snapshot") {
+	if _, out, code := runBerth(t, "delete", "retained", "--policy", "Keep", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "policy=Keep: must be Delete, Retain, or Snapshot") {
 		t.Errorf("a policy that there is not ends with %d: %s", code, out)
 	}
 	if _, out, code := runBerth(t, "delete", "nowhere", "--data-dir", b.dir); code == 0 || !strings.Contains(out, `"nowhere" not found`) {

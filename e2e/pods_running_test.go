@@ -152,7 +152,7 @@ func TestAPodIsResizedWhereItRuns(t *testing.T) {
 	resize("20")
 	told("HostQuotaExceeded: exceeded quota")
 	resize("1000")
-	told("HostRefused: the pod's new resources do not fit where it runs")
+	told("HostRefused: the pod's new resources do not fit on its node")
 	v := must(demo.CoreV1().Pods(ns).Get(t.Context(), "resized", metav1.GetOptions{}))(t)
 	if now := must(demo.CoreV1().Pods(ns).Get(t.Context(), "resized", metav1.GetOptions{}))(t); now.Status.ObservedGeneration >= v.Generation {
 		t.Errorf("generation %d is said to be seen, of %d: the host has refused it", now.Status.ObservedGeneration, v.Generation)

@@ -138,7 +138,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 		must(secrets.Create(t.Context(), other, metav1.CreateOptions{}))(t)
 		serve()
 		eventually(t, func() error {
-			if !strings.Contains(b.stderr.String(), "somebody else's") {
+			if !strings.Contains(b.stderr.String(), "has another owner") {
 				return errors.New("the log does not say so")
 			}
 			return nil

@@ -84,7 +84,7 @@ func TestASpaceComesAndGoesWithKubectl(t *testing.T) {
 			return errors.New("team-a is not there")
 		})
 		wide := host.kubectl(t, "get", "space", "team-a", "-o", "wide")
-		for _, want := range []string{"ENDPOINT", "https://127.0.0.1:", "/spaces/team-a", "Shared", "v1.", "the space serves and syncs"} {
+		for _, want := range []string{"ENDPOINT", "https://127.0.0.1:", "/spaces/team-a", "Shared", "v1.", "the space serves requests and syncs"} {
 			if !strings.Contains(wide, want) {
 				t.Errorf("there is no %q in\n%s", want, wide)
 			}

@@ -231,8 +231,8 @@ func writeVirtualNodes(t *testing.T, space, as *cluster) {
 		"proxy to port": {"belong to the host", func() error {
 			return core.RESTClient().Get().AbsPath("/api/v1/nodes/http:" + name + ":80/proxy/").Do(ctx).Error()
 		}},
-		"bind": {"scheduled by the host", func() error { return core.Pods("default").Bind(ctx, binding, metav1.CreateOptions{}) }},
-		"bind of old": {"scheduled by the host", func() error {
+		"bind": {"the host schedules", func() error { return core.Pods("default").Bind(ctx, binding, metav1.CreateOptions{}) }},
+		"bind of old": {"the host schedules", func() error {
 			return core.RESTClient().Post().Namespace("default").Resource("bindings").Body(binding).Do(ctx).Error()
 		}},
 		"a pod": {"spec.nodeName", func() error {

@@ -71,7 +71,7 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 	// The pod may be gone, and its address another's, while the connection stays.
 	if now, ok := p.spaceAt(addr.Addr().Unmap()); err != nil || !ok || now != space {
 		w.Header().Set("Connection", "close")
-		http.Error(w, "the address is no longer that of the pod that connected", http.StatusMisdirectedRequest)
+		http.Error(w, "the address no longer belongs to the pod that connected", http.StatusMisdirectedRequest)
 		return
 	}
 	handler := p.Router.Lookup(space)

@@ -151,7 +151,7 @@ func notFound(w http.ResponseWriter, space string) {
 	closeAfter(w)
 	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints"
 	if space != "" {
-		message = "there is no such space here; check the server's URL in your kubeconfig"
+		message = "the space does not exist here; check the server URL in your kubeconfig"
 	}
 	httpstatus.Write(w, http.StatusNotFound, metav1.StatusReasonNotFound, message, 0)
 }

@@ -41,7 +41,7 @@ func TestPathsLeadToTheirSpaceOnly(t *testing.T) {
 		"escaped slash":   {"/spaces/a/api/v1/x%2Fy", "a /api/v1/x%2Fy ", "names in proxy paths arrive as they were sent"},
 		"dots stay":       {"/spaces/a/../a--b/api", "a /../a--b/api ", "dots don't lead out of a space"},
 		"escaped dots":    {"/spaces/a/%2e%2e/a--b/api", "a /%2e%2e/a--b/api ", "nor do escaped ones"},
-		"unknown":         {"/spaces/c/api", "", "no such space"},
+		"unknown":         {"/spaces/c/api", "", "does not exist"},
 		"escaped name":    {"/spaces/%61/api", "", "a name has no other spelling"},
 		"escaped divider": {"/spaces/a%2Fapi", "", "an escaped slash ends no name"},
 		"empty name":      {"/spaces//api", "", "no name"},

@@ -122,7 +122,7 @@ type class struct {
 const never = "false"
 
 func classes(syncOptions resources.SyncOptions) []class {
-	priorities := class{resources.Of(resources.ExportedPriorityClasses), never, "a space's priority classes may be no higher, and preempt no more, than its admin allows"}
+	priorities := class{resources.Of(resources.ExportedPriorityClasses), never, "priority classes of a space must not exceed the value and the preemption policy that the admin allows"}
 	if highest, preempt, ok := syncOptions.PriorityBound(); ok {
 		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
 		if !preempt {

@@ -68,7 +68,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
 	}
 	if o.MaxBytes < 0 {
-		return nil, fmt.Errorf("open store %s: a limit of %d bytes is none; 0 is the default, %d", path, o.MaxBytes, DefaultMaxBytes)
+		return nil, fmt.Errorf("open store %s: the limit must not be %d bytes; 0 means the default of %d bytes", path, o.MaxBytes, DefaultMaxBytes)
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes

@@ -44,7 +44,7 @@ func checkAdvertise(advertise string) error {
 	}
 	u, err := url.Parse(advertise)
 	if err == nil && (u.Scheme != "https" || u.Hostname() == "" || advertise != "https://"+u.Host) {
-		err = errors.New("want https://HOST or https://HOST:PORT")
+		err = errors.New("must be https://HOST or https://HOST:PORT")
 	}
 	return err
 }

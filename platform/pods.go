@@ -93,7 +93,7 @@ func cannotListen(field string, port uint16, err error) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		return fielderror.New(field, port, "the port is in use; stop what uses it or choose another")
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return fielderror.New("pods-address", "", "it is not an address of this machine or pod: %w", err)
+		return fielderror.New("pods-address", "", "must be an address of this machine or pod: %w", err)
 	default:
 		return fielderror.New(field, port, "%w", err)
 	}

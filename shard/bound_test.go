@@ -64,7 +64,7 @@ func TestNoMoreSpacesAreAwakeThanAllowed(t *testing.T) {
 	testhost.Eventually(t, "refusal", func(context.Context) error {
 		select {
 		case err := <-refused:
-			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "has to wait") {
+			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "too many other spaces") {
 				t.Errorf("with all places in use the answer is %v", err)
 			}
 			return nil

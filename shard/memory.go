@@ -46,7 +46,7 @@ const (
 )
 
 // errMemory is why a space does not run that was put to sleep for the memory it takes.
-var errMemory = errors.New("the space took most of this process's memory")
+var errMemory = errors.New("the space used most of the memory of this process")
 
 // Memory is the memory of this process, and how much of it may be used.
 type Memory struct {

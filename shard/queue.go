@@ -15,7 +15,7 @@ import (
 const slowStart = 10 * time.Second
 
 // errGaveWay says that a start was given up for others.
-var errGaveWay = errors.New("its start took long while other spaces waited for theirs; it is started again, beside those that don't")
+var errGaveWay = errors.New("its start took too long while other spaces waited to start; Berth starts it again in parallel to the others")
 
 // enqueue queues a space that sleeps. There is one entry a space, however many
 // want it, and the first come is the first served: who asks for many spaces

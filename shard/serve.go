@@ -103,7 +103,7 @@ func (h *spaceHandler) enter(r *http.Request, counts bool) (*Space, *refusal) {
 		s.mu.Lock()
 		switch {
 		case late && p.state == queued:
-			return nil, unavailable(p.name, "is asleep, and has to wait until others are", firstRetry)
+			return nil, unavailable(p.name, "is asleep, and too many other spaces are awake", firstRetry)
 		case late:
 			return nil, unavailable(p.name, "is waking up", firstRetry)
 		case wake.err != nil:
@@ -118,7 +118,7 @@ func (h *spaceHandler) enter(r *http.Request, counts bool) (*Space, *refusal) {
 const ignoredRetry = time.Minute
 
 // isSuspect is what a tenant learns of why its space is held back.
-const isSuspect = "is held back, as it may have ended the process that it shares with other spaces"
+const isSuspect = "is held back, because it may have crashed the process that it shares with other spaces"
 
 // whyNot is what a tenant learns of why its space does not run.
 func (p *place) whyNot() string {
@@ -126,9 +126,9 @@ func (p *place) whyNot() string {
 		return isSuspect
 	}
 	if errors.Is(p.failure, errMemory) {
-		return "took most of the memory of a process that it shares, and was put to sleep"
+		return "used most of the memory of its shared process and was put to sleep"
 	}
-	return "cannot be started"
+	return "can't be started"
 }
 
 type verifiedKey struct{}
@@ -203,14 +203,14 @@ func unauthorized() *refusal {
 func tooMany(space string) *refusal {
 	return &refusal{
 		code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests, after: firstRetry,
-		message: fmt.Sprintf("space %s is waking up, and %d requests wait for it already; try again later", space, maxHeld),
+		message: fmt.Sprintf("space %s is waking up, and %d requests are waiting for it; try again later", space, maxHeld),
 	}
 }
 
 func unavailable(space, why string, after time.Duration) *refusal {
 	return &refusal{
 		code: http.StatusServiceUnavailable, reason: metav1.StatusReasonServiceUnavailable, after: after,
-		message: fmt.Sprintf("space %s %s; try again later, or ask the platform's administrator (`berth spaces` tells more)", space, why),
+		message: fmt.Sprintf("space %s %s; try again later, or ask the admin of the platform (`berth spaces` shows the reason)", space, why),
 	}
 }
 

@@ -23,11 +23,11 @@ import (
 var (
 	// ErrTaken says that a space has a place already. It has one until its stop
 	// has ended.
-	ErrTaken = errors.New("space has a place already")
+	ErrTaken = errors.New("the space exists already")
 	// ErrUnknown says that a space has no place here.
-	ErrUnknown = errors.New("there is no such space here")
+	ErrUnknown = errors.New("the space does not exist here")
 	// ErrStopped says that the space, or the whole shard, is being stopped.
-	ErrStopped = errors.New("it is being stopped")
+	ErrStopped = errors.New("Berth is stopping")
 )
 
 // Shard runs spaces. It is safe for concurrent use.

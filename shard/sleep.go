@@ -28,10 +28,10 @@ const quietTime = time.Second
 const quietTimeout = 10 * time.Second
 
 var (
-	errFresh = errors.New("it was written to a moment ago")
-	errBusy  = errors.New("its syncer has work under way, or its host objects change")
-	errInUse = errors.New("it is in use")
-	errSoon  = errors.New("it has something to do soon")
+	errFresh = errors.New("the space was written to a moment ago")
+	errBusy  = errors.New("its syncer is busy, or its host objects are changing")
+	errInUse = errors.New("the space is in use")
+	errSoon  = errors.New("one of its timers expires soon")
 )
 
 // Sleep puts a space to sleep as soon as nothing is under way in it, whoever

@@ -80,7 +80,7 @@ func (s *Shard) List() []Status {
 func (s *Shard) statusOf(p *place) Status {
 	reason, message := p.reason()
 	if err := s.host.Reachable(); err != nil && p.state == running {
-		reason, message = ReasonHostUnreachable, "the space serves, and syncs again once the host does: "+err.Error()
+		reason, message = ReasonHostUnreachable, "the space serves requests, and syncs again when the host is reachable: "+err.Error()
 	}
 	status := Status{Name: p.name, Requests: p.requests + p.held, LastRequest: timeOf(p.lastRequest), Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: p.ready(), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(p.readySince),
@@ -102,19 +102,19 @@ func (s *Shard) parts(space *Space, since time.Time) []metav1.Condition {
 	}
 	host := condition(v1alpha1.ConditionHostReachable, v1alpha1.ReasonReachable, "the host's API server answers", since)
 	if err := s.host.Reachable(); err != nil {
-		host = condition(v1alpha1.ConditionHostReachable, v1alpha1.ReasonUnreachable, err.Error()+"; see that the host's API server runs, and that this process reaches it", since)
+		host = condition(v1alpha1.ConditionHostReachable, v1alpha1.ReasonUnreachable, err.Error()+"; check that the host's API server runs and that Berth can connect to it", since)
 	}
-	store := condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonHealthy, "the store takes writes", since)
+	store := condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonHealthy, "the store accepts writes", since)
 	if stats, err := space.StoreStats(context.Background()); errors.Is(err, kine.ErrDamaged) {
 		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreDamaged, err.Error()+"; restore a snapshot with `berth snapshot restore`", since)
 	} else if stats.Full {
 		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreFull,
-			fmt.Sprintf("the store has %d of %d bytes; delete objects in the space, or raise its limit store-bytes", stats.UsedBytes, stats.MaxBytes), since)
+			fmt.Sprintf("the store uses %d of %d bytes; delete objects in the space, or raise the limit store-bytes", stats.UsedBytes, stats.MaxBytes), since)
 	}
-	synced := condition(v1alpha1.ConditionSynced, v1alpha1.ReasonSynced, "all objects are on the host as they are in the space", since)
+	synced := condition(v1alpha1.ConditionSynced, v1alpha1.ReasonSynced, "all objects are synced to the host", since)
 	if n := space.SyncStats().Unsynced; n > 0 {
 		synced = condition(v1alpha1.ConditionSynced, v1alpha1.ReasonRejectedByHost,
-			fmt.Sprintf("%d objects are not on the host as they are in the space; their events in the space say why", n), since)
+			fmt.Sprintf("%d objects are not synced to the host; see their events in the space", n), since)
 	}
 	return []metav1.Condition{host, store, synced}
 }
@@ -154,7 +154,7 @@ func (p *place) ready() metav1.ConditionStatus {
 func (p *place) reason() (reason, message string) {
 	switch p.state {
 	case running:
-		return ReasonRunning, "the space serves and syncs"
+		return ReasonRunning, "the space serves requests and syncs"
 	case stopping:
 		return ReasonStopping, "the space is being put to sleep; a request wakes it"
 	case queued, starting:
@@ -162,7 +162,7 @@ func (p *place) reason() (reason, message string) {
 			return ReasonCrashSuspect, heldBack{*p.suspect}.Error()
 		}
 		if p.failure != nil {
-			return ReasonStarting, "the space is tried again; last it did not run: " + p.failure.Error()
+			return ReasonStarting, "Berth retries to start the space; the last start failed: " + p.failure.Error()
 		}
 		if p.started {
 			return ReasonWaking, "the space is waking up"
@@ -176,9 +176,9 @@ func (p *place) reason() (reason, message string) {
 	case p.failure != nil:
 		return ReasonFailed, p.failure.Error()
 	case !p.started:
-		return ReasonAsleep, "the space has not been started since this process began; a request wakes it"
+		return ReasonAsleep, "the space has not run since Berth started; a request wakes it"
 	default:
-		return ReasonAsleep, "a request, a change on the host or the space's next timer wakes it"
+		return ReasonAsleep, "a request, a change on the host, or the next timer of the space wakes it"
 	}
 }
 

@@ -37,7 +37,7 @@ type object struct {
 	size int64
 }
 
-var errNotThere = errors.New("there is no such snapshot; see `berth snapshot list`")
+var errNotThere = errors.New("the snapshot does not exist; see `berth snapshot list`")
 
 // Open opens a bucket by its URL: file:///DIRECTORY, or
 // s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true. Credentials for S3 are
@@ -60,13 +60,13 @@ func Open(address string) (*Bucket, error) {
 	b := &Bucket{name: address}
 	switch {
 	case u.User != nil:
-		return nil, fmt.Errorf("snapshots at %s: a URL is no place for a password; credentials come from the environment", u.Redacted())
+		return nil, fmt.Errorf("snapshots at %s: the URL must not contain a password; set credentials in the environment", u.Redacted())
 	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path):
 		b.store = directory(filepath.Clean(u.Path))
 	case u.Scheme == "s3" && u.Host != "":
 		b.store, err = openS3(u, query)
 	default:
-		err = errors.New("want file:///DIRECTORY or s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true")
+		err = errors.New("must be file:///DIRECTORY or s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshots at %q: %w", address, err)

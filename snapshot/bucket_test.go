@@ -339,15 +339,15 @@ func TestADamagedSnapshotIsRefused(t *testing.T) {
 
 func TestURLsThatNameNoBucketAreRefused(t *testing.T) {
 	for url, says := range map[string]string{
-		"":                              "want file:///DIRECTORY or s3://BUCKET",
-		"/var/backups":                  "want file:///DIRECTORY or s3://BUCKET",
-		"file://backups":                "want file:///DIRECTORY or s3://BUCKET",
-		"gs://bucket":                   "want file:///DIRECTORY or s3://BUCKET",
-		"s3:///prefix":                  "want file:///DIRECTORY or s3://BUCKET",
+		"":                              "must be file:///DIRECTORY or s3://BUCKET",
+		"/var/backups":                  "must be file:///DIRECTORY or s3://BUCKET",
+		"file://backups":                "must be file:///DIRECTORY or s3://BUCKET",
+		"gs://bucket":                   "must be file:///DIRECTORY or s3://BUCKET",
+		"s3:///prefix":                  "must be file:///DIRECTORY or s3://BUCKET",
 		"s3://bucket?regoin=x":          `unknown parameter "regoin"`,
 		"s3://bucket?endpoint=storage":  "parameter endpoint",
 		"s3://bucket?path-style=maybe":  "parameter path-style",
-		"s3://key:hidden@bucket/prefix": "a URL is no place for a password",
+		"s3://key:hidden@bucket/prefix": "the URL must not contain a password",
 		"file:///x?create=true":         "unknown parameter",
 	} {
 		_, err := snapshot.Open(url)

@@ -30,14 +30,14 @@ func ParseID(text string) (ID, error) {
 	space, at, given := strings.Cut(text, "/")
 	id := ID{Space: space}
 	if space == "" || strings.HasPrefix(space, ".") || strings.ContainsAny(space, `\`) {
-		return ID{}, fmt.Errorf("snapshot %q: want SPACE or SPACE/TIME, as `berth snapshot list` prints them", text)
+		return ID{}, fmt.Errorf("snapshot %q: must be SPACE or SPACE/TIME; `berth snapshot list` prints the names", text)
 	}
 	if !given {
 		return id, nil
 	}
 	t, err := time.Parse(timeFormat, at)
 	if err != nil || t.Format(timeFormat) != at {
-		return ID{}, fmt.Errorf("snapshot %q: want SPACE or SPACE/TIME, as `berth snapshot list` prints them", text)
+		return ID{}, fmt.Errorf("snapshot %q: must be SPACE or SPACE/TIME; `berth snapshot list` prints the names", text)
 	}
 	id.Time = t
 	return id, nil

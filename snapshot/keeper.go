@@ -142,7 +142,7 @@ func (k *Keeper) keep(ctx context.Context, space string) {
 	result, err := k.keepOne(ctx, space, k.schedule(space))
 	if err != nil {
 		result = Failed
-		k.config.Logger.Error(err, "Scheduled snapshot failed; it is tried again when the next one is due, or in an hour", "space", space)
+		k.config.Logger.Error(err, "Scheduled snapshot failed; Berth retries at the next scheduled time, or after an hour", "space", space)
 	}
 	k.note(space, func(one *kept) { one.last, one.failed = begun, err != nil })
 	if k.config.Observe != nil {

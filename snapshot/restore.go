@@ -227,7 +227,7 @@ func follow(ctx context.Context, path, old string) error {
 	}
 	past, err := revision(ctx, old)
 	if past, err = passed(past, err, time.Now()); err != nil {
-		return fmt.Errorf("read the store that is to be replaced, which was left as it is: %w; mend that, and try again", err)
+		return fmt.Errorf("read the store to replace, which did not change: %w; repair it, and try again", err)
 	}
 	return kine.Advance(ctx, path, past)
 }

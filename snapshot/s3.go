@@ -29,14 +29,14 @@ func openS3(u *url.URL, query url.Values) (*s3, error) {
 	if given := query.Get("endpoint"); given != "" {
 		var err error
 		if endpoint, err = url.Parse(given); err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-			return nil, fmt.Errorf("parameter endpoint is %q, want a URL such as https://storage.example:9000", given)
+			return nil, fmt.Errorf("parameter endpoint is %q, must be a URL such as https://storage.example:9000", given)
 		}
 	}
 	lookup := minio.BucketLookupAuto
 	if given := query.Get("path-style"); given != "" {
 		byPath, err := strconv.ParseBool(given)
 		if err != nil {
-			return nil, fmt.Errorf("parameter path-style is %q, want true or false", given)
+			return nil, fmt.Errorf("parameter path-style is %q, must be true or false", given)
 		}
 		lookup = minio.BucketLookupDNS
 		if byPath {

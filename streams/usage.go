@@ -43,7 +43,7 @@ func (s *Streams) PodMetrics(ctx context.Context, pods []*corev1.Pod) ([]metrics
 	measured, err := s.measured(ctx, pods)
 	if err != nil {
 		s.logger.Error(err, "Host does not say what pods use")
-		return nil, apierrors.NewServiceUnavailable("what pods use is not known now; try again later")
+		return nil, apierrors.NewServiceUnavailable("the usage of pods is not available now; try again later")
 	}
 	known := []metricsv1beta1.PodMetrics{}
 	for _, v := range pods {

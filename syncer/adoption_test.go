@@ -226,13 +226,13 @@ func TestServicesAreAdoptedAllOrNone(t *testing.T) {
 		want *corev1.Service
 		says string
 	}{
-		"none is immutable":               {typed("headless", cluster, 80), "delete that in the space"},
-		"it has other node ports":         {typed("ports", node, 8080), "delete that in the space"},
-		"the load balancer is not for it": {typed("balanced", node, 80, 443), "delete that in the space"},
-		"it is going":                     {typed("going", cluster, 80), "try again when it has gone"},
+		"none is immutable":               {typed("headless", cluster, 80), "delete the existing service in the space"},
+		"it has other node ports":         {typed("ports", node, 8080), "delete the existing service in the space"},
+		"the load balancer is not for it": {typed("balanced", node, 80, 443), "delete the existing service in the space"},
+		"it is going":                     {typed("going", cluster, 80), "try again when it is deleted"},
 		"it is another's":                 {typed("foreign", cluster, 80), "host name taken"},
-		"it has no node port":             {typed("bare", node, 80), "delete that in the space"},
-		"it has no address":               {typed("named", cluster, 80), "delete that in the space"},
+		"it has no node port":             {typed("bare", node, 80), "delete the existing service in the space"},
+		"it has no address":               {typed("named", cluster, 80), "delete the existing service in the space"},
 		"the quota does not let it come":  {typed("zealous", node, 80), "exceeded quota"},
 	} {
 		_, err := reserver.AdoptServices(t.Context(), env.space, []*corev1.Service{typed("fresh", cluster, 80), typed("plain", cluster, 8080), c.want})

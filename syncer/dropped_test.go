@@ -62,7 +62,7 @@ func TestATenantHearsWhatTheHostDidNotTakeOfItsPod(t *testing.T) {
 	})
 
 	must(t, env.virtual.CoreV1().Pods("default").Create, pod("named"))
-	env.awaitWarning(t, "Pod", "named", "the host does not take spec.hostnameOverride")
+	env.awaitWarning(t, "Pod", "named", "the host's Kubernetes version dropped spec.hostnameOverride")
 	awaited(t, "have the pod run without", env.virtual.CoreV1().Pods("default").Get, "named", func(v *corev1.Pod) error {
 		if v.Status.Phase != corev1.PodRunning {
 			return errors.New("it does not run")

@@ -258,7 +258,7 @@ func TestAClaimWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	claims, theirs := env.virtual.CoreV1().PersistentVolumeClaims("default"), env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace())
 	// There is no default class in the space, but on the host.
 	must(t, claims.Create, newClaim("data"))
-	env.awaitWarning(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default class for spaces")
+	env.awaitWarning(t, "PersistentVolumeClaim", "data", "spec.storageClassName", "no default storage class")
 	if err := gone(theirs.Get(t.Context(), env.hostName("data"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
 	}

@@ -161,7 +161,7 @@ func TestASpaceHasSoManyGatewaysAndRoutes(t *testing.T) {
 				early = name
 			}
 		}
-		env.awaitWarning(t, kind, late, fmt.Sprintf("a space may have %d ", of.most))
+		env.awaitWarning(t, kind, late, fmt.Sprintf("at most %d ", of.most))
 		leaves := of.fresh()
 		leaves.SetNamespace("default")
 		leaves.SetName(early)

@@ -208,7 +208,7 @@ func TestGatewaysAndTheirRoutesAreServedByTheHost(t *testing.T) {
 		return err
 	})
 	testhost.Eventually(t, "see the route gone", func(ctx context.Context) error { return gone(hr, host.Get(ctx, client.ObjectKeyFromObject(hr), hr)) })
-	env.awaitWarning(t, "HTTPRoute", "shop", "backendRefs[web]", "name a service that selects pods")
+	env.awaitWarning(t, "HTTPRoute", "shop", "backendRefs[web]", "use a service that selects pods")
 
 	if err := space.Delete(ctx, v); err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func TestNoIngressLeadsOutOfItsSpace(t *testing.T) {
 	service("hand", corev1.ServiceSpec{})
 	for _, name := range []string{"name", "hand", "kubernetes"} {
 		ingress(name)
-		env.awaitWarning(t, "Ingress", name, "service["+name+"]", "name a service that selects pods")
+		env.awaitWarning(t, "Ingress", name, "service["+name+"]", "use a service that selects pods")
 		if err := gone(theirs.Get(t.Context(), env.hostName(name), metav1.GetOptions{})); err != nil {
 			t.Error(err)
 		}

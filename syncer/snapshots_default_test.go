@@ -67,7 +67,7 @@ func TestASnapshotWithoutAClassGetsNoneThatIsNotShown(t *testing.T) {
 	must(t, env.virtual.CoreV1().PersistentVolumeClaims("default").Create, newClaim("data"))
 	must(t, env.virtual.CoreV1().Pods("default").Create, newPod("user", "data")) // for which it is bound
 	Served(t, space, without("nightly", "data"))
-	env.awaitWarning(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class for spaces", "name a class")
+	env.awaitWarning(t, "VolumeSnapshot", "nightly", "spec.volumeSnapshotClassName", "no default class matches", "set a class")
 	for _, name := range []string{"early", "nightly"} {
 		if err := gone(onHost(t.Context(), name)); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -35,13 +35,13 @@ func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(path, remedy))
 		}
 	}
-	const hosts = "it belongs to the host; remove the field"
-	forbid(path.Child("addresses"), len(v.Spec.Addresses) > 0, "a space may not claim addresses of the host's network; remove the field to get one")
+	const hosts = "the host sets this field; remove it"
+	forbid(path.Child("addresses"), len(v.Spec.Addresses) > 0, "a space cannot claim addresses of the host's network; remove the field, and the host assigns an address")
 	forbid(path.Child("infrastructure"), v.Spec.Infrastructure != nil && !equality.Semantic.DeepEqual(*v.Spec.Infrastructure, gatewayv1.GatewayInfrastructure{}),
-		"labels, annotations and parameters are commands to the host's controllers; remove the field")
+		"labels, annotations, and parameters would configure the host's controllers; remove the field")
 	forbid(path.Child("backendTLS"), v.Spec.BackendTLS != nil, hosts)
 	if l := v.Spec.AllowedListeners; l != nil && l.Namespaces != nil {
-		forbid(path.Child("allowedListeners"), ptr.Deref(l.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone, "listeners are the gateway's own; list them in spec.listeners")
+		forbid(path.Child("allowedListeners"), ptr.Deref(l.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone, "a gateway of a space cannot use ListenerSets; put the listeners into spec.listeners")
 	}
 	if many := AtMost(path.Child("listeners"), len(v.Spec.Listeners), bounds.GatewayListeners); len(many) > 0 {
 		return append(errs, many...)
@@ -55,7 +55,7 @@ func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (errs field.ErrorList) {
 	errs = checkHostname(path.Child("hostname"), string(ptr.Deref(l.Hostname, "")))
 	if port, ok := listenerPorts()[l.Protocol]; !ok || port != l.Port {
-		errs = append(errs, field.Forbidden(path.Child("port"), "gateways of a space listen at port 80 for HTTP and at port 443 for HTTPS"))
+		errs = append(errs, field.Forbidden(path.Child("port"), "gateways of a space listen on port 80 for HTTP and on port 443 for HTTPS; use one of these"))
 	}
 	if r := l.AllowedRoutes; r != nil {
 		if n := r.Namespaces; n != nil && ptr.Deref(n.From, gatewayv1.NamespacesFromSame) != gatewayv1.NamespacesFromSame {
@@ -63,7 +63,7 @@ func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (e
 		}
 		for i, kind := range r.Kinds {
 			if ptr.Deref(kind.Group, gatewayv1.GroupName) != gatewayv1.GroupName || kind.Kind != "HTTPRoute" {
-				errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "kinds").Index(i), "only HTTPRoutes are served"))
+				errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "kinds").Index(i), "gateways of a space serve HTTPRoutes only; use HTTPRoute, or remove the entry"))
 			}
 		}
 	}
@@ -75,14 +75,14 @@ func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (e
 		errs = append(errs, field.Forbidden(path.Child("mode"), "use Terminate"))
 	}
 	if len(l.TLS.Options) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("options"), "they are commands to the host's controller; remove the field"))
+		errs = append(errs, field.Forbidden(path.Child("options"), "options would configure the host's controller; remove the field"))
 	}
 	if l.TLS.FrontendValidation != nil {
-		errs = append(errs, field.Forbidden(path.Child("frontendValidation"), "certificates of clients are not looked at; remove the field"))
+		errs = append(errs, field.Forbidden(path.Child("frontendValidation"), "gateways of a space do not verify client certificates; remove the field"))
 	}
 	for i := range l.TLS.CertificateRefs {
 		if _, ok := ownSecret(namespace, &l.TLS.CertificateRefs[i]); !ok {
-			errs = append(errs, field.Forbidden(path.Child("certificateRefs").Index(i), "a certificate is a Secret in the gateway's own namespace"))
+			errs = append(errs, field.Forbidden(path.Child("certificateRefs").Index(i), "the certificate must be a Secret in the namespace of the gateway"))
 		}
 	}
 	return errs
@@ -92,9 +92,9 @@ func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (e
 func checkHostname(path *field.Path, name string) field.ErrorList {
 	switch {
 	case name == "":
-		return field.ErrorList{field.Forbidden(path, "without one it would take what is meant for others; name the host")}
+		return field.ErrorList{field.Forbidden(path, "without a host name it would receive requests for other tenants; set the host name")}
 	case strings.Contains(name, "*"):
-		return field.ErrorList{field.Forbidden(path, "a wildcard would take host names of others; name the host")}
+		return field.ErrorList{field.Forbidden(path, "a wildcard would match host names of other tenants; set the full host name")}
 	default:
 		return nil
 	}

@@ -40,7 +40,7 @@ func CheckHTTPRoute(v *gatewayv1.HTTPRoute) (errs field.ErrorList) {
 	for i := range v.Spec.Rules {
 		rule, path := &v.Spec.Rules[i], path.Child("rules").Index(i)
 		if rule.SessionPersistence != nil {
-			errs = append(errs, field.Forbidden(path.Child("sessionPersistence"), "it is not for spaces; remove the field"))
+			errs = append(errs, field.Forbidden(path.Child("sessionPersistence"), "spaces cannot use session persistence; remove the field"))
 		}
 		for j := range rule.Matches {
 			errs = append(errs, checkMatch(path.Child("matches").Index(j), &rule.Matches[j])...)
@@ -55,10 +55,10 @@ func CheckHTTPRoute(v *gatewayv1.HTTPRoute) (errs field.ErrorList) {
 	return errs
 }
 
-const writtenOut = "it is written into the configuration of a controller that all spaces share; use letters, digits and common signs only"
+const writtenOut = "all spaces share the controller that reads this value; use letters, digits, and common punctuation only"
 
 func checkMatch(path *field.Path, m *gatewayv1.HTTPRouteMatch) (errs field.ErrorList) {
-	const exact = "expressions are for the host's controller to evaluate, for all spaces; match exactly, or a path by its prefix"
+	const exact = "all spaces share the controller that would evaluate the regular expression; use an exact match, or the prefix of a path"
 	if p := m.Path; p != nil {
 		if ptr.Deref(p.Type, gatewayv1.PathMatchPathPrefix) == gatewayv1.PathMatchRegularExpression {
 			errs = append(errs, field.Forbidden(path.Child("path", "type"), exact))
@@ -105,7 +105,7 @@ func checkFilters(path *field.Path, namespace string, filters []gatewayv1.HTTPRo
 			gatewayv1.HTTPRouteFilterURLRewrite, gatewayv1.HTTPRouteFilterRequestMirror,
 		}
 		if !slices.Contains(known, f.Type) || f.ExtensionRef != nil || f.CORS != nil {
-			errs = append(errs, field.Forbidden(path.Child("type"), fmt.Sprintf("the filters of a space's routes are %v", known)))
+			errs = append(errs, field.Forbidden(path.Child("type"), fmt.Sprintf("routes of a space can use the filters %v only", known)))
 		}
 		for name, m := range map[string]*gatewayv1.HTTPHeaderFilter{"requestHeaderModifier": f.RequestHeaderModifier, "responseHeaderModifier": f.ResponseHeaderModifier} {
 			if m == nil {
@@ -139,7 +139,7 @@ func checkBackend(path *field.Path, namespace string, ref *gatewayv1.BackendObje
 	if isService(namespace, ref) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(path, "only services in the route's own namespace are reached; name a service")}
+	return field.ErrorList{field.Forbidden(path, "a route can refer to services in its own namespace only; use such a service")}
 }
 
 func isService(namespace string, ref *gatewayv1.BackendObjectReference) bool {

@@ -29,14 +29,14 @@ func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
 	}
 	path := field.NewPath("spec")
 	if spec.DefaultBackend != nil {
-		errs = append(errs, field.Forbidden(path.Child("defaultBackend"), "it would take what is meant for all others; write a rule with a host"))
+		errs = append(errs, field.Forbidden(path.Child("defaultBackend"), "a default backend would receive requests for other tenants; use a rule with a host"))
 	}
 	checkHost := func(path *field.Path, host string) {
 		switch {
 		case host == "":
-			errs = append(errs, field.Forbidden(path, "a rule for every host would take what is meant for others; name the host"))
+			errs = append(errs, field.Forbidden(path, "a rule without a host would receive requests for other tenants; set the host"))
 		case strings.Contains(host, "*"):
-			errs = append(errs, field.Forbidden(path, "a wildcard would take host names of others; name the host"))
+			errs = append(errs, field.Forbidden(path, "a wildcard would match host names of other tenants; set the full host name"))
 		}
 	}
 	for i, rule := range spec.Rules {
@@ -48,10 +48,10 @@ func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
 		for j, p := range rule.HTTP.Paths {
 			path := path.Child("http", "paths").Index(j)
 			if p.Path != "" && !plainPath.MatchString(p.Path) {
-				errs = append(errs, field.Forbidden(path.Child("path"), "it is written into the configuration of a controller that all spaces share; use letters, digits and -._~%:@&+,=/!*() only"))
+				errs = append(errs, field.Forbidden(path.Child("path"), "all spaces share the controller that reads this path; use letters, digits, and -._~%:@&+,=/!*() only"))
 			}
 			if p.Backend.Resource != nil {
-				errs = append(errs, field.Forbidden(path.Child("backend", "resource"), "only services of the space are reached; name a service"))
+				errs = append(errs, field.Forbidden(path.Child("backend", "resource"), "an ingress can refer to services of the space only; set a service"))
 			}
 		}
 	}

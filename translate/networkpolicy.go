@@ -166,7 +166,7 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer,
 			blocks := within(*peer.IPBlock, t.outside)
 			if len(blocks) == 0 {
 				*t.without = append(*t.without, field.Forbidden(path.Child("ipBlock", "cidr"),
-					peer.IPBlock.CIDR+" is closed to spaces, and stays so; select pods by their labels instead"))
+					peer.IPBlock.CIDR+" is closed to spaces, so the policy cannot allow it; select pods by their labels instead"))
 			}
 			for _, block := range blocks {
 				// One that is there already would say nothing more, with all its exceptions.

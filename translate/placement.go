@@ -124,7 +124,7 @@ func (p Placement) remedy() string {
 	if len(p.Labels) == 0 {
 		return "nodes are hidden in a space; remove the field and let the host's scheduler choose"
 	}
-	return "nodes are hidden in a space, but for the labels " + strings.Join(p.Labels, ", ") + "; remove the field or use these"
+	return "nodes are hidden in a space, except for the labels " + strings.Join(p.Labels, ", ") + "; remove the field or use these"
 }
 
 // Place has v's host pod, which is about to be made, run where v asks to, and
@@ -157,7 +157,7 @@ func (p Placement) Place(v, host *corev1.Pod, hostNode func(alias string) (name 
 				name, ok := hostNode(alias)
 				if !ok {
 					errs = append(errs, field.Forbidden(path.Child("matchFields").Index(i).Child("values").Index(j),
-						fmt.Sprintf("there is no node %q in this space; see 'kubectl get nodes'", alias)))
+						fmt.Sprintf("node %q does not exist in this space; see 'kubectl get nodes'", alias)))
 				}
 				term.MatchFields[i].Values[j] = name
 			}

@@ -54,7 +54,7 @@ func TestPodsRunWhereTheAdminSays(t *testing.T) {
 		},
 		"another label": {
 			reason: "it probes what nodes are like", where: where, selector: map[string]string{"rack": "1"},
-			refused: "spec.nodeSelector[rack]: Forbidden: nodes are hidden in a space, but for the labels disk, pool",
+			refused: "spec.nodeSelector[rack]: Forbidden: nodes are hidden in a space, except for the labels disk, pool",
 		},
 		"a term of affinity": {
 			reason: "it is limited alike", where: where, affinity: required(needs("disk", corev1.NodeSelectorOpNotIn, "hdd")), want: map[string]string{"pool": "tenants"},
@@ -136,16 +136,16 @@ func TestPodsNameNodesOfTheirSpace(t *testing.T) {
 		refused, unknown string
 	}{
 		"its label":          {"a virtual node's label holds its name", hostname("node-1"), byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), "", ""},
-		"the host's label":   {"N1", hostname("host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: there is no node "host-node-1"`},
+		"the host's label":   {"N1", hostname("host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: node "host-node-1"`},
 		"one of two labels":  {"a field takes one value", hostname("node-1", "node-2"), nil, "matchExpressions[0].key: Forbidden", ""},
 		"not its label":      {"a field may not be compared so", required(needs(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "node-1")), nil, "matchExpressions[0].key: Forbidden", ""},
 		"its own":            {"as a DaemonSet's do", byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1"), byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), "", ""},
 		"its own, preferred": {"it is the same", preferred("node-1"), preferred("host-node-1"), "", ""},
-		"the host's":         {"N1", byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: there is no node "host-node-1"`},
+		"the host's":         {"N1", byNode(corev1.NodeSelectorOpIn, "metadata.name", "host-node-1"), nil, "", `nodeSelectorTerms[0].matchFields[0].values[0]: Forbidden: node "host-node-1"`},
 		"one of two terms": {"each is looked at", required(
 			byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0],
 			byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-2").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]),
-			nil, "", `nodeSelectorTerms[1].matchFields[0].values[0]: Forbidden: there is no node "node-2"`},
+			nil, "", `nodeSelectorTerms[1].matchFields[0].values[0]: Forbidden: node "node-2"`},
 		"preferred, of others": {"where it ends up would tell", preferred("host-node-1"), nil, "", "preference.matchFields[0].values[0]: Forbidden"},
 		"all but one":          {"it is of no use, and a name all the same", byNode(corev1.NodeSelectorOpNotIn, "metadata.name", "node-1"), nil, "matchFields[0]: Forbidden: a node of the space is named by", ""},
 		"several":              {"there is one", byNode(corev1.NodeSelectorOpIn, "metadata.name", "node-1", "node-1"), nil, "matchFields[0]: Forbidden", ""},

@@ -20,7 +20,7 @@ func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 	errs := AtMost(path.Child("ports"), len(spec.Ports), bounds.ServicePorts)
 	if len(spec.ExternalIPs) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("externalIPs"),
-			"a space may not claim addresses of the host's network (CVE-2020-8554); use type LoadBalancer"))
+			"a space cannot claim addresses of the host's network (CVE-2020-8554); use type LoadBalancer"))
 	}
 	return errs
 }
@@ -28,10 +28,10 @@ func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 // ServiceWarnings tell a tenant what the host does not do for a service.
 func ServiceWarnings(spec *corev1.ServiceSpec) (warnings []string) {
 	if hasOwnBalancer(spec) {
-		warnings = append(warnings, "spec.loadBalancerClass: the host has no classes for spaces: a controller in the space must serve the class; remove the field to use the host's load balancer")
+		warnings = append(warnings, "spec.loadBalancerClass: the host does not implement load balancer classes for spaces; run a controller for the class in the space, or remove the field to use the host's load balancer")
 	}
 	if Exposed(spec) && len(spec.Selector) == 0 {
-		warnings = append(warnings, "spec.selector: a service that is reached from outside needs one: endpoints that you write could lead into the host's network, and stay in the space")
+		warnings = append(warnings, "spec.selector: without a selector, the service is not reachable from outside, because endpoints that you write could lead into the host's network; set a selector")
 	}
 	return warnings
 }

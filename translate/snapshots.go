@@ -54,7 +54,7 @@ func PullSnapshotStatus(v, host *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSn
 		out.BoundVolumeSnapshotContentName = ptr.To("snapcontent-" + string(v.UID))
 	}
 	if h.Error != nil {
-		out.Error = &snapshotv1.VolumeSnapshotError{Time: h.Error.Time, Message: ptr.To("the host could not take the snapshot; it is tried again")}
+		out.Error = &snapshotv1.VolumeSnapshotError{Time: h.Error.Time, Message: ptr.To("the host could not take the snapshot; it retries")}
 	}
 	return out
 }

@@ -26,7 +26,7 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.Er
 	path := field.NewPath("spec")
 	forbid := func(name string, set bool) {
 		if set {
-			errs = append(errs, field.Forbidden(path.Child(name), "volumes of the host are not chosen from a space; remove the field and name a storage class"))
+			errs = append(errs, field.Forbidden(path.Child(name), "a space cannot select volumes of the host; remove the field and set a storage class"))
 		}
 	}
 	forbid("volumeName", spec.VolumeName != "")
@@ -34,7 +34,7 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.Er
 	forbid("volumeAttributesClassName", spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "")
 	if class := spec.StorageClassName; class != nil && *class == "" {
 		errs = append(errs, field.Forbidden(path.Child("storageClassName"),
-			"a claim without a class would get any volume that was made by hand on the host; name a storage class, or remove the field for the default one"))
+			"an empty class could bind any volume that was created manually on the host; set a storage class, or remove the field to use the default class"))
 	}
 	only := "only a PersistentVolumeClaim of the same namespace can be copied"
 	if snapshots {

@@ -30,7 +30,7 @@ func running(t *testing.T, c client.Client, name string) {
 	space.Status = v1alpha1.SpaceStatus{
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning),
-			Message: "the space serves and syncs", LastTransitionTime: metav1.Now(),
+			Message: "the space serves requests and syncs", LastTransitionTime: metav1.Now(),
 		}},
 		ObservedGeneration: 1, State: v1alpha1.SpaceRunning, Endpoint: "https://berth.example:7443/spaces/" + name, Version: "v1.37.1",
 		Quota: v1alpha1.QuotaStatus{
@@ -79,7 +79,7 @@ func TestKubectlShowsTheColumnsOfASpace(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.37.1", "Endpoint: https://berth.example:7443/spaces/columns",
-		"Message: the space serves and syncs",
+		"Message: the space serves requests and syncs",
 	}, wide); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

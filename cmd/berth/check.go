@@ -17,19 +17,23 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkInterval is how long to wait before what did not answer is asked again.
+// checkInterval is the time between two attempts.
 const checkInterval = time.Second
 
 func newCheck() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check KUBECONFIG...",
-		Short: "Check that the clusters of kubeconfigs answer",
-		Long: `Check that each cluster is there at the URL of its kubeconfig, shows a certificate
-that the kubeconfig trusts, lets its user in, and says that it is ready. What does
-not answer is asked again until the timeout. A space that sleeps is woken.
+		Short: "Check that spaces or other clusters are ready",
+		Long: `Check that the cluster of each kubeconfig is ready. The command connects to the
+URL in the kubeconfig, verifies the server's certificate, asks for the server's
+readiness, and reads a namespace as the kubeconfig's user. It wakes a space that is
+asleep.
 
-'helm test' runs it in a pod.`,
+The command retries until --timeout expires. It exits with code 1 if at least one
+cluster isn't ready.
+
+In a cluster, 'helm test' runs this command in a pod.`,
 		Example: "  berth check team-a.kubeconfig team-b.kubeconfig",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,23 +50,23 @@ not answer is asked again until the timeout. A space that sleeps is woken.
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, answer)
 			}
 			if len(failed) > 0 {
-				return fmt.Errorf("%d of %d do not answer: %s", len(failed), len(args), strings.Join(failed, ", "))
+				return fmt.Errorf("%d of %d clusters are not ready: %s", len(failed), len(args), strings.Join(failed, ", "))
 			}
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", actTimeout, "how long to ask again what does not answer")
+	cmd.Flags().DurationVar(&timeout, "timeout", actTimeout, "how long to retry")
 	return cmd
 }
 
-// checkCluster asks a cluster until it answers well, and says what it runs.
+// checkCluster retries until the cluster is ready, and returns a line that names its version.
 func checkCluster(ctx context.Context, path string) (answer string, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return "", err
 	}
 	config.Timeout = actTimeout // one request may have to wake the space
-	config.QPS = -1             // it asks seldom, and a limiter foretells the deadline in place of the reason
+	config.QPS = -1             // the client's rate limiter reports the deadline error first and hides the real cause
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return "", err
@@ -71,7 +75,7 @@ func checkCluster(ctx context.Context, path string) (answer string, err error) {
 	err = wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		asked := ask(ctx, client)
 		if asked == nil || last == nil || !late(ctx) {
-			last = asked // what is cut off says less than what was said before
+			last = asked // a request that the deadline ends hides the cause, which the error before names
 		}
 		return asked == nil, nil
 	})
@@ -85,21 +89,21 @@ func checkCluster(ctx context.Context, path string) (answer string, err error) {
 	return "ready, Kubernetes " + version.GitVersion, nil
 }
 
-// late says that the deadline is behind us, by the clock that dials and requests
-// go by: the context itself may say so a moment after them.
+// late reports whether the deadline has passed. It reads the clock, as connections and requests do, because the context
+// can report the deadline a moment after them.
 func late(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// ask is an error unless the cluster is ready and lets us in. Readiness alone
-// says little: a space that sleeps is ready, too, and tells anybody.
+// ask returns an error unless the cluster is ready and accepts the credentials. Readiness alone isn't enough: a space that
+// sleeps is ready, too, and its readiness needs no credentials.
 func ask(ctx context.Context, client kubernetes.Interface) error {
 	if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return fmt.Errorf("it is not ready: %w", err)
+		return fmt.Errorf("not ready: %w", err)
 	}
 	if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
-		return fmt.Errorf("read its namespace default: %w", err)
+		return fmt.Errorf("read the namespace default: %w", err)
 	}
 	return nil
 }

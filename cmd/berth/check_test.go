@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// X1: what does not answer is named, with its reason, and the others are asked too.
+// X1: a cluster that does not answer is named with the reason, and the others are checked, too.
 func TestCheckNamesWhatDoesNotAnswer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,11 +42,11 @@ func TestCheckNamesWhatDoesNotAnswer(t *testing.T) {
 		}
 	}
 	out, err := run(t, "check", "--timeout", "1s", down, broken)
-	if err == nil || err.Error() != "2 of 2 do not answer: down, broken" {
+	if err == nil || err.Error() != "2 of 2 clusters are not ready: down, broken" {
 		t.Errorf("got %v, want both named", err)
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 2 || !strings.HasPrefix(lines[0], "down: it is not ready: ") || !strings.Contains(lines[0], "connection refused") || !strings.HasPrefix(lines[1], "broken: ") {
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "down: not ready: ") || !strings.Contains(lines[0], "connection refused") || !strings.HasPrefix(lines[1], "broken: ") {
 		t.Errorf("printed:\n%s", out)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
 )
 
-// readConfig reads a configuration file, in YAML or JSON, and refuses fields that there are not. An empty path is no file.
+// readConfig reads a configuration file in YAML or JSON, and refuses unknown fields. With an empty path, it returns an empty
+// configuration.
 func readConfig(path string) (*configv1alpha1.PlatformConfiguration, error) {
 	if path == "" {
 		return &configv1alpha1.PlatformConfiguration{}, nil
@@ -30,11 +31,11 @@ func readConfig(path string) (*configv1alpha1.PlatformConfiguration, error) {
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	object, _, err := decoder.Decode(data, nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("--config=%s: %s; want a PlatformConfiguration of %s", path, strings.Join(strings.Fields(err.Error()), " "), configv1alpha1.GroupVersion)
+		return nil, fmt.Errorf("--config=%s: %s; must be a PlatformConfiguration of %s", path, strings.Join(strings.Fields(err.Error()), " "), configv1alpha1.GroupVersion)
 	}
 	config, ok := object.(*configv1alpha1.PlatformConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("--config=%s: it is a %T; want a PlatformConfiguration of %s", path, object, configv1alpha1.GroupVersion)
+		return nil, fmt.Errorf("--config=%s: must be a PlatformConfiguration of %[3]s, but is a %[2]T", path, object, configv1alpha1.GroupVersion)
 	}
 	return config, nil
 }

@@ -54,9 +54,9 @@ func TestConfigurationsThatMeanNothingAreRefused(t *testing.T) {
 		`unknown field "spaceDefaults.podSecurity.levels"`: header + "spaceDefaults: {podSecurity: {levels: restricted}}",
 		`key "reservedLabels" already set`:                 header + "reservedLabels: [a]\nreservedLabels: [b]",
 		`no kind "Platform" is registered`:                 "apiVersion: config.berth.dev/v1alpha1\nkind: Platform\n",
-		`want a PlatformConfiguration of conf`:             "apiVersion: config.berth.dev/v2\nkind: PlatformConfiguration\n",
+		`must be a PlatformConfiguration of conf`:          "apiVersion: config.berth.dev/v2\nkind: PlatformConfiguration\n",
 		`Object 'Kind' is missing`:                         "spaces: []",
-		`nodeAddresses=Shown: want Hidden`:                 header + "nodeAddresses: Shown",
+		`nodeAddresses=Shown: must be Hidden`:              header + "nodeAddresses: Shown",
 		`spaceDefaults.limits[watch]`:                      header + "spaceDefaults: {limits: {watch: 5}}",
 	} {
 		path := writeConfig(t, text)

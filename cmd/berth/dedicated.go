@@ -16,12 +16,12 @@ import (
 	"github.com/berth-dev/berth/platform/process"
 )
 
-// newDedicated is the command that `berth up` and `berth serve` run, or have a pod run, once a dedicated space.
+// newDedicated is the command that `berth up` and `berth serve` run for each dedicated space, in a child process or a pod.
 func newDedicated() *cobra.Command {
 	var o dedicatedOptions
 	cmd := &cobra.Command{
 		Use:    "dedicated --config FILE",
-		Short:  "Run one dedicated space for a 'berth up' or 'berth serve', until standard input ends or it is told to stop",
+		Short:  "Run one dedicated space for 'berth up' or 'berth serve', until standard input ends or the process is terminated",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,9 +39,9 @@ func newDedicated() *cobra.Command {
 			return flagError(manager.RunDedicated(ctx, space, filepath.Dir(o.file), version, logger))
 		},
 	}
-	cmd.Flags().StringVar(&o.file, "config", "", "file with the configuration, which the other command wrote")
-	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to the log")
-	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "text or json, of the log of a pod")
+	cmd.Flags().StringVar(&o.file, "config", "", "configuration file that 'berth up' or 'berth serve' wrote")
+	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "log level, 0 to 10")
+	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "log format of a pod, text or json")
 	return cmd
 }
 
@@ -50,8 +50,8 @@ type dedicatedOptions struct {
 	verbosity       int
 }
 
-// prepare returns until when to run, and where to log to. A child logs to a file, and ends with its standard input; a pod logs to
-// standard error, and ends by a signal.
+// prepare returns a context that ends when the command must stop, and the logger. A child process logs to a file and stops when its
+// standard input ends. A pod logs to standard error and stops on a signal.
 func (o *dedicatedOptions) prepare(cmd *cobra.Command, space *process.Dedicated) (ctx context.Context, logger klog.Logger, done func(), err error) {
 	if space.Remote() {
 		logger, err = logTo(cmd.ErrOrStderr(), space.DataDir, o.logFormat, o.verbosity)

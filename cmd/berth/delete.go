@@ -27,22 +27,22 @@ func newDelete() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "delete SPACE...",
-		Short: "Delete spaces of a running berth",
-		Long: `Delete spaces: what they run on the host, their stores, their keys, and their
-credentials. Nothing is left, and other spaces continue. A deletion that has begun
-continues when berth is started again, also after a crash; it can't be undone.
-'kubectl delete space' on the host does the same.
+		Short: "Delete spaces",
+		Long: `Delete spaces: their objects on the host, their stores, their keys, and their
+credentials. Other spaces aren't interrupted. A deletion can't be undone or stopped: it
+continues when Berth restarts. 'kubectl delete space' on the host does the same.
 
---policy sets the spec.deletionPolicy of the space before, which decides about its
-data:
-  Delete    delete it
-  Retain    delete what the space has on the host, and keep its store and keys on
-            disk, in DATA-DIR/retained. A space of the same name that is created
-            later continues with them.
-  Snapshot  take a last snapshot to --snapshot-to of 'berth up', then delete it
+--policy sets spec.deletionPolicy of the space, which decides what happens to its data:
+  Delete    Remove the data.
+  Retain    Keep the store and the keys in DATA-DIR/retained. A space that you later
+            create with the same name continues with them.
+  Snapshot  Take a last snapshot to --snapshot-to of 'berth up', then delete the data.
 
-A space that --space, --dedicated, or --config of 'berth up' names is created again,
-empty, when berth is next started.`,
+If --space, --dedicated, or --config of 'berth up' names the space, Berth creates it
+again, empty, at the next start.
+
+The command needs a running Berth. It exits with code 1 if a space isn't deleted when
+--timeout expires; the deletion continues.`,
 		Example: `  berth delete team-a
   berth delete team-a team-b --policy Snapshot --wait=false`,
 		Args:              cobra.MinimumNArgs(1),
@@ -60,7 +60,7 @@ empty, when berth is next started.`,
 				}
 				return nil
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done within %s; it goes on, see 'berth spaces'", timeout))
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done after %s; the deletion continues, see 'berth spaces'", timeout))
 			defer cancel()
 			for _, name := range args {
 				if err := awaitDeleted(ctx, client, name, cmd.ErrOrStderr()); err != nil {
@@ -72,15 +72,15 @@ empty, when berth is next started.`,
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&policy, "policy", "", "Delete, Retain, or Snapshot; the spec.deletionPolicy of the space if empty")
-	cmd.Flags().BoolVar(&waits, "wait", true, "wait until nothing is left")
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for all of them")
+	cmd.Flags().StringVar(&policy, "policy", "", "Delete, Retain, or Snapshot (default: spec.deletionPolicy of the space)")
+	cmd.Flags().BoolVar(&waits, "wait", true, "wait until the spaces are deleted")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for all spaces together")
 	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(
 		[]string{string(v1alpha1.DeletionDelete), string(v1alpha1.DeletionRetain), string(v1alpha1.DeletionSnapshot)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// awaitDeleted waits until there is no such space any more, and tells what it waits for.
+// awaitDeleted waits until the space is deleted, and prints what it waits for to progress.
 func awaitDeleted(ctx context.Context, client *control.Client, name string, progress io.Writer) error {
 	var last string
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {

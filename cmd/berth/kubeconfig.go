@@ -20,19 +20,18 @@ func newKubeconfig() *cobra.Command {
 	var request kubeconfig.Request
 	cmd := &cobra.Command{
 		Use:   "kubeconfig SPACE [--user NAME] [--group NAME]... [--ttl DURATION]",
-		Short: "Print the kubeconfig of a space, or issue another one",
-		Long: `Print the kubeconfig of a space's admin, as 'berth up' wrote it. "host" is the
-embedded host cluster's. What is printed is good for 12 hours at least, and for a
-day at most: its certificate is renewed in time, here and by a berth that runs.
-Print it again rather than keep a copy.
+		Short: "Print or issue a kubeconfig of a space",
+		Long: `Print the kubeconfig of a space's admin. For the SPACE "host", print the kubeconfig of
+the embedded host cluster. The printed credentials are valid for 12 to 24 hours. Berth
+renews them, so print the kubeconfig again instead of keeping a copy.
 
-With --user, --group or --ttl, issue a kubeconfig instead, which is not kept or
-renewed. What its user may do, RBAC in the space says: bind roles to the user or
-to its groups. The group berth:admins may do everything. Berth issues nothing for
-users and groups that begin with "system:".
+With --user, --group, or --ttl, issue another kubeconfig. Berth doesn't store or renew
+it. RBAC in the space decides what its user can do: bind roles to the user or to its
+groups. Members of the group berth:admins can do everything. Berth refuses users and
+groups whose names begin with "system:".
 
-A kubeconfig can't be taken back by itself. 'berth rotate SPACE --ca' revokes all
-that were issued for a space. Take back what one may do by RBAC.`,
+You can't revoke a single kubeconfig. 'berth rotate SPACE --ca' revokes all of a space.
+To limit what one user can do, change the role bindings in the space.`,
 		Example: `  berth kubeconfig demo > demo.kubeconfig
   kubectl --kubeconfig <(berth kubeconfig demo) get pods
   berth kubeconfig demo --user jane --group developers --ttl 8h > jane.kubeconfig`,
@@ -50,15 +49,15 @@ that were issued for a space. Take back what one may do by RBAC.`,
 				return err
 			}
 			if !slices.Contains(known, args[0]) {
-				return fmt.Errorf("no space %q in %s%s", args[0], dir, hint(known))
+				return fmt.Errorf("space %q not found in %s%s", args[0], dir, hint(known))
 			}
 			var data []byte
 			flags := cmd.Flags()
 			switch { // empty, they would mean an admin
 			case flags.Changed("user") && request.User == "":
-				return errors.New("--user=: want a name")
+				return errors.New("--user must not be empty")
 			case flags.Changed("group") && len(request.Groups) == 0:
-				return errors.New("--group=: want a name")
+				return errors.New("--group must not be empty")
 			}
 			if flags.Changed("user") || flags.Changed("group") || flags.Changed("ttl") {
 				data, err = kubeconfig.Issue(dir, args[0], request)
@@ -73,15 +72,15 @@ that were issued for a space. Take back what one may do by RBAC.`,
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&request.User, "user", "", "name of the user to issue a kubeconfig for; "+kubeconfig.AdminUser+" if empty")
-	cmd.Flags().StringSliceVar(&request.Groups, "group", nil, "groups of that user; "+kubeconfig.AdminGroup+" if neither --user nor --group is given")
-	cmd.Flags().DurationVar(&request.TTL, "ttl", kubeconfig.DefaultTTL, "how long the kubeconfig is good, from 10m to 168h")
+	cmd.Flags().StringVar(&request.User, "user", "", "issue a kubeconfig for this user (default: "+kubeconfig.AdminUser+")")
+	cmd.Flags().StringSliceVar(&request.Groups, "group", nil, "issue a kubeconfig for a user in these groups (default: "+kubeconfig.AdminGroup+", unless --user is set)")
+	cmd.Flags().DurationVar(&request.TTL, "ttl", kubeconfig.DefaultTTL, "issue a kubeconfig that is valid this long, from 10m to 168h")
 	return cmd
 }
 
 func hint(known []string) string {
 	if len(known) == 0 {
-		return "; start one with: berth up"
+		return "; to create a space, run: berth up"
 	}
-	return "; there is: " + strings.Join(known, ", ")
+	return "; found: " + strings.Join(known, ", ")
 }

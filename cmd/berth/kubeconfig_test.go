@@ -45,15 +45,15 @@ func TestKubeconfigOfAnUnknownSpaceSaysWhatThereIs(t *testing.T) {
 	tests := map[string]struct {
 		reason, space, dir, says string
 	}{
-		"unknown":            {"a slip of the finger", "dmeo", full, "there is: demo, host, team-a"},
-		"empty":              {"nothing was started here", "demo", empty, "start one with: berth up"},
-		"no such directory":  {"nor here", "demo", filepath.Join(empty, "none"), "start one with: berth up"},
-		"a directory":        {"not a file", "dir", full, "there is: demo"},
-		"a path":             {"a name is not a path", "../" + filepath.Base(full) + "/demo", full, "there is: demo"},
-		"the file's name":    {"the space's is meant", "demo.kubeconfig", full, "there is: demo"},
-		"an empty name":      {"no space", "", full, "there is: demo"},
+		"unknown":            {"a slip of the finger", "dmeo", full, "found: demo, host, team-a"},
+		"empty":              {"nothing was started here", "demo", empty, "to create a space, run: berth up"},
+		"no such directory":  {"nor here", "demo", filepath.Join(empty, "none"), "to create a space, run: berth up"},
+		"a directory":        {"not a file", "dir", full, "found: demo"},
+		"a path":             {"a name is not a path", "../" + filepath.Base(full) + "/demo", full, "found: demo"},
+		"the file's name":    {"the space's is meant", "demo.kubeconfig", full, "found: demo"},
+		"an empty name":      {"no space", "", full, "found: demo"},
 		"a file is no dir":   {"told as it is", "demo", filepath.Join(full, "lock"), "not a directory"},
-		"another file of it": {"only kubeconfigs are printed", "berth.log", full, "there is: demo"},
+		"another file of it": {"only kubeconfigs are printed", "berth.log", full, "found: demo"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

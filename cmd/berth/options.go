@@ -37,26 +37,26 @@ type runOptions struct {
 // others are each command's to declare.
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	addDataDir(cmd, &o.DataDir)
-	cmd.Flags().StringVar(&o.file, "config", "", "configuration file, a PlatformConfiguration: a spec for all spaces, and spaces to create")
-	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects of the host whose spec.platformName is this; give each platform of a host a name of its own")
-	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to create if they don't exist, and to run in a process of their own each (spec.isolation: Dedicated)")
-	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long, unless its spec.sleep says otherwise; 0 for never")
-	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "most spaces to be awake at once, --dedicated ones not counted; 0 for no bound")
-	cmd.Flags().IntVar(&o.DedicatedMax, "dedicated-max", 10, "most dedicated spaces; reckon with 512 MiB of memory for each")
-	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot'; none are taken if empty")
-	cmd.Flags().StringArrayVar(&o.Snapshots.AlsoTo, "snapshot-also-to", nil, "further URL that spec.snapshots.to of a space may name; can be given several times")
-	cmd.Flags().DurationVar(&o.Snapshots.Every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed, unless its spec.snapshots says otherwise")
-	cmd.Flags().IntVar(&o.Snapshots.Keep, "snapshot-keep", 24, "how many scheduled snapshots of each space to keep, unless its spec.snapshots says otherwise")
-	cmd.Flags().StringVar(&o.Pods.Address, "pods-address", "", "IP of this machine or pod, at which the spaces' pods reach it without their own addresses being masked: serves them cluster DNS and kubernetes.default. Neither if empty; pods then have the host's DNS")
-	cmd.Flags().StringVar(&o.Pods.Namespace, "pods-namespace", "", "namespace on the host of the pod that this process runs in; network policies then open its ports by --pods-selector, and by --pods-address otherwise")
-	cmd.Flags().StringVar(&o.Pods.Selector, "pods-selector", "", "labels that select this process's pod in --pods-namespace, as KEY=VALUE,...")
-	cmd.Flags().Uint16Var(&o.Pods.APIPort, "pods-port", 7444, "TLS port at --pods-address for kubernetes.default")
-	cmd.Flags().Uint16Var(&o.Pods.DNSPort, "dns-port", 7453, "UDP and TCP port at --pods-address for cluster DNS")
-	cmd.Flags().StringSliceVar(&o.Pods.Upstreams, "dns-upstream", nil, "IP or IP:PORT of resolvers for names outside of the spaces; those of /etc/resolv.conf if empty, 'none' for none")
-	cmd.Flags().StringVar(&o.Pods.HostDomain, "host-domain", dns.DefaultDomain, "the host's own cluster domain, which tenants must not see into")
-	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT for the platform's own /metrics, /livez and /readyz, plain HTTP for whoever reaches it; none if empty")
-	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of a collector that takes OTLP by gRPC without TLS, for traces of requests; none if empty")
-	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "how many of a million requests to trace")
+	cmd.Flags().StringVar(&o.file, "config", "", "file with a PlatformConfiguration, which contains defaults for all spaces, and spaces to create")
+	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects with this spec.platformName; give each Berth on a host its own name")
+	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to create if they don't exist, and to make dedicated (spec.isolation: Dedicated)")
+	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; spec.sleep of a space overrides it; 0 means never")
+	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "maximum number of shared spaces that are awake at once; 0 means no limit")
+	cmd.Flags().IntVar(&o.DedicatedMax, "dedicated-max", 10, "maximum number of dedicated spaces; plan 512 MiB of memory for each")
+	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot' (default: no snapshots)")
+	cmd.Flags().StringArrayVar(&o.Snapshots.AlsoTo, "snapshot-also-to", nil, "another URL that spaces can use in spec.snapshots.to; repeat the flag for several")
+	cmd.Flags().DurationVar(&o.Snapshots.Every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed; spec.snapshots of a space overrides it")
+	cmd.Flags().IntVar(&o.Snapshots.Keep, "snapshot-keep", 24, "number of scheduled snapshots to keep for each space; spec.snapshots of a space overrides it")
+	cmd.Flags().StringVar(&o.Pods.Address, "pods-address", "", "IP of this machine or pod, on which it serves cluster DNS and kubernetes.default to the pods of spaces. Their source addresses must reach it unchanged (default: neither is served, and pods use the host's DNS)")
+	cmd.Flags().StringVar(&o.Pods.Namespace, "pods-namespace", "", "host namespace of the pod in which this process runs. Network policies then allow it by --pods-selector (default: they allow it by --pods-address)")
+	cmd.Flags().StringVar(&o.Pods.Selector, "pods-selector", "", "labels of the pod in which this process runs, KEY=VALUE,...")
+	cmd.Flags().Uint16Var(&o.Pods.APIPort, "pods-port", 7444, "TLS port on --pods-address for kubernetes.default")
+	cmd.Flags().Uint16Var(&o.Pods.DNSPort, "dns-port", 7453, "UDP and TCP port on --pods-address for cluster DNS")
+	cmd.Flags().StringSliceVar(&o.Pods.Upstreams, "dns-upstream", nil, "IP or IP:PORT of DNS servers for names outside of the spaces, or 'none' (default: those of /etc/resolv.conf)")
+	cmd.Flags().StringVar(&o.Pods.HostDomain, "host-domain", dns.DefaultDomain, "cluster domain of the host, whose names Berth doesn't resolve for tenants")
+	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT of Berth's own /metrics, /livez, and /readyz, over HTTP without authentication (default: not served)")
+	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of an OTLP collector for traces of requests, over gRPC without TLS (default: no traces)")
+	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "number of requests to trace in a million")
 	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-namespace", "pods-selector", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
@@ -85,7 +85,7 @@ func (o *runOptions) config() (platform.Config, error) {
 	case configv1alpha1.Visible:
 		c.ShowNodeAddresses = true
 	default:
-		return c, fmt.Errorf("--config=%s: nodeAddresses=%s: want %s or %s", o.file, file.NodeAddresses, configv1alpha1.Hidden, configv1alpha1.Visible)
+		return c, fmt.Errorf("--config=%s: nodeAddresses=%s: must be %s or %s", o.file, file.NodeAddresses, configv1alpha1.Hidden, configv1alpha1.Visible)
 	}
 	if c.Spaces, err = o.allSpaces(file.Spaces); err != nil {
 		return c, err

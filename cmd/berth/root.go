@@ -17,10 +17,16 @@ func newRoot() *cobra.Command {
 	pflag.CommandLine = pflag.NewFlagSet("berth", pflag.ContinueOnError)
 	root := &cobra.Command{
 		Use:   "berth",
-		Short: "A Kubernetes cluster of its own for every tenant, on the nodes that all share",
-		Long: `Berth gives every tenant of one Kubernetes cluster a space: an API server,
-storage, CRDs, RBAC and kubeconfig of its own. What runs in a space runs on the
-shared host cluster, behind quotas and policies, without seeing it.`,
+		Short: "Give each tenant of a Kubernetes cluster a cluster of its own",
+		Long: `Berth gives each tenant of a Kubernetes cluster a space. To its users, a space is a
+cluster: it has its own API server, storage, CRDs, RBAC, and kubeconfig. The pods of
+all spaces run on one host cluster, where policies and quotas isolate the spaces from
+each other.
+
+To try it, run 'berth up'. It runs a host cluster and the space "demo" on this machine.
+
+Every command exits with code 0 if it succeeds. Otherwise it exits with code 1 and
+prints the error to standard error.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -36,6 +42,6 @@ func addDataDir(cmd *cobra.Command, dir *string) {
 	}
 	// In a container it is set, so that commands run there find the directory.
 	usual := cmp.Or(os.Getenv("BERTH_DATA_DIR"), filepath.Join(home, ".berth"))
-	cmd.Flags().StringVar(dir, "data-dir", usual, "directory that holds everything Berth keeps on this machine; $BERTH_DATA_DIR if that is set")
+	cmd.Flags().StringVar(dir, "data-dir", usual, "directory in which Berth keeps all of its data; $BERTH_DATA_DIR sets another default")
 	_ = cmd.MarkFlagDirname("data-dir")
 }

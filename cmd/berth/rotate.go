@@ -19,25 +19,25 @@ func newRotate() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate SPACE [--ca] [--service-account-key [--overlap DURATION]]",
-		Short: "Rotate keys of a space, to revoke its credentials",
-		Long: `Rotate keys of a space, awake or asleep. Its pods run on. Its API server restarts,
-which takes less than a second: watches and other requests under way end, and new
-requests wait.
+		Short: "Replace keys of a space to revoke its credentials",
+		Long: `Replace keys of a space, awake or asleep. The space's pods continue to run. Its API
+server restarts in less than a second: it closes watches and other open requests, and
+new requests wait.
 
-With --ca, the CA of the client certificates of the space is replaced. All client
-certificates and kubeconfigs that were issued for the space are refused from then
-on; so this is how to revoke them. The kubeconfig that 'berth kubeconfig SPACE'
-prints, and the Secret on the host, are issued anew; hand them out again.
+--ca replaces the CA of the space's client certificates. This revokes all client
+certificates and kubeconfigs of the space. Berth issues new admin credentials in the
+kubeconfig that 'berth kubeconfig SPACE' prints and in the Secret on the host. Hand them
+out again.
 
-With --service-account-key, the key that signs service-account tokens is replaced.
-Tokens of the old key are accepted for the time of --overlap, in which pods get new
-ones; clients that read their token once have to be restarted within that time. With
---overlap=0s they are refused at once: say so if the key or a token was stolen.
-Tokens in Secrets (type kubernetes.io/service-account-token) end with the old key:
-delete these Secrets, and make them again.
+--service-account-key replaces the key that signs service-account tokens. For the time
+of --overlap, tokens of the old key stay valid, and pods get new ones. Restart clients
+that read their token only once within this time. If the key or a token was stolen, use
+--overlap=0s, which revokes the old tokens at once. Token Secrets (type
+kubernetes.io/service-account-token) become invalid together with the old key: delete
+them and create them again.
 
-To be sure that nobody keeps access, rotate both with --overlap=0s. This works
-without a berth that runs, too. If the command fails, run it again.`,
+To revoke all access, use both flags with --overlap=0s. If the command fails, run it
+again. It works whether Berth is running or not.`,
 		Example: `  berth rotate demo --ca
   berth rotate demo --service-account-key
   berth rotate demo --ca --service-account-key --overlap=0s`,
@@ -45,27 +45,27 @@ without a berth that runs, too. If the command fails, run it again.`,
 		ValidArgsFunction: completeSpaces(&dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("overlap") && !rotation.ServiceAccountKey {
-				return fmt.Errorf("--overlap=%s: it is for --service-account-key; certificates are revoked at once", rotation.Overlap)
+				return fmt.Errorf("--overlap=%s needs --service-account-key; --ca revokes certificates at once", rotation.Overlap)
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done within %s", timeout))
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done after %s", timeout))
 			defer cancel()
 			if err := manager.RotateKeys(ctx, dir, args[0], rotation); err != nil {
 				return flagError(err)
 			}
 			out := cmd.OutOrStdout()
 			if rotation.CA {
-				fmt.Fprintf(out, "space/%s has a new CA: print its kubeconfig anew\n", args[0])
+				fmt.Fprintf(out, "space/%s has a new CA; get its new kubeconfig with 'berth kubeconfig %[1]s'\n", args[0])
 			}
 			if rotation.ServiceAccountKey {
-				fmt.Fprintf(out, "space/%s has a new service-account key: tokens of the old one end in %s\n", args[0], rotation.Overlap)
+				fmt.Fprintf(out, "space/%s has a new service-account key; tokens of the old key become invalid in %s\n", args[0], rotation.Overlap)
 			}
 			return nil
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().BoolVar(&rotation.CA, "ca", false, "replace the CA of client certificates, and revoke all that it issued")
+	cmd.Flags().BoolVar(&rotation.CA, "ca", false, "replace the CA of client certificates, and revoke all certificates that it issued")
 	cmd.Flags().BoolVar(&rotation.ServiceAccountKey, "service-account-key", false, "replace the key that signs service-account tokens")
-	cmd.Flags().DurationVar(&rotation.Overlap, "overlap", manager.DefaultTokenOverlap, "how long tokens of the old service-account key are accepted, up to 168h")
+	cmd.Flags().DurationVar(&rotation.Overlap, "overlap", manager.DefaultTokenOverlap, "how long tokens of the old service-account key stay valid, up to 168h")
 	cmd.Flags().DurationVar(&timeout, "timeout", actTimeout, "how long to wait")
 	return cmd
 }

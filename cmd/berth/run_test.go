@@ -37,15 +37,15 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"a reserved name":             {[]string{"up", "--space", "system"}, `--space: space name "system" is reserved`},
 		"a name that is no label":     {[]string{"up", "--space", "../x"}, "--space: "},
 		"serving what is reserved":    {[]string{"serve", "--space", "default"}, `--space: space name "default" is reserved`},
-		"a port of no scheme":         {[]string{"serve", "--advertise", "berth:7443"}, "--advertise=berth:7443: want https://HOST or https://HOST:PORT"},
-		"a path below the port":       {[]string{"serve", "--advertise", "https://berth/x"}, "--advertise=https://berth/x: want https://HOST or https://HOST:PORT"},
-		"a plain port":                {[]string{"serve", "--advertise", "http://berth"}, "--advertise=http://berth: want https://HOST or https://HOST:PORT"},
-		"a user in the URL":           {[]string{"serve", "--advertise", "https://me@berth"}, "--advertise=https://me@berth: want https://HOST or https://HOST:PORT"},
-		"secrets in no namespace":     {[]string{"serve", "--kubeconfig-secrets", "a/b"}, "--kubeconfig-secrets=a/b: want a namespace: "},
-		"a log of no format":          {[]string{"serve", "--log-format", "xml"}, "--log-format=xml: want text or json"},
+		"a port of no scheme":         {[]string{"serve", "--advertise", "berth:7443"}, "--advertise=berth:7443: must be https://HOST or https://HOST:PORT"},
+		"a path below the port":       {[]string{"serve", "--advertise", "https://berth/x"}, "--advertise=https://berth/x: must be https://HOST or https://HOST:PORT"},
+		"a plain port":                {[]string{"serve", "--advertise", "http://berth"}, "--advertise=http://berth: must be https://HOST or https://HOST:PORT"},
+		"a user in the URL":           {[]string{"serve", "--advertise", "https://me@berth"}, "--advertise=https://me@berth: must be https://HOST or https://HOST:PORT"},
+		"secrets in no namespace":     {[]string{"serve", "--kubeconfig-secrets", "a/b"}, "--kubeconfig-secrets=a/b: must be the name of a namespace: "},
+		"a log of no format":          {[]string{"serve", "--log-format", "xml"}, "--log-format=xml: must be text or json"},
 		"a host that is nowhere":      {[]string{"serve"}, "--host-kubeconfig: name a cluster, as this is no pod of one: "},
 		"no file to check":            {[]string{"check"}, "requires at least 1 arg"},
-		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: want json or yaml"},
+		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: must be json or yaml"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,10 +21,10 @@ type serveOptions struct {
 	pods      podOptions
 }
 
-// podOptions say how dedicated spaces are pods.
+// podOptions configure the pods of dedicated spaces.
 type podOptions struct {
 	template string
-	// at is API,COMMANDS,DATADIR, for tests: where what runs in place of the pods listens, and has its data.
+	// at is API,COMMANDS,DATADIR, for tests: the addresses and the data directory of the processes that replace the pods.
 	at []string
 }
 
@@ -45,25 +45,24 @@ func newServe() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run spaces on the cluster that this is a pod of",
-		Long: `Run spaces on the cluster that this is a pod of, or on that of
---host-kubeconfig, until the process is told to stop. The chart charts/berth runs
-it. Each Space object of that cluster whose spec.platformName is --platform-name is
-a space: see 'berth up'.
+		Short: "Run spaces on the cluster in which this command runs as a pod",
+		Long: `Run spaces on the host cluster until the process is terminated. The host is the
+cluster in which the command runs as a pod, or the cluster of --host-kubeconfig. The
+Helm chart charts/berth runs this command.
 
-It does what 'berth up --host-kubeconfig' does, as a service should: it logs to
-standard error, runs on with whichever of its spaces start, and tries the others
-again. It starts without any space, too.
+It works as 'berth up --host-kubeconfig' does, with these differences: it logs to
+standard error, and it starts even if it serves no space or if some spaces fail to
+start. It retries those.
 
-The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig', and
-with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the keys
-"kubeconfig" and "value". It is written anew when it is renewed, twice a day.`,
+The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig'. With
+--kubeconfig-secrets, it is also in the Secret SPACE-kubeconfig, in the keys
+"kubeconfig" and "value". Berth renews it twice a day.`,
 		Example: `  berth serve --data-dir /data --listen :7443 --advertise https://berth.berth.svc \
     --space team-a,team-b --kubeconfig-secrets berth`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.logFormat != logText && o.logFormat != logJSON {
-				return fmt.Errorf("--log-format=%s: want %s or %s", o.logFormat, logText, logJSON)
+				return fmt.Errorf("--log-format=%s: must be %s or %s", o.logFormat, logText, logJSON)
 			}
 			config, err := o.config()
 			if err != nil {
@@ -82,19 +81,20 @@ with --kubeconfig-secrets also in a Secret named SPACE-kubeconfig, under the key
 			return flagError(platform.New(config).Run(cmd.Context()))
 		},
 	}
+	cmd.SetUsageFunc(groupedUsage)
 	o.addFlags(cmd)
-	cmd.Flags().StringVar(&o.Listen, "listen", ":7443", "HOST:PORT of the one TLS port that serves all APIs")
-	cmd.Flags().StringVar(&o.Advertise, "advertise", "", "URL by which clients reach that port: https://HOST or https://HOST:PORT. Kubeconfigs lead there, and the certificate is good for it; as --listen says if empty")
-	cmd.Flags().StringSliceVar(&o.spaces, "space", nil, "names of spaces to create if they don't exist, besides those of --config; other Space objects of the host are served, too")
-	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; that which this is a pod of if empty")
-	cmd.Flags().StringVar(&o.SpaceRole, "space-role", "", "ClusterRole that the spaces' accounts get in their namespaces, so that Berth needs no right to write roles; a Role of their own each if empty. With it, the definition of Space objects and the admission policies must exist on the host, as the chart installs them; Berth installs them if empty")
-	cmd.Flags().StringVar(&o.KubeconfigSecrets, "kubeconfig-secrets", "", "namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty")
-	cmd.Flags().StringVar(&o.pods.template, "dedicated-pods", "", "file with the StatefulSet of which dedicated spaces' pods are made, each with a volume and an account of its own, as the chart has it; dedicated spaces are processes of this machine if empty")
-	cmd.Flags().StringSliceVar(&o.pods.at, "dedicated-pods-at", nil, "API,COMMANDS,DATADIR of what runs in place of such pods, for tests")
+	cmd.Flags().StringVar(&o.Listen, "listen", ":7443", "HOST:PORT on which the API servers of all spaces listen with TLS")
+	cmd.Flags().StringVar(&o.Advertise, "advertise", "", "URL of --listen as clients reach it, https://HOST or https://HOST:PORT, for kubeconfigs and the server certificate (default: the address of --listen)")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", nil, "names of spaces to create if they don't exist, in addition to those of --config and of the host")
+	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster (default: the cluster in which the command runs as a pod)")
+	cmd.Flags().StringVar(&o.SpaceRole, "space-role", "", "ClusterRole to bind to each space's service account in its host namespace. Berth then needs no rights to write roles, CRDs, or admission policies: install them with the chart (default: Berth writes a Role for each space, the CRD, and the policies)")
+	cmd.Flags().StringVar(&o.KubeconfigSecrets, "kubeconfig-secrets", "", "host namespace in which Berth writes a Secret with each space's kubeconfig (default: no Secrets)")
+	cmd.Flags().StringVar(&o.pods.template, "dedicated-pods", "", "file with the StatefulSet from which Berth makes the pod of each dedicated space; the chart contains one (default: a dedicated space is a child process)")
+	cmd.Flags().StringSliceVar(&o.pods.at, "dedicated-pods-at", nil, "API,COMMANDS,DATADIR of the processes that replace such pods in tests")
 	_ = cmd.Flags().MarkHidden("dedicated-pods-at")
-	cmd.Flags().StringVar(&o.ArgoCDNamespace, "argocd-namespace", "", "namespace of the host in which Argo CD runs, for Secrets by which it knows the spaces as clusters; none are written if empty")
+	cmd.Flags().StringVar(&o.ArgoCDNamespace, "argocd-namespace", "", "host namespace of Argo CD, in which Berth writes a cluster Secret for each space (default: no Secrets)")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", logText, "text or json")
-	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to log (0 to 10)")
+	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "log level, 0 to 10")
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{logText, logJSON}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

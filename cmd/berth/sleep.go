@@ -13,21 +13,26 @@ import (
 	"github.com/berth-dev/berth/control"
 )
 
-// actTimeout bounds what a command waits for by default.
+// actTimeout is how long a command waits by default.
 const actTimeout = time.Minute
 
 func newSleep() *cobra.Command {
-	return newAct("sleep", "asleep", "Put spaces of a running berth to sleep", `Put spaces to sleep, without waiting until they are idle: their API servers and
-controllers end, requests under way too, watches among them. Their pods run on.
+	return newAct("sleep", "asleep", "Put spaces to sleep", `Put spaces to sleep, even if they are in use. Berth stops their API servers and
+controllers, and closes their open requests. Their pods continue to run. A request, a
+change to the space's host objects, or a timer of the space (such as the next run of a
+CronJob) wakes it again.
 
-A space sleeps as soon as its syncer has nothing under way and nothing was written
-to it for a second, which is waited for ten seconds at most; until then, or the
-timeout, the command waits. A request, a change to its host
-objects, and its own timers (a CronJob's next run, a token to renew) wake it.`)
+The command waits until the syncer has finished its current work and nothing has been
+written to the space for one second. After ten seconds, writes don't delay it anymore.
+
+The command needs a running Berth.`)
 }
 
 func newWake() *cobra.Command {
-	return newAct("wake", "awake", "Wake spaces of a running berth", `Wake spaces, and wait until they serve. One that failed is tried again at once.`)
+	return newAct("wake", "awake", "Wake spaces", `Wake spaces, and wait until they serve requests. A space that failed to start is
+started again at once.
+
+The command needs a running Berth.`)
 }
 
 func newAct(verb, done, short, long string) *cobra.Command {

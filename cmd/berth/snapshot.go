@@ -27,22 +27,22 @@ func newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "snapshot",
 		Aliases: []string{"snapshots"},
-		Short:   "Take, list and restore snapshots of spaces",
-		Long: `Take, list and restore snapshots of spaces.
+		Short:   "Take, list, and restore snapshots of spaces",
+		Long: `Take, list, and restore snapshots of spaces. 'berth up --snapshot-to URL' takes
+snapshots on a schedule.
 
-A snapshot holds all objects of a space, and the keys that the space is known by:
-keep it as safe as the data directory itself. It holds nothing of what is in
-volumes. 'berth up --snapshot-to URL' takes them by itself.
+A snapshot contains all objects of a space and its keys. Protect it as you protect the
+data directory. It doesn't contain the data of volumes.
 
-A place for snapshots is a directory or object storage:
+Snapshots are stored in a directory or in object storage:
 
   file:///var/backups/berth
   s3://BUCKET/PREFIX?region=eu-west-1
   s3://BUCKET/PREFIX?endpoint=https://storage.example:9000&path-style=true
 
-Credentials for object storage are those of the berth that runs: its environment
-(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), its file
-~/.aws/credentials, or its machine's role.`,
+The running Berth reads the credentials for object storage from its environment
+(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), from
+~/.aws/credentials, or from the role of its machine.`,
 	}
 	cmd.AddCommand(newSnapshotCreate(), newSnapshotList(), newSnapshotRestore())
 	return cmd
@@ -52,7 +52,9 @@ func newSnapshotCreate() *cobra.Command {
 	var dir, to string
 	cmd := &cobra.Command{
 		Use:   "create SPACE",
-		Short: "Take a snapshot of a space, awake or asleep",
+		Short: "Take a snapshot of a space",
+		Long: `Take a snapshot of a space, awake or asleep, and print its name. The command needs a
+running Berth.`,
 		Example: `  berth snapshot create demo
   berth snapshot create demo --to file:///var/backups/berth`,
 		Args:              cobra.ExactArgs(1),
@@ -68,7 +70,7 @@ func newSnapshotCreate() *cobra.Command {
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&to, "to", "", "URL of where to put it; where scheduled ones go if empty")
+	cmd.Flags().StringVar(&to, "to", "", "URL of the storage (default: --snapshot-to of the running Berth)")
 	return cmd
 }
 
@@ -76,7 +78,9 @@ func newSnapshotList() *cobra.Command {
 	var dir, from string
 	cmd := &cobra.Command{
 		Use:   "list [SPACE]",
-		Short: "List snapshots, the newest of each space first",
+		Short: "List snapshots of spaces",
+		Long: `List snapshots by space, the newest first. With --from, the command also works while
+Berth isn't running.`,
 		Example: `  berth snapshot list
   berth snapshot list demo --from file:///var/backups/berth`,
 		Args:              cobra.MaximumNArgs(1),
@@ -91,11 +95,11 @@ func newSnapshotList() *cobra.Command {
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&from, "from", "", "URL of where they are; where scheduled ones go if empty")
+	cmd.Flags().StringVar(&from, "from", "", "URL of the storage (default: --snapshot-to of the running Berth)")
 	return cmd
 }
 
-// listSnapshots asks the berth that runs or, if none does, looks itself.
+// listSnapshots asks the running Berth. If none runs, it reads the storage itself.
 func listSnapshots(ctx context.Context, dir, space, from string) (list manager.SnapshotList, err error) {
 	query := url.Values{"space": {space}, "from": {from}}
 	err = control.NewClient(dir).Do(ctx, http.MethodGet, "/snapshots?"+query.Encode(), &list)
@@ -137,27 +141,26 @@ func newSnapshotRestore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore SNAPSHOT [--as SPACE [--replace]]",
 		Short: "Restore a space from a snapshot",
-		Long: `Restore a space as it was when a snapshot was taken. SNAPSHOT is a name that
-'berth snapshot list' prints, or that of a space, for its newest. The spec of the
-Space object isn't in the snapshot, and doesn't change. If there is no object, one is
-created with all defaults.
+		Long: `Restore a space from a snapshot. SNAPSHOT is a name that 'berth snapshot list' prints,
+or the name of a space, for its newest snapshot. The snapshot doesn't contain the spec
+of the Space object, so the spec doesn't change. If the object doesn't exist, Berth
+creates it with defaults.
 
-Restored under its own name, a space is stopped, whatever state it is in, and
-wakes as it was then: what came later is gone, on the host too. What was given
-out for it, kubeconfigs and tokens, works on; the store that was there is kept
-beside the new one as store.db.replaced until the next time. This works without
-a berth that runs, too: the next one continues with the restored space.
+Without --as, the restore replaces the space. All changes since the snapshot are lost,
+on the host, too. Kubeconfigs and tokens of the space remain valid. Berth keeps the
+replaced store as store.db.replaced until the next restore. With --from, this also works
+while Berth isn't running; the space continues from the snapshot when Berth starts.
 
-With --as, the snapshot becomes a space of its own, beside the one it was taken
-of, with an object of its own. It gets an identity of its own: nothing that was given out for the other
-works in it, tokens in Secrets are issued anew, and services have addresses of
-its own. Pods start anew, and claims get new, empty volumes: what is in
-volumes is not in a snapshot.
+With --as, the restore creates a second space from the snapshot, with its own Space
+object and its own keys. Kubeconfigs and tokens of the first space aren't valid in it.
+Berth issues new tokens for token Secrets, and services get new addresses. Pods start
+again. Claims get new, empty volumes, because a snapshot doesn't contain the data of
+volumes.
 
-With --replace, too, it takes the place of all that a space of that name holds,
-on the host too, volumes among it. That space keeps its own keys: its
-kubeconfigs work on, and lead to what was restored. If the restore fails, it is
-as it was.
+With --as and --replace, the restore replaces an existing space of that name, its
+objects on the host, and its volumes. The space keeps its keys, so its kubeconfigs
+remain valid and lead to the restored objects. If the restore fails, the space stays as
+it was.
 
 The store in a snapshot of a dedicated space comes from the space's pod, which a
 tenant may have taken over. A dedicated space is restored in its pod. In all other
@@ -170,7 +173,7 @@ cases, Berth opens the store in its own process, and only with --trust-dedicated
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if replace && as == "" {
-				return errors.New("--replace goes with --as; under its own name, a snapshot takes the space's place anyway")
+				return errors.New("--replace needs --as; without --as, the restore always replaces the space")
 			}
 			var result manager.Restored
 			query := url.Values{"id": {args[0]}, "from": {from}, "as": {as}}
@@ -190,16 +193,16 @@ cases, Berth opens the store in its own process, and only with --trust-dedicated
 			fmt.Fprintf(cmd.OutOrStdout(), "space/%s restored from snapshot/%s\n", result.Space, result.Snapshot)
 			if as != "" {
 				c := result.Changes
-				fmt.Fprintf(cmd.ErrOrStderr(), "It is a space of its own: %d services have addresses of its own, %d claims get new, empty volumes, %d pods start anew, %d tokens are issued anew.\n",
+				fmt.Fprintf(cmd.ErrOrStderr(), "The space has an identity of its own: %d services get new addresses, %d claims get new, empty volumes, %d pods start again, and %d tokens are issued again.\n",
 					c.Services, c.Claims, c.Pods, c.Tokens)
 			}
 			return nil
 		},
 	}
 	addDataDir(cmd, &dir)
-	cmd.Flags().StringVar(&from, "from", "", "URL of where it is; where scheduled ones go if empty")
-	cmd.Flags().StringVar(&as, "as", "", "name of the space to make of it; its own if empty")
+	cmd.Flags().StringVar(&from, "from", "", "URL of the storage (default: --snapshot-to of the running Berth)")
+	cmd.Flags().StringVar(&as, "as", "", "restore to a space of this name (default: the space of the snapshot)")
 	cmd.Flags().BoolVar(&trust, "trust-dedicated", false, "open the store in Berth's own process, even if it comes from the pod of a dedicated space")
-	cmd.Flags().BoolVar(&replace, "replace", false, "with --as, take the place of all that a space of that name holds")
+	cmd.Flags().BoolVar(&replace, "replace", false, "with --as, replace an existing space, its objects on the host, and its volumes")
 	return cmd
 }

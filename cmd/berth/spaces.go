@@ -20,17 +20,24 @@ func newSpaces() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "spaces [SPACE...]",
 		Aliases: []string{"space"},
-		Short:   "List the spaces of a running berth, and how they are",
-		Long: `List the spaces of the berth that runs on the data directory. On the host, 'kubectl
-get spaces' shows their objects, with what they use of their quota.
+		Short:   "List spaces with their state",
+		Long: `List the spaces of the Berth that runs on the data directory. 'kubectl get spaces' on
+the host shows the Space objects with the use of their quota.
 
-READY is True for a space that runs, and for one that sleeps, which a request ends;
-False until it has started for the first time, and if it has failed; Unknown for one
-that has not run since berth was started. STATE is one of Running, HostUnreachable,
-Asleep, Waking, Starting, Stopping, Failed, CrashSuspect (held back, as the process
-ended while it was active) and Deleting; MESSAGE says why a space is not ready.
-SINCE is how long READY has been as it is, IDLE how long ago the last request from
-outside came.`,
+The columns are:
+  READY      True if the space serves requests, or sleeps and would wake for one.
+             False if it hasn't started for the first time yet, or has failed.
+             Unknown if it hasn't run since Berth started.
+  STATE      Running, HostUnreachable, Asleep, Waking, Starting, Stopping, Failed,
+             Deleting, or CrashSuspect. Berth doesn't start a CrashSuspect space at
+             once, because the process ended while the space was active.
+  SINCE      How long READY has had its value.
+  IDLE       Time since the last request from outside.
+  REQUESTS   Requests in progress (-o wide).
+  NEXT WAKE  Time until a timer wakes the space (-o wide).
+  MESSAGE    Why the space isn't ready.
+
+The command needs a running Berth.`,
 		Example: `  berth spaces
   berth spaces -o wide
   berth spaces demo -o jsonpath='{.status.conditions[0].reason}'`,

@@ -35,8 +35,8 @@ func (p *spacePrinter) addFlags(cmd *cobra.Command) {
 	var noHeaders bool
 	p.flags.OutputFormat = &p.output
 	p.flags.AddFlags(cmd)
-	cmd.Flags().BoolVar(&noHeaders, "no-headers", false, "leave the table's headers out")
-	cmd.Flags().Lookup("output").Usage = "wide, name, json, yaml, jsonpath=..., go-template=...; a table if empty"
+	cmd.Flags().BoolVar(&noHeaders, "no-headers", false, "don't print column headers")
+	cmd.Flags().Lookup("output").Usage = "wide, name, json, yaml, jsonpath=..., or go-template=... (default: a table)"
 	cmd.PreRun = func(*cobra.Command, []string) { p.headers = !noHeaders }
 }
 

@@ -17,40 +17,41 @@ func newUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a host cluster and spaces on this machine",
-		Long: `Run everything on this machine, with nothing else installed: a host cluster,
-and spaces on it.
+		Long: `Run a host cluster and spaces on this machine. Nothing else needs to be installed. The
+command runs until you interrupt it. When you start it again with the same --data-dir,
+all spaces continue.
 
-Each Space object on the host whose spec.platformName is --platform-name is a
-space. 'kubectl apply' creates and changes spaces, and 'kubectl delete' deletes them,
-while the others continue. The spaces of --space, --dedicated, and --config are
-applied as such objects at each start. A space that is no longer named there stays
-until you delete it.
+Spaces:
+  A Space object on the host defines a space. 'berth up' serves the Space objects whose
+  spec.platformName equals --platform-name. Use 'kubectl apply' to create and change
+  spaces, and 'kubectl delete' to delete them. Other spaces aren't interrupted. At each
+  start, Berth applies the spaces of --space, --dedicated, and --config as such objects.
+  If you remove a space from these flags or from the file, its object remains until you
+  delete it.
 
-The host is an embedded Kubernetes control plane whose nodes are simulated: pods
-are scheduled and report as running, but no container is started. With
---host-kubeconfig it is the real cluster of that file instead, with the rights
-of its current context.
+Host:
+  By default, the host is an embedded Kubernetes control plane with simulated nodes:
+  pods are scheduled and report as running, but no container starts. With
+  --host-kubeconfig, the host is a cluster that you have, and Berth has the rights of
+  the kubeconfig's current context.
 
-A space that has had no request from outside for --idle-after, or for the time in
-its spec.sleep, is put to sleep: its API server and controllers end, its pods run
-on. A request wakes it, and is answered when it has woken. Changes to its host
-objects wake it, too, and its own timers, such as a CronJob's next run. Only
-requests with a credential of the space count, except those of clients in
-spec.sleep.ignoredClients. A watch lasts as long as it is open, as do exec and logs.
+Sleep:
+  Berth puts a space to sleep when it has received no request for --idle-after, or for
+  the time in its spec.sleep. It stops the space's API server and controllers; the pods
+  continue to run. The next request wakes the space and is answered when the space is
+  awake. Changes to its host objects and its own timers, such as the next run of a
+  CronJob, wake it, too. Only requests with credentials of the space count, except those
+  of clients in spec.sleep.ignoredClients. Watches, exec, and logs count while they are
+  open.
 
-No more than --spaces-max spaces, --dedicated ones not counted, are awake at
-once. At the bound, the one idle longest is put to sleep; if all are in use, the next
-one waits. Reckon with 16 MiB of memory for each that is awake, and more for one
-that holds much.
+Memory:
+  At most --spaces-max shared spaces are awake at once. At this limit, Berth puts the
+  space that has been idle longest to sleep. If all are in use, the next space waits.
+  Plan 16 MiB of memory for each awake space, and more for a space with many objects.
 
-With --snapshot-to, snapshots of all spaces are taken as scheduled: see
-'berth snapshot'.
-
-A dedicated space has a process of its own. Change spec.isolation at any time: the
-space moves with its data. The log of its process is in DATA-DIR/dedicated/SPACE.
-
-It runs until it is interrupted. Started again on the same --data-dir it goes on
-where it was.`,
+Dedicated spaces:
+  A dedicated space has a process of its own. When you change spec.isolation, the space
+  moves with its data. The log of its process is in DATA-DIR/dedicated/SPACE.`,
 		Example: `  berth up
   berth up --space team-a,team-b --idle-after 5m
   berth up --space team-a --data-dir /var/lib/berth --listen 127.0.0.1:8443
@@ -77,11 +78,12 @@ where it was.`,
 			return flagError(platform.New(config).Run(cmd.Context()))
 		},
 	}
+	cmd.SetUsageFunc(groupedUsage)
 	o.addFlags(cmd)
-	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT of the one TLS port that serves all APIs; kubeconfigs lead to HOST")
-	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of spaces to create if they don't exist, besides those of --config; other Space objects of the host are served, too")
-	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster; embedded and simulated if empty")
-	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "simulated nodes of the embedded host")
-	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "how much to write to DATA-DIR/berth.log (0 to 10)")
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT on which the API servers of all spaces listen with TLS; kubeconfigs contain HOST")
+	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of spaces to create if they don't exist, in addition to those of --config and of the host")
+	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster (default: an embedded control plane with simulated nodes)")
+	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "number of simulated nodes of the embedded host")
+	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "log level of DATA-DIR/berth.log, 0 to 10")
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 )
 
-// explainUse prints what a person at a terminal can do with the spaces that now run.
+// explainUse prints what the user can do with the running spaces.
 func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) string) {
 	for _, space := range c.Spaces {
 		fmt.Fprintf(out, "\nSpace %s serves at %s", space.Name, endpoint(space.Name))
@@ -27,7 +27,7 @@ func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) s
 	}
 	if c.Host.Embedded {
 		fmt.Fprintf(out, `
-As the platform's admin, create more spaces, and see them with all of their pods:
+To create more spaces, and to see the pods of all spaces, use the host cluster as its admin:
 
   export KUBECONFIG=%s
   kubectl apply -f examples/space.yaml
@@ -36,10 +36,10 @@ As the platform's admin, create more spaces, and see them with all of their pods
 	}
 	if c.ListensEverywhere() {
 		fmt.Fprintf(out, `
---listen=%s: the port is open on all addresses, but kubeconfigs lead to %s,
-and the certificate is good on this machine only. For clients elsewhere, name in
---listen the address or host name by which they reach it.
+--listen=%s listens on all addresses, but kubeconfigs and the server certificate
+contain %s, so only clients on this machine can use them. For other clients, set
+--listen to the address or host name by which they reach this machine.
 `, c.Listen, platform.Loopback)
 	}
-	fmt.Fprintf(out, "\nLog: %s. Stop with Ctrl-C; start again to go on.\n", filepath.Join(c.DataDir, logFile))
+	fmt.Fprintf(out, "\nLog: %s. Stop with Ctrl-C. When you start again, all spaces continue.\n", filepath.Join(c.DataDir, logFile))
 }

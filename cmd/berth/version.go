@@ -27,7 +27,7 @@ func newVersion() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of Berth and of the Kubernetes in it",
+		Short: "Print the versions of Berth and of its Kubernetes",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := printVersion(readVersion(), output)
@@ -38,7 +38,7 @@ func newVersion() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; plain text if empty")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml (default: plain text)")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -71,6 +71,6 @@ func printVersion(info versionInfo, output string) (string, error) {
 		out, err := yaml.Marshal(info)
 		return string(out[:max(0, len(out)-1)]), err
 	default:
-		return "", fmt.Errorf("--output=%s: want json or yaml", output)
+		return "", fmt.Errorf("--output=%s: must be json or yaml", output)
 	}
 }

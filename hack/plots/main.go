@@ -33,7 +33,7 @@ func main() {
 
 func run(dir, note string, files []string) error {
 	if len(files) == 0 {
-		return errors.New("want files with figures: make plots BENCH_JSON=FILE")
+		return errors.New("no files with figures: make plots BENCH_JSON=FILE")
 	}
 	figures := map[string]measure{}
 	for _, file := range files {

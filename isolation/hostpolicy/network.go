@@ -39,7 +39,7 @@ func networkPolicies() []admissionv1.Validation {
 	few := func(rules, peers string) string {
 		return atMost("object.spec.?"+rules+".orValue([]).map(r, size(r.?"+peers+".orValue([]))).sum()", mostPeers())
 	}
-	const message = "a space's network policies may allow its own pods and public addresses only, and say whom they allow"
+	const message = "network policies of a space can allow only its own pods and public addresses, and must list the peers that they allow"
 	return []admissionv1.Validation{
 		Refuse(message, about("networkpolicies", own("object.spec.?ingress.orValue([]).map(r, r.?from.orValue([]).filter(p, !("+callers+")))"))),
 		Refuse(message, about("networkpolicies", own("object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))"))),

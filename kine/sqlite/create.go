@@ -43,7 +43,7 @@ func Create(ctx context.Context, path string) error {
 // VacantLog refuses a path where a store's log is without the store: SQLite would take it for the new file's.
 func VacantLog(path string) error {
 	if SizeOf(path+"-wal") > 0 {
-		return fmt.Errorf("%w: the file is gone, but its write-ahead log %s-wal is there; restore both, or remove the log", ErrDamaged, path)
+		return fmt.Errorf("%w: the file is missing, but its write-ahead log %s-wal exists; restore both, or remove the log", ErrDamaged, path)
 	}
 	return nil
 }

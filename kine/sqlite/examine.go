@@ -68,7 +68,7 @@ func ExamineHeader(path string) error {
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no regular file; choose another path", ErrNotStore)
+		return fmt.Errorf("%w: the path is not a regular file; choose another path", ErrNotStore)
 	}
 	if fi.Size() == 0 {
 		return fmt.Errorf("%w: the file is empty, and a store never is; remove it, or restore it from a backup", ErrNotStore)
@@ -84,7 +84,7 @@ func ExamineHeader(path string) error {
 		return err
 	}
 	if !bytes.HasPrefix(head, []byte(magic)) {
-		return fmt.Errorf("%w: it is no SQLite file, or its first page is destroyed; choose another path, or restore it from a backup", ErrNotStore)
+		return fmt.Errorf("%w: the file is not a SQLite database, or its first page is corrupt; choose another path, or restore the file from a backup", ErrNotStore)
 	}
 	// SQLite takes the rest of a page that was cut off for zeros, and a file of less than a page for a new one. A page
 	// may be cut off only while the log that it comes from is still there.

@@ -51,7 +51,7 @@ func (r *Request) complete() error {
 		}
 	}
 	if r.TTL < MinTTL || r.TTL > MaxTTL {
-		return fielderror.New("ttl", r.TTL, "want %s to %s: a kubeconfig that is lost is good until it ends, or until 'berth rotate --ca' revokes all of the space; issue another one when it ends",
+		return fielderror.New("ttl", r.TTL, "must be from %s to %s, because a lost kubeconfig is valid until it expires or until 'berth rotate --ca' revokes all of the space; issue another one when it expires",
 			MinTTL, MaxTTL)
 	}
 	if err := checkIdentity("user", r.User); err != nil {
@@ -71,11 +71,11 @@ func (r *Request) complete() error {
 func checkIdentity(field, name string) error {
 	switch {
 	case name == "":
-		return fielderror.New(field, "", "want a name")
+		return fielderror.New(field, "", "must not be empty")
 	case len(name) > maxNameBytes || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fielderror.New(field, fmt.Sprintf("%.40q", name), "want a name of at most %d bytes, without control characters", maxNameBytes)
+		return fielderror.New(field, fmt.Sprintf("%.40q", name), "must be a name of at most %d bytes without control characters", maxNameBytes)
 	case strings.HasPrefix(name, reservedPrefix):
-		return fielderror.New(field, name, "names that begin with %q are Kubernetes' own, and no RBAC rule limits who is in system:masters; use the group %s, or bind a group of your own",
+		return fielderror.New(field, name, "must not begin with %q, which Kubernetes reserves; use the group %s, or bind roles to a group of your own",
 			reservedPrefix, AdminGroup)
 	}
 	return nil

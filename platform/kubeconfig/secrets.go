@@ -88,7 +88,7 @@ func (s *Secrets) write(ctx context.Context, space string, data map[string][]byt
 	_, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true})
 	switch {
 	case apierrors.IsInvalid(err):
-		return fmt.Errorf("secret %s/%s is somebody else's, or an older Berth's: it is not of the type %s; delete it, or name the space differently (%w)",
+		return fmt.Errorf("secret %s/%s has another owner, because its type isn't %s; delete it, or choose another name for the space (%w)",
 			s.namespace, name, typeKubeconfig, err)
 	case err != nil:
 		return fmt.Errorf("write secret %s/%s: %w", s.namespace, name, err)

@@ -112,7 +112,7 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 				t.Error(err)
 			}
 			if !test.typed {
-				if err := ours.Write(ctx, name, []byte("ours")); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+				if err := ours.Write(ctx, name, []byte("ours")); err == nil || !strings.Contains(err.Error(), "has another owner") {
 					t.Errorf("%s: writing it: %v", test.reason, err)
 				}
 			}

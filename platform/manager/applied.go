@@ -213,7 +213,7 @@ func (m *Manager) beforeMove(name string, failure error) (*applied, *specs.Setti
 }
 
 func (m *Manager) tooManyDedicated() error {
-	return fmt.Errorf("spec.isolation: there are %d dedicated spaces, and --dedicated-max allows no more; raise it, or have this one or another be Shared", m.config.DedicatedMax)
+	return fmt.Errorf("spec.isolation: %d dedicated spaces exist, and --dedicated-max allows no more; raise it, or set this space or another one to Shared", m.config.DedicatedMax)
 }
 
 // start has a space that has a place run, without waiting: one that never ran because its user waits for it, another

@@ -24,7 +24,7 @@ func (c *changes) begin(space, what string) (end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other := c.of[space]; other != "" {
-		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("it is %s; try again once that has ended", other))
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("the space is %s; try again when that has finished", other))
 	}
 	if c.of == nil {
 		c.of = map[string]string{}

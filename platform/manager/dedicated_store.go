@@ -208,7 +208,7 @@ func sendFile(w http.ResponseWriter, path string) error {
 func (s *storeServer) receive(r *http.Request) (any, error) {
 	restore, err := strconv.ParseBool(r.URL.Query().Get(dedicated.RestoreParam))
 	if err != nil || r.ContentLength < 0 {
-		return nil, apierrors.NewBadRequest("want a Content-Length, and " + dedicated.RestoreParam + "=true or false")
+		return nil, apierrors.NewBadRequest("the request needs a Content-Length, and " + dedicated.RestoreParam + "=true or false")
 	}
 	dir, err := os.MkdirTemp(s.scratch, "receive-*")
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *storeServer) receive(r *http.Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.begun() && !restore {
-		return nil, apierrors.NewBadRequest("the space has begun to run here, and its store is the one that counts")
+		return nil, apierrors.NewBadRequest("the space already runs here with its own store")
 	}
 	defer s.shard.Hold(s.space)()
 	ctx := context.WithoutCancel(r.Context()) // once it has begun it goes on, whether or not somebody waits
@@ -248,7 +248,7 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 	}
 	for path := range files {
 		if !isIdentity(path) {
-			return nil, apierrors.NewBadRequest(path + " is no key of a space")
+			return nil, apierrors.NewBadRequest(path + " is not a key of a space")
 		}
 	}
 	s.mu.Lock()

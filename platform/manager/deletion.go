@@ -54,7 +54,7 @@ type deletion struct {
 func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.DeletionPolicy) error {
 	policies := []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionDelete, v1alpha1.DeletionRetain, v1alpha1.DeletionSnapshot}
 	if !slices.Contains(policies, policy) {
-		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: want Delete, Retain, or Snapshot", policy))
+		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: must be Delete, Retain, or Snapshot", policy))
 	}
 	object := &v1alpha1.Space{}
 	if err := m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
@@ -71,7 +71,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 	}
 	if policy != object.Spec.DeletionPolicy {
 		if !object.DeletionTimestamp.IsZero() {
-			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("it is being deleted with policy=%s already", object.Spec.DeletionPolicy))
+			return apierrors.NewConflict(v1alpha1.Resource("spaces"), name, fmt.Errorf("the space is already being deleted with policy=%s", object.Spec.DeletionPolicy))
 		}
 		before := object.DeepCopy()
 		object.Spec.DeletionPolicy = policy
@@ -83,7 +83,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 }
 
 // errNoBucket is of a space of which a snapshot is to be taken, on a platform without a place for them.
-var errNoBucket = errors.New("there is no place for snapshots; start berth with --snapshot-to, or choose Delete or Retain")
+var errNoBucket = errors.New("no storage for snapshots: start Berth with --snapshot-to, or use the policy Delete or Retain")
 
 // serveDeletion lets other commands delete spaces.
 func (m *Manager) serveDeletion() {

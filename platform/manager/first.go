@@ -187,7 +187,7 @@ func (m *Manager) startListed(ctx context.Context) error {
 		return failed[0].err
 	}
 	for _, failure := range failed {
-		m.config.Progress("Space %s does not start, and is tried again; the others serve: %v", failure.space, failure.err)
+		m.config.Progress("Space %s does not start, and Berth retries; the other spaces are ready: %v", failure.space, failure.err)
 	}
 	return nil
 }

@@ -76,17 +76,17 @@ func (o *Options) Complete() error {
 	}
 	switch {
 	case o.IdleAfter < 0:
-		return fielderror.New("idle-after", o.IdleAfter, "want a time, or 0 for never")
+		return fielderror.New("idle-after", o.IdleAfter, "must be a duration, or 0 for never")
 	case o.DedicatedMax < 0:
-		return fielderror.New("dedicated-max", o.DedicatedMax, "want a number, or 0 for none")
+		return fielderror.New("dedicated-max", o.DedicatedMax, "must be 0 or more")
 	case o.SpacesMax < 0:
-		return fielderror.New("spaces-max", o.SpacesMax, "want a number, or 0 for no bound")
+		return fielderror.New("spaces-max", o.SpacesMax, "must be 0 or more; 0 means no limit")
 	}
 	if problems := validation.IsDNS1123Label(o.KubeconfigSecrets); o.KubeconfigSecrets != "" && len(problems) > 0 {
-		return fielderror.New("kubeconfig-secrets", o.KubeconfigSecrets, "want a namespace: %s", problems[0])
+		return fielderror.New("kubeconfig-secrets", o.KubeconfigSecrets, "must be the name of a namespace: %s", problems[0])
 	}
 	if problems := validation.IsDNS1123Label(o.ArgoCDNamespace); o.ArgoCDNamespace != "" && len(problems) > 0 {
-		return fielderror.New("argocd-namespace", o.ArgoCDNamespace, "want a namespace: %s", problems[0])
+		return fielderror.New("argocd-namespace", o.ArgoCDNamespace, "must be the name of a namespace: %s", problems[0])
 	}
 	if err := o.Snapshots.check(); err != nil {
 		return err
@@ -100,13 +100,13 @@ func (o *Options) Complete() error {
 func (s *Snapshots) check() error {
 	switch {
 	case s.To == "" && len(s.AlsoTo) > 0:
-		return fielderror.New("snapshot-also-to", s.AlsoTo[0], "want --snapshot-to, too, for spaces that name no place")
+		return fielderror.New("snapshot-also-to", s.AlsoTo[0], "needs --snapshot-to, for spaces without spec.snapshots.to")
 	case s.To == "":
 		return nil
 	case s.Every < leastSnapshotInterval:
-		return fielderror.New("snapshot-every", s.Every, "want %s or more", leastSnapshotInterval)
+		return fielderror.New("snapshot-every", s.Every, "must be %s or more", leastSnapshotInterval)
 	case s.Keep < 1:
-		return fielderror.New("snapshot-keep", s.Keep, "want 1 or more")
+		return fielderror.New("snapshot-keep", s.Keep, "must be 1 or more")
 	}
 	if _, err := snapshot.Open(s.To); err != nil {
 		return fielderror.New("snapshot-to", "", "%w", err)

@@ -30,7 +30,7 @@ func (r *renewed) Names() []string { return []string{"a", "b"} }
 func (r *renewed) Sleep(_ context.Context, space string) error {
 	switch space {
 	case r.busy:
-		return errors.New("it is in use")
+		return errors.New("the space is in use")
 	case r.gone:
 		return fmt.Errorf("sleep space %s: %w", space, shard.ErrUnknown)
 	}

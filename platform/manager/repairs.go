@@ -233,7 +233,7 @@ const findOut = "find out who by --show-managed-fields, and have it leave the ob
 // or did so when the status before was written.
 func (r *repairs) condition(space string, before []metav1.Condition) (condition metav1.Condition, ok bool) {
 	condition = metav1.Condition{
-		Type: v1alpha1.ConditionIsolated, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIsolated, Message: "the objects that isolate the space on the host are as they have to be",
+		Type: v1alpha1.ConditionIsolated, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIsolated, Message: "the objects that isolate the space on the host are correct",
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,10 +244,10 @@ func (r *repairs) condition(space string, before []metav1.Condition) (condition 
 	switch objects := r.contested(space, d); {
 	case d.failure != nil:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotRepaired
-		condition.Message = texts(d.pending) + ", and could not be put back, which is tried again: " + d.failure.Error()
+		condition.Message = texts(d.pending) + " changed, and Berth could not restore it; Berth retries: " + d.failure.Error()
 	case len(objects) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonContested
-		condition.Message = "somebody changes " + strings.Join(objects, ", ") + " again and again; " + findOut
+		condition.Message = "another client changes " + strings.Join(objects, ", ") + " repeatedly; " + findOut
 	default:
 		return condition, meta.FindStatusCondition(before, v1alpha1.ConditionIsolated) != nil
 	}

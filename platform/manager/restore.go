@@ -47,7 +47,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if !s.restoring.TryLock() { // a wait here could not be given up
-		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), errors.New("another restore is under way; try again once it has ended"))
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), errors.New("another restore is in progress; try again when it has finished"))
 	}
 	defer s.restoring.Unlock()
 	if id, err = bucket.Find(ctx, id); err != nil {
@@ -85,7 +85,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		wake = process.Wake
 	}
 	if err := wake(ctx); err != nil {
-		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; it is tried again, `berth spaces` tells more", result.Space, result.Snapshot, err)
+		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; Berth retries, see `berth spaces`", result.Space, result.Snapshot, err)
 	}
 	return result, nil
 }
@@ -156,7 +156,7 @@ func (s *snapshots) checkMoved(space string) error {
 	}
 	where, err := readStoreLocation(datadir.Space(s.dataDir, space))
 	if err == nil && where == nil {
-		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again once it is Ready, or set spec.isolation to Shared first"))
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again when it is Ready, or set spec.isolation to Shared first"))
 	}
 	return err
 }
@@ -168,15 +168,15 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 	case !there:
 		return nil
 	case s.elsewhere(as) != nil:
-		remedy = "it runs in a process of its own; choose another name, or set spec.isolation of its Space object to Shared and say --replace"
+		remedy = "that space has a process of its own; choose another name, or set spec.isolation of its Space object to Shared and use --replace"
 	case as == id.Space:
-		remedy = "it is the one that the snapshot was taken of; restore it in its place, without --as"
+		remedy = "that space is the source of the snapshot; restore it without --as"
 	case !replace:
-		remedy = "choose another name; or say --replace to have the snapshot take the place of all that it holds, on the host too"
+		remedy = "choose another name, or use --replace to replace that space, also on the host"
 	default:
 		return nil
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("restore snapshot %s as %s: there is a space of that name: %s", id, as, remedy))
+	return apierrors.NewBadRequest(fmt.Sprintf("restore snapshot %s as %s: a space of that name exists: %s", id, as, remedy))
 }
 
 // stop stops a space and takes its place away. Who asked may lose patience: it

@@ -200,7 +200,7 @@ func TestARestoreIsRefusedDuringAnother(t *testing.T) {
 	if _, err := s.restore(t.Context(), bucket, "from", "into", true); err != nil {
 		t.Error(err)
 	}
-	if !apierrors.IsConflict(during) || !strings.Contains(during.Error(), "another restore is under way") {
+	if !apierrors.IsConflict(during) || !strings.Contains(during.Error(), "another restore is in progress") {
 		t.Errorf("another one during it: %v", during)
 	}
 	if _, err := s.restore(t.Context(), bucket, "from", "into", true); err != nil {

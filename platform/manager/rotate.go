@@ -43,9 +43,9 @@ type Rotation struct {
 func (r *Rotation) check() error {
 	switch {
 	case !r.CA && !r.ServiceAccountKey:
-		return errors.New("say what to rotate: --ca, --service-account-key, or both")
+		return errors.New("nothing to rotate: set --ca, --service-account-key, or both")
 	case r.Overlap < 0 || r.Overlap > MaxTokenOverlap:
-		return fielderror.New("overlap", r.Overlap, "want 0s to %s, as no token that was requested lives for longer", MaxTokenOverlap)
+		return fielderror.New("overlap", r.Overlap, "must be from 0s to %s, the longest lifetime of a requested token", MaxTokenOverlap)
 	}
 	return nil
 }

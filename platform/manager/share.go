@@ -30,8 +30,8 @@ type shareLook struct {
 	Share int64 // in bytes; 0 if the process has no limit
 	// Moved says that the space has a process of its own for it, MayMove that there may be one more.
 	Moved, MayMove bool
-	Max         int // of dedicated spaces
-	Now         time.Time
+	Max            int // of dedicated spaces
+	Now            time.Time
 }
 
 // shareCondition returns the condition WithinShare that follows on the one before, which may be nil; nil for none.

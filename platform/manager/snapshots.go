@@ -239,5 +239,5 @@ func (s *snapshots) bucket(url, space, flag string) (*snapshot.Bucket, error) {
 	if bucket := s.schedule(space).Bucket; bucket != nil {
 		return bucket, nil
 	}
-	return nil, apierrors.NewBadRequest(fmt.Sprintf("where are the snapshots? name a place with --%s, or start berth with --snapshot-to", flag))
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("no storage for snapshots: set --%s, or start Berth with --snapshot-to", flag))
 }

@@ -71,7 +71,7 @@ func ReadTemplate(file string) (*appsv1.StatefulSet, error) {
 	case template.Namespace == "":
 		err = errors.New("metadata.namespace is missing")
 	case len(template.Spec.Template.Spec.Containers) != 1:
-		err = errors.New("spec.template.spec.containers: want one")
+		err = errors.New("spec.template.spec.containers: must have one container")
 	case !slices.ContainsFunc(template.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volumeName && v.Secret != nil }):
 		err = fmt.Errorf("spec.template.spec.volumes: there is none named %s of a Secret", volumeName)
 	}
@@ -208,7 +208,7 @@ func (p *Pods) Why(ctx context.Context, space string) string {
 		return err.Error()
 	}
 	if len(pods.Items) == 0 {
-		return "there is no pod; see the events of StatefulSet " + Name(space)
+		return "the pod does not exist; see the events of StatefulSet " + Name(space)
 	}
 	pod := &pods.Items[0]
 	for _, c := range pod.Status.ContainerStatuses {

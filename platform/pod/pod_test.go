@@ -47,7 +47,7 @@ func TestATemplateThatIsNoneIsRefused(t *testing.T) {
 	for says, text := range map[string]string{
 		"unknown field":                `{metadata: {namespace: a}, specs: {}}`,
 		"metadata.namespace":           `{spec: {template: {spec: {containers: [{name: a}], volumes: [{name: configuration, secret: {}}]}}}}`,
-		"containers: want one":         `{metadata: {namespace: a}, spec: {template: {spec: {volumes: [{name: configuration, secret: {}}]}}}}`,
+		"containers: must have one":    `{metadata: {namespace: a}, spec: {template: {spec: {volumes: [{name: configuration, secret: {}}]}}}}`,
 		"there is none named configur": `{metadata: {namespace: a}, spec: {template: {spec: {containers: [{name: a}], volumes: [{name: configuration, emptyDir: {}}]}}}}`,
 	} {
 		file := filepath.Join(t.TempDir(), "template.yaml")

@@ -42,10 +42,10 @@ func (p *Pods) check() error {
 	}
 	addr, err := netip.ParseAddr(p.Address)
 	if err != nil || !addr.IsGlobalUnicast() {
-		return fielderror.New("pods-address", p.Address, "want one IP address of this machine or pod that other machines reach")
+		return fielderror.New("pods-address", p.Address, "must be one IP address of this machine or pod that other machines can reach")
 	}
 	if p.APIPort == 0 || p.DNSPort == 0 || p.APIPort == p.DNSPort {
-		return fielderror.New("pods-port", p.APIPort, "want two ports: dns-port is %d", p.DNSPort)
+		return fielderror.New("pods-port", p.APIPort, "pods-port and dns-port must be two different ports; dns-port is %d", p.DNSPort)
 	}
 	if err := p.checkSelector(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (p *Pods) check() error {
 	}
 	for _, upstream := range p.Upstreams {
 		if _, err := withPort(upstream); err != nil {
-			return fielderror.New("dns-upstream", upstream, "want IP or IP:PORT: %w", err)
+			return fielderror.New("dns-upstream", upstream, "must be IP or IP:PORT: %w", err)
 		}
 	}
 	return nil
@@ -68,7 +68,7 @@ func (p *Pods) check() error {
 // addresses of the family of its range, and takes endpoints of that family only.
 func (p *Pods) Suits(services netip.Prefix) error {
 	if addr := p.Endpoint().Address; addr.Is4() != services.Addr().Is4() {
-		return fielderror.New("pods-address", addr, "the host's services have addresses in %s, from which pods do not get to one of another family; name an address of that family",
+		return fielderror.New("pods-address", addr, "the host's services have addresses in %s, which can't lead to an address of the other IP family; use an address of the same family",
 			services)
 	}
 	return nil
@@ -89,10 +89,10 @@ func (p *Pods) Endpoint() translate.PodsEndpoint {
 
 func (p *Pods) checkSelector() error {
 	if (p.Namespace == "") != (p.Selector == "") {
-		return fielderror.New("pods-selector", p.Selector, "want it together with --pods-namespace, which is %q: network policies select the pods by both", p.Namespace)
+		return fielderror.New("pods-selector", p.Selector, "must be set together with --pods-namespace, which is %q: network policies select the pods by both", p.Namespace)
 	}
 	if _, err := labels.ConvertSelectorToLabelsMap(p.Selector); err != nil {
-		return fielderror.New("pods-selector", p.Selector, "want KEY=VALUE,... of the labels of Berth's own pods: %w", err)
+		return fielderror.New("pods-selector", p.Selector, "must be KEY=VALUE,..., the labels of Berth's own pods: %w", err)
 	}
 	if problems := validation.IsDNS1123Label(p.Namespace); p.Namespace != "" && len(problems) > 0 {
 		return fielderror.New("pods-namespace", p.Namespace, "%s", problems[0])

@@ -27,10 +27,10 @@ func (t *Traces) check() error {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(t.Endpoint); err != nil {
-		return fielderror.New("trace-endpoint", t.Endpoint, "want HOST:PORT of a collector that takes OTLP by gRPC: %w", err)
+		return fielderror.New("trace-endpoint", t.Endpoint, "must be HOST:PORT of an OTLP collector (gRPC): %w", err)
 	}
 	if t.PerMillion < 1 || t.PerMillion > 1_000_000 {
-		return fielderror.New("trace-per-million", t.PerMillion, "want 1 to 1000000")
+		return fielderror.New("trace-per-million", t.PerMillion, "must be from 1 to 1000000")
 	}
 	return nil
 }

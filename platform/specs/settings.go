@@ -75,10 +75,10 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 func checkQuota(quota map[corev1.ResourceName]resource.Quantity, path *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(quota)) {
 		for _, problem := range validation.IsQualifiedName(string(name)) {
-			errs = append(errs, field.Invalid(path.Key(string(name)), name, "it is no name of a resource: "+problem))
+			errs = append(errs, field.Invalid(path.Key(string(name)), name, "must be the name of a resource: "+problem))
 		}
 		if value := quota[name]; value.Sign() < 0 {
-			errs = append(errs, field.Invalid(path.Key(string(name)), value.String(), "want zero or more"))
+			errs = append(errs, field.Invalid(path.Key(string(name)), value.String(), "must be 0 or more"))
 		}
 	}
 	return errs
@@ -117,12 +117,12 @@ func limitsOf(limits map[string]resource.Quantity, path *field.Path) (out bounds
 		limit, value := path.Key(name), limits[name]
 		quantity, ok := bounds.ByName(name)
 		if !ok || quantity.Bound().Scope != bounds.PerSpace {
-			errs = append(errs, field.Invalid(limit, name, "it is not the name of a limit of a space; the names are in docs/reference/limits.md"))
+			errs = append(errs, field.Invalid(limit, name, "not a limit of a space; docs/reference/limits.md lists the limits"))
 			continue
 		}
 		n, whole := value.AsInt64()
 		if !whole || n < 1 || n == math.MaxInt64 {
-			errs = append(errs, field.Invalid(limit, value.String(), fmt.Sprintf("want a whole number of %s above zero", quantity.Bound().Unit)))
+			errs = append(errs, field.Invalid(limit, value.String(), fmt.Sprintf("must be a whole number of %s, 1 or more", quantity.Bound().Unit)))
 			continue
 		}
 		out[quantity] = n
@@ -138,7 +138,7 @@ func placementOf(nodes *v1alpha1.Nodes, path *field.Path) (out translate.Placeme
 			errs = append(errs, field.Invalid(at, key, problem))
 		}
 		if key == corev1.LabelHostname {
-			errs = append(errs, field.Invalid(at, key, "it would reveal the names of nodes; use a label that several nodes share"))
+			errs = append(errs, field.Invalid(at, key, "the label would reveal the names of nodes; use a label that several nodes share"))
 		}
 	}
 	return translate.Placement{Selector: nodes.Selector, Labels: nodes.AllowedLabels}, errs
@@ -173,11 +173,11 @@ func rangesOf(ranges []string, path *field.Path) (out []netip.Prefix, errs field
 		var problem string
 		switch {
 		case err != nil || prefix.Addr().Is4In6():
-			problem = "it is not an address range such as 203.0.113.0/24 or 2001:db8::/32"
+			problem = "must be an address range such as 203.0.113.0/24 or 2001:db8::/32"
 		case prefix != prefix.Masked():
-			problem = fmt.Sprintf("it has bits beyond its length: want %s", prefix.Masked())
+			problem = fmt.Sprintf("has bits after the prefix length; use %s", prefix.Masked())
 		case prefix.Bits() == 0:
-			problem = "it is all addresses: want a part of them"
+			problem = "must not contain all addresses; use a longer prefix"
 		default:
 			out = append(out, prefix)
 			continue

@@ -40,7 +40,7 @@ func checkSnapshots(spec *v1alpha1.Snapshots, destinations []string, path *field
 	case spec.To != "" && !slices.Contains(destinations, spec.To):
 		errs = append(errs, field.Forbidden(path.Child("to"), "the platform writes snapshots to "+named(destinations)+"; allow another URL with --snapshot-also-to"))
 	case len(destinations) == 0 && (spec.Keep != 0 || every != nil && *every != 0):
-		errs = append(errs, field.Forbidden(path, "the platform has no place for snapshots; start it with --snapshot-to"))
+		errs = append(errs, field.Forbidden(path, "the platform has no storage for snapshots; start Berth with --snapshot-to"))
 	}
 	if every != nil && *every != 0 && *every < leastSnapshotSeconds {
 		errs = append(errs, field.Invalid(path.Child("intervalSeconds"), *every, "must be 0, or 60 or more"))

@@ -74,7 +74,7 @@ func New(c *Options) (*Specs, error) {
 	for i, entry := range c.ReservedLabels {
 		for _, problem := range validation.IsQualifiedName(strings.TrimSuffix(entry, ".")) {
 			errs = append(errs, field.Invalid(field.NewPath("reservedLabels").Index(i), entry,
-				"want a domain, a prefix that ends in a dot, or a key: "+problem))
+				"must be a domain, a prefix that ends in a dot, or a label key: "+problem))
 		}
 	}
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
@@ -157,7 +157,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
 	} {
 		if set {
-			errs = append(errs, field.Forbidden(path.Child(name), "each space says this for itself"))
+			errs = append(errs, field.Forbidden(path.Child(name), "set this field in each space instead"))
 		}
 	}
 	return errs

@@ -140,9 +140,9 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 	pods := v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "pods", Value: "some"}}}
 	for says, spec := range map[string]v1alpha1.SpaceSpec{
-		`spec.limits[memory]: Invalid value: "memory": it is not the name of a limit`:                                         {Limits: quantities("memory", "1Gi")},
-		`spec.limits[service-ports]: Invalid value: "service-ports": it is not the name of a limit`:                           {Limits: quantities("service-ports", "5")},
-		`spec.limits[watches]: Invalid value: "0": want a whole number of watches above zero`:                                 {Limits: quantities("watches", "0")},
+		`spec.limits[memory]: Invalid value: "memory": not a limit`:                                                           {Limits: quantities("memory", "1Gi")},
+		`spec.limits[service-ports]: Invalid value: "service-ports": not a limit`:                                             {Limits: quantities("service-ports", "5")},
+		`spec.limits[watches]: Invalid value: "0": must be a whole number of watches, 1 or more`:                              {Limits: quantities("watches", "0")},
 		`spec.limits[watches]: Invalid value: "500m"`:                                                                         {Limits: quantities("watches", "500m")},
 		`spec.podSecurity.level: Unsupported value: "privileged": supported values: "baseline"`:                               {PodSecurity: v1alpha1.PodSecurity{Level: "privileged"}},
 		`spec.podSecurity.netRaw: Unsupported value: "on"`:                                                                    {PodSecurity: v1alpha1.PodSecurity{NetRaw: "on"}},
@@ -150,20 +150,20 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.nodes.allowedLabels[0]: Invalid value: "kubernetes.io/hostname"`:                                                {Nodes: v1alpha1.Nodes{AllowedLabels: []string{corev1.LabelHostname}}},
 		`spec.nodes.selector: Invalid value: "a b"`:                                                                           {Nodes: v1alpha1.Nodes{Selector: map[string]string{"a b": "c"}}},
 		`spec.network.allowedDomains[0]: Invalid value: "*.example.com"`:                                                      {Network: v1alpha1.Network{AllowedDomains: []string{"*.example.com"}}},
-		`spec.network.closedRanges[0]: Invalid value: "203.0.113.1/24": it has bits beyond its length: want 203.0.113.0/24`:   {Network: v1alpha1.Network{ClosedRanges: []string{"203.0.113.1/24"}}},
-		`spec.network.closedRanges[0]: Invalid value: "0.0.0.0/0": it is all addresses`:                                       {Network: v1alpha1.Network{ClosedRanges: []string{"0.0.0.0/0"}}},
-		`spec.network.closedRanges[0]: Invalid value: "example.com": it is not an address range`:                              {Network: v1alpha1.Network{ClosedRanges: []string{"example.com"}}},
+		`spec.network.closedRanges[0]: Invalid value: "203.0.113.1/24": has bits after the prefix length; use 203.0.113.0/24`: {Network: v1alpha1.Network{ClosedRanges: []string{"203.0.113.1/24"}}},
+		`spec.network.closedRanges[0]: Invalid value: "0.0.0.0/0": must not contain all addresses`:                            {Network: v1alpha1.Network{ClosedRanges: []string{"0.0.0.0/0"}}},
+		`spec.network.closedRanges[0]: Invalid value: "example.com": must be an address range`:                                {Network: v1alpha1.Network{ClosedRanges: []string{"example.com"}}},
 		`spec.hostNamespace.labels[berth.dev/space]: Invalid value`:                                                           {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"berth.dev/space": "b"}}},
 		`spec.hostNamespace.labels[pod-security.kubernetes.io/enforce]: Invalid value`:                                        {HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}},
 		`spec.hostNamespace.annotations[berth.dev/store]: Invalid value`:                                                      {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"berth.dev/store": "b"}}},
 		`spec.hostNamespace.annotations[scheduler.alpha.kubernetes.io/defaultTolerations]: Invalid value`:                     {HostNamespace: v1alpha1.HostNamespace{Annotations: map[string]string{"scheduler.alpha.kubernetes.io/defaultTolerations": "[]"}}},
-		`spec.quota[pods]: Invalid value: "-5": want zero or more`:                                                            {Quota: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("-5")}},
-		`spec.quota[foo bar]: Invalid value: "foo bar": it is no name`:                                                        {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
+		`spec.quota[pods]: Invalid value: "-5": must be 0 or more`:                                                            {Quota: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("-5")}},
+		`spec.quota[foo bar]: Invalid value: "foo bar": must be the name`:                                                     {Quota: map[corev1.ResourceName]resource.Quantity{"foo bar": resource.MustParse("5")}},
 		`spec.isolation: Unsupported value: "Own"`:                                                                            {Isolation: "Own"},
+		`spec.snapshots.to: Forbidden: the platform writes snapshots to no place`:                                             {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
+		`spec.snapshots: Forbidden: the platform has no storage for snapshots`:                                                {Snapshots: v1alpha1.Snapshots{Keep: 3}},
 		`spec.sync: Invalid value: "pods=some"`:                                                                               pods,
 		`spec.sync[1].value: Forbidden: gateways=on: the platform offers gateways=off; offer more to spaces with allowedSync`: {Sync: []v1alpha1.SyncOption{{Resource: "ingresses", Value: "off"}, {Resource: "gateways", Value: "on"}}},
-		`spec.snapshots.to: Forbidden: the platform writes snapshots to no place`:                                             {Snapshots: v1alpha1.Snapshots{To: "file:///backups"}},
-		`spec.snapshots: Forbidden: the platform has no place for snapshots`:                                                  {Snapshots: v1alpha1.Snapshots{Keep: 3}},
 	} {
 		if _, err := New(&Options{Spaces: []v1alpha1.Space{space("a", spec)}}); err == nil || !strings.Contains(err.Error(), "spaces[0]."+says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line that says %q", err, says)
@@ -176,17 +176,17 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spaceDefaults.snapshots.intervalSeconds: Invalid value: 1: must be 0, or 60 or more`: {
 			SnapshotDestinations: []string{"file:///a"}, SpaceDefaults: v1alpha1.SpaceSpec{Snapshots: v1alpha1.Snapshots{IntervalSeconds: ptr.To[int32](1)}},
 		},
-		`spaceDefaults.sync: Invalid value: "pods=some"`: {SpaceDefaults: pods},
-		`allowedSync: Invalid value: "nodes=some"`:       {AllowedSync: []v1alpha1.SyncOption{{Resource: "nodes", Value: "some"}}},
+		`spaceDefaults.sync: Invalid value: "pods=some"`:                   {SpaceDefaults: pods},
+		`spaceDefaults.isolation: Forbidden: set this field in each space`: {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
+		`spaceDefaults.limits[x]: Invalid value`:                           {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
+		`spaces[0].metadata.name: Invalid value: "system"`:                 {Spaces: []v1alpha1.Space{space("system", v1alpha1.SpaceSpec{})}},
+		`spaces[1].metadata.name: Duplicate value: "a"`:                    {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{}), space("a", v1alpha1.SpaceSpec{})}},
+		`ingressAnnotations[0]: Invalid value: "a b"`:                      {IngressAnnotations: []string{"a b"}},
+		`reservedLabels[1]: Invalid value: "not a key": must be a domain`:  {ReservedLabels: []string{"corp.", "not a key"}},
+		`allowedSync: Invalid value: "nodes=some"`:                         {AllowedSync: []v1alpha1.SyncOption{{Resource: "nodes", Value: "some"}}},
 		`allowedSync: Invalid value: "configmaps=used": want no less than what spaces have by spaceDefaults.sync, or by default: configmaps=all: the platform offers configmaps=used`: {
 			AllowedSync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "used"}}, SpaceDefaults: v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "all"}}},
 		},
-		`spaceDefaults.isolation: Forbidden: each space says this`:     {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
-		`spaceDefaults.limits[x]: Invalid value`:                       {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
-		`spaces[0].metadata.name: Invalid value: "system"`:             {Spaces: []v1alpha1.Space{space("system", v1alpha1.SpaceSpec{})}},
-		`spaces[1].metadata.name: Duplicate value: "a"`:                {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{}), space("a", v1alpha1.SpaceSpec{})}},
-		`ingressAnnotations[0]: Invalid value: "a b"`:                  {IngressAnnotations: []string{"a b"}},
-		`reservedLabels[1]: Invalid value: "not a key": want a domain`: {ReservedLabels: []string{"corp.", "not a key"}},
 	} {
 		if _, err := New(&config); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want it to say %q", err, says)

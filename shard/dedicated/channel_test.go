@@ -201,8 +201,8 @@ func TestAStoreThatDoesNotArriveWholeIsRefused(t *testing.T) {
 		"a byte is another":   {append([]byte("P"), store[1:]...), size, sum, dedicated.ErrChecksum.Error()},
 		"it is cut off":       {store[:100], size, sum, "EOF"},
 		"the sum is missing":  {store, size, "", dedicated.ErrChecksum.Error()},
-		"it is too large":     {append(store, 0), size + 1, sum, "may have"},
-		"its size is unknown": {store, -1, sum, "may have"},
+		"it is too large":     {append(store, 0), size + 1, sum, "at most"},
+		"its size is unknown": {store, -1, sum, "at most"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			dir := t.TempDir()

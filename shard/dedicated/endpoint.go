@@ -68,7 +68,7 @@ func ClientTLS(space string, roots func() []byte, certificate func() (tls.Certif
 		VerifyConnection: func(state tls.ConnectionState) error {
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(roots()) {
-				return errors.New("there is no CA of dedicated spaces")
+				return errors.New("the CA of dedicated spaces is missing")
 			}
 			options := x509.VerifyOptions{Roots: pool, DNSName: ServerName(space), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 			if _, err := state.PeerCertificates[0].Verify(options); err != nil {
@@ -105,7 +105,7 @@ func ServerTLS(dir string) *tls.Config {
 			}
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(clients) {
-				return nil, fmt.Errorf("%s: there is no CA of the platform", ClientsFile)
+				return nil, fmt.Errorf("%s: the CA of the platform is missing", ClientsFile)
 			}
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,

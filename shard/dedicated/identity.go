@@ -108,6 +108,6 @@ func unavailable(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: "the space's process is being started; try again later", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+		Message: "the space's process is starting; try again later", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 	})
 }

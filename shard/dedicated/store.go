@@ -62,7 +62,7 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 }
 
 // ErrChecksum says that a store did not arrive as it was sent.
-var ErrChecksum = errors.New("the store did not arrive as it was sent")
+var ErrChecksum = errors.New("the checksum of the received store does not match")
 
 // CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy
 // has more than most bytes, or does not advance: what runs the process may be a tenant who took it over. However large
@@ -80,7 +80,7 @@ func (p *Process) CopyStore(ctx context.Context, path string, most int64) error 
 	}
 	defer resp.Body.Close()
 	if resp.ContentLength < 0 || resp.ContentLength > most {
-		return fmt.Errorf("copy the store of space %s: it has %d bytes, and may have %d", p.space, resp.ContentLength, most)
+		return fmt.Errorf("copy the store of space %s: it has %d bytes, at most %d are possible", p.space, resp.ContentLength, most)
 	}
 	body := &pacedReader{Reader: resp.Body, pace: pace}
 	if err := Receive(body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {

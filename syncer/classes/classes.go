@@ -115,7 +115,7 @@ func Served[T client.Object](e *engine.Engine, resource string, virtual cache.Sh
 	if exists && own.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy {
 		return false, nil
 	}
-	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("there is no class %q for spaces; see 'kubectl get %s'", name, resource))}
+	return false, field.ErrorList{field.Forbidden(path, fmt.Sprintf("class %q does not exist, or the host does not offer it to spaces; see 'kubectl get %s'", name, resource))}
 }
 
 func (s *Syncer) syncStorageClasses() error {

@@ -80,7 +80,7 @@ func (c *exportedClass[T]) ensure(ctx context.Context, v T) (name string, made b
 }
 
 func (s *Syncer) exportedClassesBound() engine.Bound {
-	return s.Bound(bounds.ExportedClasses, "classes of its own on the host")
+	return s.Bound(bounds.ExportedClasses, "classes of the space on the host")
 }
 
 func (s *Syncer) exportedPriorities() *exportedClass[*schedulingv1.PriorityClass] {
@@ -162,7 +162,7 @@ func (s *Syncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 		}
 	}
 	return nil, engine.Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
-		fmt.Sprintf("there is no class %q for spaces; see 'kubectl get storageclasses'", *name))})
+		fmt.Sprintf("class %q does not exist, or the host does not offer it to spaces; see 'kubectl get storageclasses'", *name))})
 }
 
 // defaultStorage is the default one of the imported classes; of
@@ -176,7 +176,7 @@ func (s *Syncer) defaultStorage() (*string, error) {
 	}
 	if latest == nil {
 		return nil, engine.Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "storageClassName"),
-			"there is no default class for spaces; name a class, see 'kubectl get storageclasses'")})
+			"the space has no default storage class; set a class that 'kubectl get storageclasses' lists")})
 	}
 	return &latest.Name, nil
 }

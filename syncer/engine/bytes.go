@@ -32,7 +32,7 @@ const (
 type pacedError struct{ after time.Duration }
 
 func (e *pacedError) Error() string {
-	return fmt.Sprintf("the space writes too much to the host at once: wait %s", e.after)
+	return fmt.Sprintf("the space exceeded its limit of host writes; wait %s", e.after)
 }
 
 // bounded is the host as a space's account, within the bytes that the space may have there, and may write there in a

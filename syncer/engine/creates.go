@@ -101,7 +101,7 @@ func (k *Resource[T]) reserveCreate(o hostcache.Object) error {
 	}
 	if len(others) >= k.Bound.most {
 		return Forbid(field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
-			fmt.Sprintf("a space may have %d %s; delete some", k.Bound.most, k.Bound.of))})
+			fmt.Sprintf("at most %d %s are possible; delete some", k.Bound.most, k.Bound.of))})
 	}
 	if k.creates.of[o] == nil {
 		k.creates.of[o] = &pendingCreate{}

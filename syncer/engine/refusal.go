@@ -66,7 +66,7 @@ func (s *Engine) Explain(v client.Object, err error) (r Refusal, told bool) {
 	case QuotaExceeded(err):
 		r.Reason = ReasonQuota
 	case apierrors.HasStatusCause(err, "NodeCapacity"): // upstream's PodResizeValidator, which tells what the node has
-		return Refusal{ReasonRefused, "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"}, true
+		return Refusal{ReasonRefused, "the pod's new resources do not fit on its node; request less, or delete the pod and create it again"}, true
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		r.Reason = ReasonRefused
 	default:

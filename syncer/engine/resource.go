@@ -249,7 +249,7 @@ func (k *Resource[T]) There(ctx context.Context, v, want T) error {
 // Ours says that a host object under v's name is another's, if it is.
 func (k *Resource[T]) Ours(v, host T) error {
 	if id, ours := translate.IdentityOf(host); !ours || id.Space != k.Space.Name {
-		return fmt.Errorf("%w: the host already has another object under the name that %s would get; ask the platform's admins to remove it", ErrForeign, v.GetName())
+		return fmt.Errorf("%w: the host already has another object with the host name of %s; ask the admin of the platform to delete it", ErrForeign, v.GetName())
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func (k *Resource[T]) update(ctx context.Context, v, want, host T) (T, error) {
 			return host, err
 		}
 		if current.GetUID() != v.GetUID() {
-			return host, apierrors.NewConflict(schema.GroupResource{Resource: k.Name}, v.GetName(), errors.New("it is another one by now"))
+			return host, apierrors.NewConflict(schema.GroupResource{Resource: k.Name}, v.GetName(), errors.New("the object was replaced in the meantime"))
 		}
 	}
 	if k.MayUpdate != nil {

@@ -71,7 +71,7 @@ func CheckUnknown(v client.Object) (errs field.ErrorList) {
 		return nil
 	}
 	for _, name := range strings.Split(note, "\n") {
-		errs = append(errs, field.Forbidden(field.NewPath(name), "this version of Berth can't take the field to the host; remove it"))
+		errs = append(errs, field.Forbidden(field.NewPath(name), "this version of Berth can't sync the field; remove it"))
 	}
 	return errs
 }

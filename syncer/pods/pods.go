@@ -135,7 +135,7 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 // pod's own limits.
 func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	if fields := pod.Dropped(sent, host); len(fields) > 0 {
-		s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonDropped, "the host does not take "+strings.Join(fields, ", ")+": the pod runs without")
+		s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonDropped, "the host's Kubernetes version dropped "+strings.Join(fields, ", ")+"; the pod runs without these fields")
 	}
 	in, err := s.surroundings(v.Namespace)
 	if err == nil {
@@ -173,7 +173,7 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	}
 	if _, ok := hostcache.Imported[*nodev1.RuntimeClass](s.Host, s.Sync, resources.RuntimeClasses, *name); !ok {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "runtimeClassName"),
-			fmt.Sprintf("there is no class %q for spaces; see 'kubectl get runtimeclasses'", *name)))
+			fmt.Sprintf("class %q does not exist, or the host does not offer it to spaces; see 'kubectl get runtimeclasses'", *name)))
 	}
 	return errs
 }

@@ -127,9 +127,9 @@ func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep
 		return none, nil, fmt.Errorf("service %s/%s can't adopt the existing one, %s/%s on the host: %w; %s",
 			v.Namespace, v.Name, have.Namespace, have.Name, why, remedy)
 	}
-	const remedy = "delete that in the space first, or on the host if the space does not run or has none of that name"
+	const remedy = "delete the existing service in the space first, or on the host if the space does not run or does not have it"
 	if id, ours := translate.IdentityOf(have); !ours || id.Space != a.space.Name {
-		return refuse(engine.ErrForeign, "remove it from the host first")
+		return refuse(engine.ErrForeign, "delete the existing service on the host first")
 	}
 	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 	families := len(want.Spec.IPFamilies) == 0 || len(have.Spec.IPFamilies) == 0 || slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies)
@@ -137,13 +137,13 @@ func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep
 	case headless(want) && (going || !headless(have) || !families):
 		return none, nil, nil // without an address it can wait: the syncer makes it when that has gone
 	case going:
-		return refuse(errors.New("that one is being deleted"), "try again when it has gone")
+		return refuse(errors.New("the existing service is being deleted"), "try again when it is deleted")
 	case headless(have) && !headless(want):
-		return refuse(errors.New("that one is headless, which is immutable"), remedy)
+		return refuse(errors.New("the existing service is headless, which is immutable"), remedy)
 	case !families:
-		return refuse(errors.New("that one has addresses of other IP families"), remedy)
+		return refuse(errors.New("the existing service has addresses of other IP families"), remedy)
 	case lacks(pushed(have, want)):
-		return refuse(errors.New("it needs an address or node ports that the existing one does not have"), remedy)
+		return refuse(errors.New("the service needs an address or node ports that the existing service does not have"), remedy)
 	}
 	return adopt, have, nil
 }

@@ -55,7 +55,7 @@ func (a *Account) updateExposed(ctx context.Context, service *corev1.Service, op
 		return err
 	}
 	if live.UID != service.UID || live.ResourceVersion != service.ResourceVersion {
-		return apierrors.NewConflict(corev1.Resource(resources.Services), service.Name, errors.New("it has changed meanwhile"))
+		return apierrors.NewConflict(corev1.Resource(resources.Services), service.Name, errors.New("the service changed in the meantime"))
 	}
 	if translate.Exposed(&live.Spec) {
 		return a.Writer.Update(ctx, service, opts...)

@@ -115,7 +115,7 @@ func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range resources.ServicesOf(v) {
 		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
 			errs = append(errs, field.Forbidden(e.backends.Key(name),
-				"it is of type ExternalName or has no selector, and may lead to what is not the space's; name a service that selects pods"))
+				"the service has type ExternalName or no selector, so it could lead to endpoints outside of the space; use a service that selects pods"))
 		}
 	}
 	return errs

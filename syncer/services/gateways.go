@@ -130,7 +130,7 @@ func (s *Syncer) syncHTTPRoutes() error {
 				wanted = true
 				if at.Namespace != v.Namespace {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "parentRefs").Index(i).Child("namespace"),
-						"routes attach to gateways in their own namespace; make the route, or a gateway, there"))
+						"a route must be in the namespace of its gateway; create the route or a gateway there"))
 				}
 			}
 			if !wanted {

@@ -26,7 +26,7 @@ func unclaimed[T client.Object](k *engine.Resource[T], v T, path *field.Path) (e
 	covering := k.Host.Wildcards()
 	for _, name := range resources.HostsOf(v) {
 		if !inDomains(name, k.Space.Settings.Domains) {
-			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in none of the domains of this space; use one in %s",
+			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is outside of the domains of this space; use one in %s",
 				name, strings.Join(k.Space.Settings.Domains, ", "))))
 		} else if k.Host.Claimed(name, covering, k.Space, own) {
 			errs = append(errs, field.Forbidden(path.Key(name), fmt.Sprintf("the host name %s is in use outside of this space; choose another", name)))

@@ -59,7 +59,7 @@ func (s *Syncer) syncIngresses() error {
 func (s *Syncer) ingressClass(class *string) (wanted bool, errs field.ErrorList) {
 	path := field.NewPath("spec", "ingressClassName")
 	if class == nil {
-		return false, field.ErrorList{field.Forbidden(path, "the host's default is not for spaces; name a class, see 'kubectl get ingressclasses'")}
+		return false, field.ErrorList{field.Forbidden(path, "the host does not offer its default class to spaces; set a class that 'kubectl get ingressclasses' lists")}
 	}
 	return classes.Served[*networkingv1.IngressClass](s.Engine, resources.IngressClasses, s.Informers.Networking().V1().IngressClasses().Informer(), *class, path)
 }

@@ -37,7 +37,7 @@ func (s *Syncer) syncSnapshots() error {
 			if class := v.Spec.VolumeSnapshotClassName; class != nil {
 				if _, ok := hostcache.Imported[*snapshotv1.VolumeSnapshotClass](s.Host, s.Sync, resources.SnapshotClasses, *class); !ok {
 					errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
-						fmt.Sprintf("there is no class %q for spaces; see 'kubectl get volumesnapshotclasses'", *class)))
+						fmt.Sprintf("class %q does not exist, or the host does not offer it to spaces; see 'kubectl get volumesnapshotclasses'", *class)))
 				}
 			}
 			return s.Space.Snapshot(v), true, engine.Forbid(errs)
@@ -70,7 +70,7 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	claim, ok := hostcache.Get[*corev1.PersistentVolumeClaim](s.Host, resources.Claims, host.Namespace, name)
 	if !ok || claim.Spec.VolumeName == "" {
 		return nil, engine.Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "source", "persistentVolumeClaimName"),
-			"the claim has no volume yet; it is tried again, or name a class, see 'kubectl get volumesnapshotclasses'")})
+			"the claim has no volume yet; Berth retries, or set a class that 'kubectl get volumesnapshotclasses' lists")})
 	}
 	volume, err := s.hostVolume(ctx, claim.Spec.VolumeName)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSn
 	}
 	if latest == nil {
 		return nil, engine.Forbid(field.ErrorList{field.Forbidden(field.NewPath("spec", "volumeSnapshotClassName"),
-			"there is no default class for spaces that is for the claim's volume; name a class, see 'kubectl get volumesnapshotclasses'")})
+			"no default class matches the claim's volume; set a class that 'kubectl get volumesnapshotclasses' lists")})
 	}
 	return &latest.Name, nil
 }

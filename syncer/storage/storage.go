@@ -106,7 +106,7 @@ func handleMissingClaim(ctx context.Context, k *engine.Resource[*corev1.Persiste
 	if v.Status.Phase == corev1.ClaimLost {
 		return true, nil
 	}
-	k.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonLost, "the claim's volume is gone from the host, and its data with it; delete the claim to get a new one")
+	k.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonLost, "the claim's volume was deleted on the host with its data; delete the claim and create it again")
 	out := v.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
 	return true, k.VirtualAPI.Status().Update(ctx, out)

@@ -30,12 +30,12 @@ func Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 		errs = append(errs, checkVolume(path.Child("volumes").Index(i), &spec.Volumes[i])...)
 	}
 	if len(spec.ResourceClaims) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), "devices of the host are not shared with spaces; remove the claims here and in the containers' resources"))
+		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), "spaces cannot use devices of the host; remove the claims here and in the containers' resources"))
 	}
 	windowsOptions(path, spec, func(path *field.Path, o *corev1.WindowsSecurityContextOptions) {
 		for name, set := range map[string]bool{"gmsaCredentialSpecName": o.GMSACredentialSpecName != nil, "gmsaCredentialSpec": o.GMSACredentialSpec != nil} {
 			if set {
-				errs = append(errs, field.Forbidden(path.Child(name), "service accounts of the host's directory are not shared with spaces; remove the field"))
+				errs = append(errs, field.Forbidden(path.Child(name), "spaces cannot use group-managed service accounts (GMSA) of the host; remove the field"))
 			}
 		}
 	})
@@ -45,7 +45,7 @@ func Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	}
 	if size > maxDownward {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"),
-			fmt.Sprintf("the pod's downward API tells %d bytes of labels and annotations, at most %d are possible; refer to single keys", size, maxDownward)))
+			fmt.Sprintf("the pod's downward API contains %d bytes of labels and annotations, at most %d are possible; refer to single keys", size, maxDownward)))
 	}
 	return errs
 }
@@ -65,9 +65,9 @@ func scheduling(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	}
 	forbid("nodeName", spec.NodeName != "", "nodes are hidden in a space; remove the field and let the host's scheduler choose")
 	forbid("schedulerName", spec.SchedulerName != "" && spec.SchedulerName != corev1.DefaultSchedulerName,
-		"only "+corev1.DefaultSchedulerName+" schedules pods of a space")
-	forbid("schedulingGroup", spec.SchedulingGroup != nil, "groups of pods belong to the host's scheduler; remove the field")
-	forbid("priorityClassName", strings.HasPrefix(spec.PriorityClassName, "system-"), "system priorities belong to the host; use a class of your own")
+		"only "+corev1.DefaultSchedulerName+" schedules pods of a space; remove the field")
+	forbid("schedulingGroup", spec.SchedulingGroup != nil, "spaces cannot use pod groups of the host's scheduler; remove the field")
+	forbid("priorityClassName", strings.HasPrefix(spec.PriorityClassName, "system-"), "system priority classes are reserved for the host; use another class")
 	return errs
 }
 
@@ -82,7 +82,7 @@ func checkVolume(path *field.Path, v *corev1.Volume) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range setFields(rest) {
 		errs = append(errs, field.Forbidden(path.Child(name),
-			fmt.Sprintf("volume %q: a space's pods mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim, ephemeral and image volumes", v.Name)))
+			fmt.Sprintf("volume %q: pods of a space can mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim, ephemeral, and image volumes", v.Name)))
 	}
 	if v.Projected != nil {
 		for i, source := range v.Projected.Sources {
@@ -90,7 +90,7 @@ func checkVolume(path *field.Path, v *corev1.Volume) field.ErrorList {
 			kept.Secret, kept.ConfigMap, kept.DownwardAPI, kept.ServiceAccountToken = nil, nil, nil, nil
 			for _, name := range setFields(kept) {
 				errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(i).Child(name),
-					"a space's pods project only secret, configMap, downwardAPI and serviceAccountToken sources"))
+					"pods of a space can project only secret, configMap, downwardAPI, and serviceAccountToken sources"))
 			}
 		}
 	}

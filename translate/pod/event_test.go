@@ -82,7 +82,7 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 		},
 		"FailedScheduling": {
 			"the number of nodes and their taints", args{"default-scheduler", "FailedScheduling", "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."},
-			"the pod does not fit now: insufficient cpu",
+			"no node fits the pod now: insufficient cpu",
 		},
 		"Preempted": {"another tenant's pod", args{"default-scheduler", "Preempted", "Preempted by pod 8e1d on node kind-worker"}, ""},
 		"OtherScheduler": {
@@ -110,19 +110,19 @@ func TestPodEventSaysNothingOfTheHost(t *testing.T) {
 		},
 		"Driver": {
 			"a driver's handles, nodes and secrets", args{"kubelet", "FailedMount", `MountVolume.MountDevice failed for volume "pvc-8a7c" : rpc error: code = Internal desc = volume vol-0123 is attached to node i-0abc, secret "csi-admin" not found`},
-			mount + "; it is tried again",
+			mount + "; it retries",
 		},
 		"NFS": {
 			"a server of the host's", args{"kubelet", "FailedMount", "MountVolume.SetUp failed for volume \"pv-7\" : mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs filer.corp.example:/exports/7 /var/lib/kubelet/pods/1\nOutput: mount.nfs: Connection timed out"},
-			mount + "; it is tried again",
+			mount + "; it retries",
 		},
 		"Sandbox": {
 			"the network's own words", args{"kubelet", "FailedCreatePodSandBox", `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "1": plugin type="calico" failed (add): Get "https://api.corp.example:6443/api/v1/nodes/kind-worker2"`},
-			"the host could not set up the pod's sandbox; it is tried again",
+			"the host could not create the pod's sandbox; it retries",
 		},
 		"DNS": {
 			"the host's domains", args{"kubelet", "DNSConfigForming", "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: berth-demo.svc.cluster.local svc.cluster.local cluster.local corp.example"},
-			"the pod's DNS settings are over the limits; some were left out",
+			"the pod's DNS settings exceed the limits; some were omitted",
 		},
 		"Resized":  {"the host's volume and node", args{"kubelet", "FileSystemResizeSuccessful", `MountVolume.NodeExpandVolume succeeded for volume "pvc-8a7c" kind-worker`}, "the host resized a volume of the pod"},
 		"Pulling":  {"nothing to hide", args{"kubelet", "Pulling", `Pulling image "nginx"`}, `Pulling image "nginx"`},

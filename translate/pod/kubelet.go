@@ -23,23 +23,23 @@ func (r *scrubber) kubeletMessage(reason, message string, v *corev1.Pod) string 
 	case "SuccessfulMountVolume", "AlreadyMountedVolume":
 		return "a volume of the pod is mounted"
 	case "VolumePermissionChangeInProgress":
-		return "the files of a volume of the pod get their owner; this takes long if they are many"
+		return "the ownership of the files in a volume of the pod is being set; this takes long for many files"
 	case "VolumeResizeFailed", "FileSystemResizeFailed":
-		return "the host could not resize a volume of the pod; it is tried again"
+		return "the host could not resize a volume of the pod; it retries"
 	case "VolumeResizeSuccessful", "FileSystemResizeSuccessful":
 		return "the host resized a volume of the pod"
 	case "FailedCreatePodSandBox", "FailedPodSandBoxStatus":
-		return "the host could not set up the pod's sandbox; it is tried again"
+		return "the host could not create the pod's sandbox; it retries"
 	case "FailedCreatePodContainer", "FailedPrepareDynamicResources", "FailedSync", "FailedValidation", "FailedNodeDeclaredFeaturesCheck":
-		return "the host could not bring the pod up to date; it is tried again"
+		return "the host could not update the pod; it retries"
 	case "FailedKillPod":
-		return "the host could not stop the pod; it is tried again"
+		return "the host could not stop the pod; it retries"
 	case "NetworkNotReady":
 		return "the host's network is not ready yet"
 	case "DNSConfigForming":
-		return "the pod's DNS settings are over the limits; some were left out"
+		return "the pod's DNS settings exceed the limits; some were omitted"
 	case "MissingClusterDNS":
-		return "the host has no DNS server for pods; the pod gets the host's own settings"
+		return "the host has no DNS server for pods; the pod uses the DNS settings of its node"
 	case "Created", "Started", "Killing", "ExceededGracePeriod", "Pulling", "Pulled", "ErrImageNeverPull", "FailedToRetrieveImagePullSecret",
 		"InvalidEnvironmentVariableNames", "SandboxChanged", "Unhealthy", "ProbeWarning", "FailedPostStartHook", "FailedPreStopHook":
 		return r.own(message)
@@ -60,11 +60,11 @@ func (r *scrubber) kubeletMessage(reason, message string, v *corev1.Pod) string 
 	case "ResizeInfeasible":
 		return resizeReason(corev1.PodReasonInfeasible)
 	case "ResizeStarted":
-		return "the pod gets its new resources"
+		return "the pod is being resized"
 	case "ResizeCompleted":
-		return "the pod has its new resources"
+		return "the pod was resized"
 	case "ResizeError":
-		return "the host could not give the pod its new resources; it is tried again"
+		return "the host could not resize the pod; it retries"
 	default:
 		return r.podMessage(reason, message)
 	}
@@ -101,7 +101,7 @@ func (r *scrubber) mountReason(message string, v *corev1.Pod) string {
 		}
 	}
 	if len(reasons) == 0 {
-		return "the host could not mount a volume of the pod; it is tried again"
+		return "the host could not mount a volume of the pod; it retries"
 	}
 	return "the host could not mount a volume of the pod: " + strings.Join(reasons, ", ")
 }

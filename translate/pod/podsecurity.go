@@ -24,7 +24,7 @@ func CheckSecurity(p translate.PodSecurity, meta *metav1.ObjectMeta, spec *corev
 	}
 	path := field.NewPath("spec")
 	if class := spec.RuntimeClassName; p.RuntimeClass != "" && class != nil && *class != p.RuntimeClass {
-		errs = append(errs, field.Forbidden(path.Child("runtimeClassName"), fmt.Sprintf("all pods of this space run with the class %s; remove the field", p.RuntimeClass)))
+		errs = append(errs, field.Forbidden(path.Child("runtimeClassName"), fmt.Sprintf("all pods of this space use the runtime class %s; remove the field", p.RuntimeClass)))
 	}
 	if p.UserNamespaces && ptr.Deref(spec.HostUsers, false) {
 		errs = append(errs, field.Forbidden(path.Child("hostUsers"), "all pods of this space run in a user namespace; remove the field"))
@@ -99,7 +99,7 @@ func (p *profiles) check(path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(path.Child(name, more...), remedy))
 		}
 	}
-	const file = "profiles are files on the host's nodes, which a space does not see; use RuntimeDefault"
+	const file = "profiles on the host's nodes are hidden from spaces; use RuntimeDefault"
 	if s := *p.seccomp; s != nil {
 		forbid(s.Type == corev1.SeccompProfileTypeLocalhost, file, "seccompProfile", "type")
 		forbid(s.LocalhostProfile != nil, file, "seccompProfile", "localhostProfile")
@@ -109,7 +109,7 @@ func (p *profiles) check(path *field.Path) (errs field.ErrorList) {
 		forbid(a.LocalhostProfile != nil, file, "appArmorProfile", "localhostProfile")
 	}
 	if l := *p.seLinux; l != nil {
-		const label = "the node's runtime chooses the label, so that pods are kept apart; remove the field"
+		const label = "the node's container runtime sets the label to isolate pods from each other; remove the field"
 		forbid(l.User != "", label, "seLinuxOptions", "user")
 		forbid(l.Role != "", label, "seLinuxOptions", "role")
 		forbid(l.Type != "", label, "seLinuxOptions", "type")

@@ -34,25 +34,25 @@ func (r *scrubber) podMessage(reason, message string) string {
 	case reason == "Evicted":
 		return evictionReason(message)
 	case strings.HasPrefix(reason, "OutOf"):
-		return "there was no capacity for the pod where it was to run"
+		return "the node that was selected for the pod had no capacity for it"
 	}
 	switch reason {
 	case "DeadlineExceeded":
 		return r.own(message)
 	case "NodeShutdown", "Shutdown", "Terminated":
-		return "the node that the pod ran on shut down"
+		return "the node of the pod shut down"
 	case "NodeLost":
-		return "the node that the pod ran on does not answer"
+		return "the node of the pod does not respond"
 	case "Preempting", "Preempted", corev1.PodReasonPreemptionByScheduler:
-		return "the pod made way for one of a higher priority"
+		return "the pod was preempted by a pod with a higher priority"
 	case corev1.PodReasonTerminationByKubelet:
-		return "the node that the pod ran on ended it"
+		return "the node of the pod terminated it"
 	case "DeletionByTaintManager":
-		return "the node that the pod ran on takes no pods of the space now"
+		return "the node of the pod doesn't accept pods of the space now"
 	case "DeletionByPodGC":
-		return "the node that the pod ran on is gone"
+		return "the node of the pod was deleted"
 	case "EvictionByEvictionAPI":
-		return "the pod is evicted"
+		return "the pod was evicted"
 	default:
 		return noDetails
 	}
@@ -71,9 +71,9 @@ func evictionReason(message string) string {
 		return message
 	}
 	if found := lowOn.FindStringSubmatch(message); found != nil {
-		return "the node that the pod ran on was low on " + found[1]
+		return "the node of the pod was low on " + found[1]
 	}
-	return "the node that the pod ran on evicted it"
+	return "the node of the pod evicted it"
 }
 
 // conditionMessage is that of a pod's condition.
@@ -147,7 +147,7 @@ func (r *scrubber) containerReason(message string) string {
 	if found := nonRoot.FindString(message); found != "" {
 		return found
 	}
-	return "the host could not start a container of the pod; it is tried again"
+	return "the host could not start a container of the pod; it retries"
 }
 
 var quotedImage = regexp.MustCompile(`image "([^"]+)"`)
@@ -161,7 +161,7 @@ func pullReason(message string, v *corev1.Pod) string {
 	}
 	causes := []struct{ means, says string }{
 		{"its name is not valid", "invalid reference format|couldn't parse image name"},
-		{"there is none for the node's platform", "no match for platform"},
+		{"the image does not support the node's platform", "no match for platform"},
 		{"the registry limits how often images are pulled", "toomanyrequests|429 Too Many Requests"},
 		{"the registry does not allow it; name a secret for it in imagePullSecrets", "unauthorized|authentication required|401 |403 |denied|insufficient_scope|authorization failed"},
 		{"the registry does not have it", "not found|manifest unknown|404 "},
@@ -176,7 +176,7 @@ func pullReason(message string, v *corev1.Pod) string {
 			}
 		}
 	}
-	return "the host could not pull " + what + "; it is tried again"
+	return "the host could not pull " + what + "; it retries"
 }
 
 func images(v *corev1.Pod) (names []string) {

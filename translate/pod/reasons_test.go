@@ -18,18 +18,18 @@ import (
 // from, is in the words of kubelets and runtimes, in events and in statuses.
 func TestNoWordsTellWhatANodeHas(t *testing.T) {
 	type in struct{ reason, message string }
-	const again = "the host could not start a container of the pod; it is tried again"
+	const again = "the host could not start a container of the pod; it retries"
 	pods := map[string]struct { // as the reason of a pod's status, and of an event about it
 		in   in
 		want string
 	}{
-		"OutOfcpu":                 {in{"OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000, used: 7600, capacity: 8000"}, "there was no capacity for the pod where it was to run"},
-		"OutOfpods":                {in{"OutOfpods", "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 110, capacity: 110"}, "there was no capacity for the pod where it was to run"},
-		"Evicted":                  {in{"Evicted", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 7600Ki. Container web was using 300Mi, request is 0. "}, "the node that the pod ran on was low on memory"},
-		"Evicted by a condition":   {in{"Evicted", "The node had condition: [DiskPressure]. 7600"}, "the node that the pod ran on evicted it"},
+		"OutOfcpu":                 {in{"OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000, used: 7600, capacity: 8000"}, "the node that was selected for the pod had no capacity for it"},
+		"OutOfpods":                {in{"OutOfpods", "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 110, capacity: 110"}, "the node that was selected for the pod had no capacity for it"},
+		"Evicted":                  {in{"Evicted", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 7600Ki. Container web was using 300Mi, request is 0. "}, "the node of the pod was low on memory"},
+		"Evicted by a condition":   {in{"Evicted", "The node had condition: [DiskPressure]. 7600"}, "the node of the pod evicted it"},
 		"Evicted for its own use":  {in{"Evicted", `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". `}, `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". `},
-		"Evicted, with more words": {in{"Evicted", `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". node: 7600`}, "the node that the pod ran on evicted it"},
-		"Preempting":               {in{"Preempting", "Preempted in order to admit critical pod kube-system/mirror-7600"}, "the pod made way for one of a higher priority"},
+		"Evicted, with more words": {in{"Evicted", `Usage of EmptyDir volume "cache" exceeds the limit "1Gi". node: 7600`}, "the node of the pod evicted it"},
+		"Preempting":               {in{"Preempting", "Preempted in order to admit critical pod kube-system/mirror-7600"}, "the pod was preempted by a pod with a higher priority"},
 		"Topology":                 {in{"TopologyAffinityError", "Resources cannot be allocated with Topology locality: 7600"}, "the host gives no details"},
 		"Unexpected":               {in{"UnexpectedAdmissionError", "Allocate failed due to no healthy devices 7600, which is unexpected"}, "the host gives no details"},
 		"Unknown":                  {in{"OfALaterKubernetes", "used: 7600, capacity: 8000"}, "the host gives no details"},
@@ -38,13 +38,13 @@ func TestNoWordsTellWhatANodeHas(t *testing.T) {
 		in   in
 		want string
 	}{
-		"ResizeInfeasible": {in{"ResizeInfeasible", "Pod resize Infeasible: Node didn't have enough capacity: cpu, requested: 100000, capacity: 7600"}, "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"},
-		"ResizeDeferred":   {in{"ResizeDeferred", "Pod resize Deferred: Node didn't have enough resource: cpu, requested: 2000, used: 7600, capacity: 8000"}, "the pod's new resources do not fit now; it is tried again"},
-		"ResizeCompleted":  {in{"ResizeCompleted", `Pod resize completed: {"containers":[{"name":"mirror"}]}`}, "the pod has its new resources"},
+		"ResizeInfeasible": {in{"ResizeInfeasible", "Pod resize Infeasible: Node didn't have enough capacity: cpu, requested: 100000, capacity: 7600"}, "the pod's new resources do not fit on its node; request less, or delete the pod and create it again"},
+		"ResizeDeferred":   {in{"ResizeDeferred", "Pod resize Deferred: Node didn't have enough resource: cpu, requested: 2000, used: 7600, capacity: 8000"}, "the pod's new resources do not fit on its node now; the host retries"},
+		"ResizeCompleted":  {in{"ResizeCompleted", `Pod resize completed: {"containers":[{"name":"mirror"}]}`}, "the pod was resized"},
 		"Mirror": {in{"Failed", `Failed to pull image "nginx": rpc error: code = Unknown desc = failed to pull and unpack image "docker.io/library/nginx:latest": failed to do request: Head "https://mirror.corp:5000/v2/library/nginx": dial tcp 10.7.6.0:5000: connect: connection refused`},
 			`the host could not pull image "nginx": the registry can't be reached`},
 		"NotThere":   {in{"Failed", `Failed to pull image "nginx": rpc error: code = NotFound desc = failed to resolve reference "mirror.corp/nginx": mirror.corp/nginx: not found`}, `the host could not pull image "nginx": the registry does not have it`},
-		"NotOurs":    {in{"Failed", `Failed to pull image "mirror.corp/pause": 7600`}, "the host could not pull an image of the pod; it is tried again"},
+		"NotOurs":    {in{"Failed", `Failed to pull image "mirror.corp/pause": 7600`}, "the host could not pull an image of the pod; it retries"},
 		"BackOff":    {in{"BackOff", `Back-off pulling image "nginx": ErrImagePull: mirror.corp: 401 Unauthorized`}, `the host could not pull image "nginx": the registry does not allow it; name a secret for it in imagePullSecrets`},
 		"Restart":    {in{"BackOff", "Back-off restarting failed container web in pod demo--default--web_berth-demo(0a1b2c3d-host-uid)"}, "Back-off restarting failed container web in pod web_default(v-uid)"},
 		"NoCommand":  {in{"Failed", `Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "nope": executable file not found in $PATH: unknown`}, `the container could not be started: exec: "nope": executable file not found in $PATH`},

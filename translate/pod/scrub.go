@@ -96,7 +96,7 @@ func SchedulingReason(message string) string {
 		}
 	}
 	if len(reasons) == 0 {
-		return "the pod does not fit now; it is tried again"
+		return "no node fits the pod now; the host retries"
 	}
-	return "the pod does not fit now: " + strings.Join(reasons, ", ")
+	return "no node fits the pod now: " + strings.Join(reasons, ", ")
 }

@@ -206,7 +206,7 @@ func FuzzScrub(f *testing.F) {
 // what they have, is in the scheduler's messages; the reasons a tenant can act
 // on are what is left.
 func TestSchedulingReasonSaysOnlyWhatTheTenantCanActOn(t *testing.T) {
-	const fits = "the pod does not fit now"
+	const fits = "no node fits the pod now"
 	cases := map[string]struct {
 		reason   string
 		in, want string
@@ -222,11 +222,11 @@ func TestSchedulingReasonSaysOnlyWhatTheTenantCanActOn(t *testing.T) {
 		},
 		"Taint": {
 			"nothing that the tenant could do", "0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
-			fits + "; it is tried again",
+			fits + "; the host retries",
 		},
-		"NodeAffinity": {"nor here", "0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector.", fits + "; it is tried again"},
+		"NodeAffinity": {"nor here", "0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector.", fits + "; the host retries"},
 		"Unschedulable": {
-			"nor here", "0/2 nodes are available: 2 node(s) were unschedulable.", fits + "; it is tried again",
+			"nor here", "0/2 nodes are available: 2 node(s) were unschedulable.", fits + "; the host retries",
 		},
 		"TooManyPods":  {"a limit of nodes", "0/1 nodes are available: 1 Too many pods.", fits + ": too many pods"},
 		"AntiAffinity": {"the tenant's own rule", "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.", fits + ": the pod's anti-affinity rules are not met"},
@@ -235,9 +235,9 @@ func TestSchedulingReasonSaysOnlyWhatTheTenantCanActOn(t *testing.T) {
 		"Volumes":      {"where a volume is", "0/3 nodes are available: 3 node(s) had volume node affinity conflict.", fits + ": the pod's volumes are not in one place"},
 		"Unbound":      {"a claim waits", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", fits + ": a volume claim of the pod is not bound yet"},
 		"Missing":      {"a claim by its host name", `0/1 nodes are available: persistentvolumeclaim "demo--default--data" not found.`, fits + ": a volume claim of the pod is missing or not bound yet"},
-		"HostileTaint": {"a taint may be named like a reason", "0/1 nodes are available: 1 node(s) had untolerated taint {Insufficient: node-1}.", fits + "; it is tried again"},
-		"Unknown":      {"a message of a later Kubernetes", "node kind-worker at 10.0.0.1 said no", fits + "; it is tried again"},
-		"Nothing":      {"no message", "", fits + "; it is tried again"},
+		"HostileTaint": {"a taint may be named like a reason", "0/1 nodes are available: 1 node(s) had untolerated taint {Insufficient: node-1}.", fits + "; the host retries"},
+		"Unknown":      {"a message of a later Kubernetes", "node kind-worker at 10.0.0.1 said no", fits + "; the host retries"},
+		"Nothing":      {"no message", "", fits + "; the host retries"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func FuzzSchedulingReason(f *testing.F) {
 	f.Add("Insufficient Insufficient cpu.Insufficient")
 	phrase := `(insufficient [A-Za-z0-9./_-]+|too many pods|the pod's (anti-affinity|affinity) rules are not met|the pod's topology spread constraints are not met|` +
 		`the pod's volumes are not in one place|a volume claim of the pod is (missing or )?not bound yet|a port is taken)`
-	whole := regexp.MustCompile(`^the pod does not fit now(; it is tried again|: ` + phrase + `(, ` + phrase + `)*)$`)
+	whole := regexp.MustCompile(`^no node fits the pod now(; the host retries|: ` + phrase + `(, ` + phrase + `)*)$`)
 	f.Fuzz(func(t *testing.T, message string) {
 		if got := pod.SchedulingReason(message); !whole.MatchString(got) {
 			t.Errorf("%q became %q", message, got)

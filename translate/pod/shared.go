@@ -31,12 +31,12 @@ func checkShared(path *field.Path, spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	eachResources(path, spec, func(path *field.Path, r *corev1.ResourceRequirements) {
 		if len(r.Claims) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("claims"), "devices of the host are not shared with spaces; remove the claims"))
+			errs = append(errs, field.Forbidden(path.Child("claims"), "spaces cannot use devices of the host; remove the claims"))
 		}
 		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
 			for name := range list {
 				if !sharedResource(name) {
-					errs = append(errs, field.Forbidden(path.Key(string(name)), "a space's pods get cpu, memory and ephemeral-storage; remove the resource"))
+					errs = append(errs, field.Forbidden(path.Key(string(name)), "pods of a space can request cpu, memory, and ephemeral-storage only; remove the resource"))
 				}
 			}
 		}

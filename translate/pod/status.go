@@ -134,13 +134,13 @@ func gate(ready *corev1.PodCondition, v *corev1.Pod) {
 func resizeReason(reason string) string {
 	switch reason {
 	case corev1.PodReasonDeferred:
-		return "the pod's new resources do not fit now; it is tried again"
+		return "the pod's new resources do not fit on its node now; the host retries"
 	case corev1.PodReasonInfeasible:
-		return "the pod's new resources do not fit where it runs; ask for less, or make the pod anew"
+		return "the pod's new resources do not fit on its node; request less, or delete the pod and create it again"
 	case corev1.PodReasonError:
-		return "the host could not give the pod its new resources; it is tried again"
+		return "the host could not resize the pod; it retries"
 	default:
-		return "the pod waits for its new resources"
+		return "the pod waits to be resized"
 	}
 }
 

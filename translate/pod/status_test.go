@@ -49,14 +49,14 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 	started := metav1.NewTime(time.Unix(1700000000, 0))
 	want := corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, StartTime: &started,
-		Reason: "NodeLost", Message: "the node that the pod ran on does not answer",
+		Reason: "NodeLost", Message: "the node of the pod does not respond",
 		NominatedNodeName: sample.Demo().NodeAlias("kind-worker2"),
 		PodIP:             "10.244.1.15", PodIPs: []corev1.PodIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		HostIP: "10.244.1.15", HostIPs: []corev1.HostIP{{IP: "10.244.1.15"}, {IP: "fd00:244::15"}},
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: started},
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started},
-			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet", Message: "the node that the pod ran on ended it"},
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet", Message: "the node of the pod terminated it"},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "web", Image: "nginx", ImageID: "sha256:1", ContainerID: "containerd://2", RestartCount: 3,
@@ -64,7 +64,7 @@ func TestPullPodStatusTellsWhatContainersDo(t *testing.T) {
 				Reason: "CrashLoopBackOff", Message: "back-off 5m0s restarting failed container=web pod=web_default(v-uid)",
 			}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 128, Reason: "StartError", Message: "the host could not start a container of the pod; it is tried again",
+				ExitCode: 128, Reason: "StartError", Message: "the host could not start a container of the pod; it retries",
 			}},
 		}},
 	}
@@ -123,7 +123,7 @@ func TestPullPodStatusOfConditions(t *testing.T) {
 				Message: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}.",
 			}}},
 			want: []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "the pod does not fit now: insufficient cpu",
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "no node fits the pod now: insufficient cpu",
 			}},
 		},
 		"OfOthers": {
@@ -171,7 +171,7 @@ func TestPullPodStatusOfConditions(t *testing.T) {
 			}}},
 			want: []corev1.PodCondition{{
 				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
-				Message: "the pod's new resources do not fit where it runs; ask for less, or make the pod anew",
+				Message: "the pod's new resources do not fit on its node; request less, or delete the pod and create it again",
 			}},
 		},
 		"ResizeLater": {
@@ -182,7 +182,7 @@ func TestPullPodStatusOfConditions(t *testing.T) {
 			}}},
 			want: []corev1.PodCondition{{
 				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred,
-				Message: "the pod's new resources do not fit now; it is tried again",
+				Message: "the pod's new resources do not fit on its node now; the host retries",
 			}},
 		},
 		"GateNotMet": {

@@ -48,12 +48,12 @@ const (
 func checkCronJob(c *batchv1.CronJob) field.ErrorList {
 	var errs field.ErrorList
 	if d := c.Spec.StartingDeadlineSeconds; d != nil && *d > maxDeadline {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "startingDeadlineSeconds"), *d, "use at most 1000000000 seconds, or leave it out"))
+		errs = append(errs, field.Invalid(field.NewPath("spec", "startingDeadlineSeconds"), *d, "use at most 1000000000 seconds, or remove the field"))
 	}
 	last := c.Status.LastScheduleTime
 	if last != nil && (c.CreationTimestamp.Sub(last.Time) > longestAgo || time.Until(last.Time) > farthestAhead) {
 		errs = append(errs, field.Invalid(field.NewPath("status", "lastScheduleTime"), last,
-			"use a time from ten years before the CronJob was made until now, or leave it out"))
+			"use a time between ten years before the creation of the CronJob and now, or remove the field"))
 	}
 	return errs
 }
@@ -93,7 +93,7 @@ func checkRevision(r *appsv1.ControllerRevision) field.ErrorList {
 	for name, value := range data {
 		switch {
 		case removes(name, value):
-			errs = append(errs, field.Forbidden(at.Child(name), "a revision takes nothing away: leave it out"))
+			errs = append(errs, field.Forbidden(at.Child(name), "a revision must not remove fields; remove this entry"))
 		case name != "metadata": // in any case, as the patched object is decoded: ſpec is spec, too
 			errs = append(errs, checkRevised(at.Child(name), value)...)
 		}
@@ -110,7 +110,7 @@ func checkRevised(at *field.Path, raw json.RawMessage) field.ErrorList {
 	for name, value := range spec {
 		switch {
 		case removes(name, value):
-			errs = append(errs, field.Forbidden(at.Child(name), "a revision takes nothing away: leave it out"))
+			errs = append(errs, field.Forbidden(at.Child(name), "a revision must not remove fields; remove this entry"))
 		case name != "template":
 			errs = append(errs, checkRevised(at.Child(name), value)...)
 		}

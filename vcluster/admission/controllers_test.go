@@ -67,7 +67,7 @@ func TestHostileRevisionsTakeNothingAway(t *testing.T) {
 		`{"spec":{"$patch":"replace"}}`, `{"$patch":"replace"}`, `{"spec":null}`, `{"spec":{"updateStrategy":{"rollingUpdate": null }}}`, `{"\u0073pec":{"selector":null}}`,
 		`{"spec":{},"Spec":{"replicas":null}}`, `{"\u017fpec":{"replicas":null}}`, `{"spec":{"Replicas":null}}`,
 	} {
-		if _, err := revisions.Create(t.Context(), revision(hostile), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a revision takes nothing away") {
+		if _, err := revisions.Create(t.Context(), revision(hostile), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a revision must not remove fields") {
 			t.Errorf("%s: %v", hostile, err)
 		}
 	}

@@ -82,7 +82,7 @@ func (p *Isolation) Validate(ctx context.Context, a admission.Attributes, _ admi
 	case resource == "pods/", resource == "pods/ephemeralcontainers", resource == "pods/resize":
 		return p.validatePod(a)
 	case (resource == "pods/binding" || resource == "bindings/") && create && !inside.Is(ctx):
-		return admission.NewForbidden(a, errors.New("pods of a space are scheduled by the host"))
+		return admission.NewForbidden(a, errors.New("the host schedules the pods of a space; create pods without bindings"))
 	case resource == "services/":
 		return validateService(ctx, a)
 	case resource == "endpoints/" && !inside.Is(ctx):
@@ -112,8 +112,8 @@ func changesNothing(a admission.Attributes) bool {
 	return equality.Semantic.DeepEqual(object, old)
 }
 
-var errNode = errors.New("nodes belong to the host and are hidden in a space; those that it may see are virtual nodes, which follow its pods. " +
-	"To move a pod, delete it: the host finds a place for the next one")
+var errNode = errors.New("nodes belong to the host and are hidden in a space. Berth maintains the virtual nodes that a space can see. " +
+	"To move a pod, delete it, and the host schedules the next one")
 
 // syncedGroups are those of kinds that are synced and not built in.
 var syncedGroups = []string{"gateway.networking.k8s.io", "snapshot.storage.k8s.io"}

@@ -238,7 +238,7 @@ func TestIsolationRejectsWhatReachesPastTheSpace(t *testing.T) {
 		"another API":                    {"a tenant's", takeOver("v1.mine.example.com", "v1", "mine.example.com"), ""},
 		"a debug container":              {"kubectl debug", debug(corev1.EphemeralContainerCommon{Name: "debug"}), ""},
 		"a debug container of privilege": {"a subresource is no way around", debug(corev1.EphemeralContainerCommon{Name: "root", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}), "privileged"},
-		"a binding":                      {"the host schedules", bind, "scheduled by the host"},
+		"a binding":                      {"the host schedules", bind, "the host schedules"},
 		"a claim of a volume":            {"it may be another tenant's", createClaim, "spec.volumeName"},
 		"a volume for a claim":           {"it may be another tenant's", patchClaim("data", `{"spec":{"volumeName":"pvc-of-somebody"}}`), "spec.volumeName"},
 		"a label on a claim":             {"its own", patchClaim("data", `{"metadata":{"labels":{"a":"b"}}}`), ""},

@@ -154,7 +154,7 @@ func (p *Addresses) released(ctx context.Context, addresses []string) error {
 			return apierrors.IsNotFound(err), nil
 		})
 		if err != nil {
-			return apierrors.NewServiceUnavailable("the service's address is still another one's; try again")
+			return apierrors.NewServiceUnavailable("another service still uses the address; try again")
 		}
 	}
 	return nil
@@ -170,7 +170,7 @@ func refused(a admission.Attributes, err error) error {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return admission.NewForbidden(a, fmt.Errorf("the host refuses the service: %s", cause(err)))
 	default:
-		return apierrors.NewServiceUnavailable("the host cannot give the service an address now; try again")
+		return apierrors.NewServiceUnavailable("the host cannot assign an address to the service now; try again")
 	}
 }
 

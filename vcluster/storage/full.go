@@ -154,7 +154,7 @@ func (b *boundedStorage) tell(err error) error {
 
 func (b *boundedStorage) full() error {
 	used, limit := b.used()
-	message := "the store of this control plane finds no space on its disk; it goes on by itself when there is some again"
+	message := "the disk of the store is full; the store accepts writes again when the disk has free space"
 	if b.spent() {
 		message = fmt.Sprintf("the store of this control plane is full: it holds %s of %s; delete objects, and try again in a minute",
 			resource.NewQuantity(used, resource.BinarySI), resource.NewQuantity(limit, resource.BinarySI))
