@@ -38,7 +38,7 @@ const maxAnswer = 256 << 20
 const MaxHeaderBytes = 64 << 10
 
 // ErrNotRunning says that there is nobody to ask.
-var ErrNotRunning = errors.New("Berth is not running")
+var ErrNotRunning = errors.New("the Berth server is not running")
 
 // NewClient returns a client of the berth that runs on dir, or will.
 func NewClient(dir string) *Client {

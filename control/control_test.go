@@ -112,7 +112,7 @@ func TestAStopEndsWhatIsUnderWay(t *testing.T) {
 		t.Error("the request succeeded")
 	}
 	err := control.NewClient(dir).Do(t.Context(), http.MethodGet, "/name", nil)
-	if err == nil || !strings.Contains(err.Error(), "Berth is not running on "+dir) {
+	if err == nil || !strings.Contains(err.Error(), "the Berth server is not running on "+dir) {
 		t.Errorf("after the stop got %v", err)
 	}
 }

@@ -193,8 +193,8 @@ func TestCommandsOnSpacesSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for args, says := range map[string]string{
-		"spaces --data-dir " + dir:                 "Berth is not running on " + dir,
-		"wake demo --data-dir " + dir:              "Berth is not running on " + dir,
+		"spaces --data-dir " + dir:                 "the Berth server is not running on " + dir,
+		"wake demo --data-dir " + dir:              "the Berth server is not running on " + dir,
 		"sleep no --data-dir " + sharedDir(t):      `"no" not found`,
 		"spaces no --data-dir " + sharedDir(t):     `"no" not found`,
 		"spaces -o yml --data-dir " + dir:          "yml",

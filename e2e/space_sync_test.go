@@ -134,7 +134,7 @@ func TestEachSpaceSyncsWhatItsSpecSays(t *testing.T) {
 		}
 		eventually(t, func() error {
 			if out, err := own.tryKubectl(t, "", "get", "nodes", "-o", "name"); err != nil || !strings.Contains(out, "node/") {
-				return fmt.Errorf("there are no nodes (%v): %s", err, out)
+				return errors.Join(errors.New("there are no nodes: "+out), err)
 			}
 			return nil
 		})

@@ -27,7 +27,7 @@ var (
 	// ErrUnknown says that a space has no place here.
 	ErrUnknown = errors.New("the space does not exist here")
 	// ErrStopped says that the space, or the whole shard, is being stopped.
-	ErrStopped = errors.New("Berth is stopping")
+	ErrStopped = errors.New("the Berth server is stopping")
 )
 
 // Shard runs spaces. It is safe for concurrent use.

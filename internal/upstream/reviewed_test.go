@@ -161,7 +161,7 @@ func inspect(t *testing.T, path string, f func(function string, n ast.Node)) {
 // sources are the Go files below a directory, without tests.
 func sources(t *testing.T, dir string) (paths []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 			paths = append(paths, path)
 		}

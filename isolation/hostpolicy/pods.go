@@ -24,8 +24,8 @@ func Pods() Policy {
 // Fields of pods, as pod.ToHost writes them. A pod that is there can change
 // in its image, its deadline, its size and its tolerations only.
 const (
-	handler = "{exec{command} httpGet{path port scheme httpHeaders[]{name value}} tcpSocket{port} "
-	probe   = handler + "grpc{port service} initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds:grace}"
+	handler = "{exec{command} httpGet{path port scheme httpHeaders[]{name value} protocol} tcpSocket{port} "
+	probe   = handler + "grpc{port service mode} initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds:grace}"
 	hook    = handler + "sleep{seconds}}"
 	context = "seccompProfile{type:profile localhostProfile:host-profile} appArmorProfile{type:profile localhostProfile:host-profile} " +
 		"seLinuxOptions{type:host-profile level:host-profile} windowsOptions{runAsUserName hostProcess:false} runAsUser runAsGroup runAsNonRoot "
@@ -36,16 +36,16 @@ const (
 		"envFrom[]{prefix configMapRef" + ownReference + " secretRef" + ownReference + "} " +
 		"env[]{name value valueFrom{" + podField + " configMapKeyRef" + ownKey + " secretKeyRef" + ownKey + " fileKeyRef{volumeName path key optional}}} " +
 		"resizePolicy[]{resourceName restartPolicy} restartPolicy restartPolicyRules[]{action exitCodes{operator values}} " +
-		"volumeMounts[]{name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr} volumeDevices[]{name devicePath} " +
+		"volumeMounts[]{name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr bindMountOptions} volumeDevices[]{name devicePath} " +
 		"livenessProbe" + probe + " readinessProbe" + probe + " startupProbe" + probe + " lifecycle{postStart" + hook + " preStop" + hook + " stopSignal} " +
 		"terminationMessagePath terminationMessagePolicy imagePullPolicy stdin stdinOnce tty " +
 		"securityContext{" + context + "capabilities{add drop} privileged:false readOnlyRootFilesystem allowPrivilegeEscalation procMount} "
 
-	items     = "items[]{key path mode} "
-	podItems  = "items[]{path mode " + podField + "} "
-	podVolume = "name emptyDir{medium sizeLimit} image{reference pullPolicy} persistentVolumeClaim{claimName:own readOnly} " +
-		"configMap{name:own defaultMode optional " + items + "} secret{secretName:own defaultMode optional " + items + "} downwardAPI{defaultMode " + podItems + "} " +
-		"projected{defaultMode sources[]{configMap{name:own optional " + items + "} secret{name:own optional " + items + "} downwardAPI{" + podItems + "} " +
+	items     = "items[]{key path mode user} "
+	podItems  = "items[]{path mode user " + podField + "} "
+	podVolume = "name emptyDir{medium sizeLimit mode} image{reference pullPolicy} persistentVolumeClaim{claimName:own readOnly} " +
+		"configMap{name:own defaultMode defaultUser optional " + items + "} secret{secretName:own defaultMode defaultUser optional " + items + "} downwardAPI{defaultMode defaultUser " + podItems + "} " +
+		"projected{defaultMode defaultUser sources[]{configMap{name:own optional " + items + "} secret{name:own optional " + items + "} downwardAPI{" + podItems + "} " +
 		"serviceAccountToken{audience expirationSeconds path}}} "
 
 	term     = "{topologyKey labelSelector" + selector + "}"

@@ -48,7 +48,7 @@ func examineSchema(ctx context.Context, db *sql.DB) error {
 		automatic := !statement.Valid && kind.String == "index" && strings.HasPrefix(name.String, "sqlite_autoindex_")
 		text, object := normalized(statement.String), strings.ToUpper(kind.String)+name.String
 		made := strings.HasPrefix(text, "CREATE"+object) || strings.HasPrefix(text, "CREATEUNIQUE"+object)
-		if !automatic && !(made && known[text]) {
+		if !automatic && (!made || !known[text]) {
 			return fmt.Errorf("%w: it holds the %.20q %.100q, which is not as a store has it; restore it from a backup", ErrNotStore, kind.String, name.String)
 		}
 	}

