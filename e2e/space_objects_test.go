@@ -290,7 +290,7 @@ func TestASpaceThatIsNeverStartedSaysWhy(t *testing.T) {
 	b := start(t, "--space", "other", "--dedicated-max", "0")
 	host := b.host(t)
 	for name, want := range map[string]struct{ spec, says string }{
-		"apart":   {`{isolation: Dedicated}`, "False Failed spec.isolation: there are 0 dedicated spaces, and --dedicated-max allows no more"},
+		"apart":   {`{isolation: Dedicated}`, "False Failed spec.isolation: 0 dedicated spaces exist, and --dedicated-max allows no more"},
 		"paused":  {`{paused: true}`, "False Paused the space was paused before its first start"},
 		"invalid": {`{snapshots: {to: "file:///backups"}}`, "False InvalidSpec spec.snapshots.to: Forbidden: the platform writes snapshots to no place"},
 	} {

@@ -46,6 +46,9 @@ const (
 	Failed    = "failed"
 )
 
+// mostReceived is how many spaces that run elsewhere send their stores at once.
+const mostReceived = 4
+
 // Config of a keeper.
 type Config struct {
 	// Dir holds a directory for each space.
@@ -66,6 +69,9 @@ type Config struct {
 	Elsewhere func(space string) bool
 	// Foreign says that those processes are on other machines, so that their stores have never been opened here.
 	Foreign bool
+	// Received, if set, reports whether the store of a space that has stopped was sent by such a process, and has not been
+	// opened since.
+	Received func(space string) bool
 	// WakeTimeout is how long a space may take to wake for a snapshot, as others wait
 	// for theirs. Default: a minute.
 	WakeTimeout time.Duration
@@ -82,6 +88,7 @@ type Keeper struct {
 	config Config
 
 	taking     chan struct{}  // holds one value while a snapshot is taken: they are bound by the disk
+	receiving  chan struct{}  // holds a value for each store that is being received
 	background sync.WaitGroup // of snapshots of spaces that run elsewhere
 
 	mu sync.Mutex
@@ -108,7 +115,7 @@ func NewKeeper(c Config) (*Keeper, error) {
 		return nil, fmt.Errorf("prepare for snapshots: %w", err)
 	}
 	return &Keeper{
-		config: c, taking: make(chan struct{}, 1), turns: map[string]chan struct{}{}, busy: map[string]bool{}, kept: map[string]*kept{},
+		config: c, taking: make(chan struct{}, 1), receiving: make(chan struct{}, mostReceived), turns: map[string]chan struct{}{}, busy: map[string]bool{}, kept: map[string]*kept{},
 		earlier: map[*Bucket]map[string]time.Time{},
 	}, nil
 }
@@ -234,11 +241,11 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	}
 	defer os.RemoveAll(scratch)
 	store := filepath.Join(scratch, storeFile)
-	copied, err := k.copyStore(ctx, id.Space, store)
+	copied, err := k.copyInTurn(ctx, elsewhere, id.Space, store)
 	if err != nil {
 		return ID{}, 0, err
 	}
-	received := copied && (elsewhere || k.elsewhere(space)) // it may have been moved meanwhile
+	received := copied && (elsewhere || k.elsewhere(space)) || k.received(space) // it may have been moved meanwhile
 	if elsewhere {
 		end, err := await(ctx, k.taking)
 		if err != nil {
@@ -261,6 +268,22 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 		return ID{}, 0, err
 	}
 	return id, size, bucket.put(ctx, id.key(), archive, size)
+}
+
+// copyInTurn is copyStore. Few spaces that run elsewhere send their stores at once: they fill the scratch space.
+func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to string) (itself bool, err error) {
+	if elsewhere {
+		end, err := await(ctx, k.receiving)
+		if err != nil {
+			return false, err
+		}
+		defer end()
+	}
+	return k.copyStore(ctx, space, to)
+}
+
+func (k *Keeper) received(space string) bool {
+	return k.config.Received != nil && k.config.Received(space)
 }
 
 // Copy copies the store of a space, awake or asleep, to where nothing is.
@@ -289,6 +312,9 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, 
 			continue
 		}
 		if err = copyAtRest(path, to); err == nil {
+			if k.received(space) { // whoever wrote it may have done so to harm who opens it
+				return false, nil
+			}
 			return false, examine(ctx, space, to)
 		}
 		if !errors.Is(err, errMoved) {

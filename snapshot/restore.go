@@ -20,7 +20,7 @@ const replacedFile = storeFile + ".replaced"
 // ErrElsewhere says that a snapshot is not opened in this process, as its store is from the pod of a dedicated space: a
 // tenant who took that over may have written any bytes. See [Bucket.Trusted].
 var ErrElsewhere = errors.New("its store is from the pod of a dedicated space, and would be opened in Berth's own process; " +
-	"restore it under its own name while the space is Dedicated, or if you trust what ran in the pod, say --trust-dedicated")
+	"restore it under its own name while the space is Dedicated, or if you trust what ran in the pod, use --trust-dedicated")
 
 // Exists tells whether a space's store is in dir, which is the space's own.
 func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }

@@ -218,11 +218,12 @@ func damages() map[string]func(t *testing.T, path string) {
 // S3: what the process of a dedicated space on another machine has sent is opened in this one only if somebody says so,
 // whatever is made of it; and what this process has written, or the same machine, always.
 func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
-	for reason, test := range map[string]struct{ elsewhere, foreign, asleep, refused bool }{
-		"from another machine":                    {true, true, false, true},
-		"from a process of this machine":          {true, false, false, false},
-		"from this process":                       {false, true, false, false},
-		"to be moved elsewhere, and not sent yet": {true, true, true, false},
+	for reason, test := range map[string]struct{ elsewhere, foreign, asleep, received, refused bool }{
+		"from another machine":                    {true, true, false, false, true},
+		"from a process of this machine":          {true, false, false, false, false},
+		"from this process":                       {false, true, false, false, false},
+		"to be moved elsewhere, and not sent yet": {true, true, true, false, false},
+		"sent by a space that is deleted":         {false, true, true, true, true},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			s := newSpaces(t, "from")
@@ -232,7 +233,7 @@ func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
 			bucket := open(t, "file://"+t.TempDir())
 			k, err := snapshot.NewKeeper(snapshot.Config{
 				Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock,
-				Elsewhere: func(string) bool { return test.elsewhere }, Foreign: test.foreign,
+				Elsewhere: func(string) bool { return test.elsewhere }, Foreign: test.foreign, Received: func(string) bool { return test.received },
 			})
 			if err != nil {
 				t.Fatal(err)

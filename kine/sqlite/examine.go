@@ -89,10 +89,63 @@ func ExamineHeader(path string) error {
 	// SQLite takes the rest of a page that was cut off for zeros, and a file of less than a page for a new one. A page
 	// may be cut off only while the log that it comes from is still there.
 	pageSize, pages := pageCount(head)
-	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && SizeOf(path+"-wal") == 0 {
+	withLog := SizeOf(path+"-wal") > 0
+	if n < headerSize || fi.Size() < pageSize*max(pages, 1) && !withLog {
 		return fmt.Errorf("%w: %d bytes are left of %d; restore it from a backup", ErrDamaged, fi.Size(), pageSize*pages)
 	}
+	if withLog {
+		return nil // the log may have another first page
+	}
+	page := make([]byte, pageSize)
+	if _, err := f.ReadAt(page, 0); err != nil {
+		return fmt.Errorf("%w: read its first page: %w", ErrDamaged, err)
+	}
+	return examineFirstPage(page)
+}
+
+const (
+	// leafOfTable is the type of a page that has rows of a table (https://sqlite.org/fileformat2.html#b_tree_pages).
+	leafOfTable = 0x0d
+	// mostStatements and mostOfStatement bound the schema of a store, of which Berth's has a dozen statements of 200 bytes.
+	mostStatements  = 32
+	mostOfStatement = 2 << 10
+)
+
+// examineFirstPage tells whether a file has no more of a schema than a store. SQLite keeps the whole schema in memory, before it
+// can be asked about the first statement, and a file may have a gigabyte of it.
+func examineFirstPage(page []byte) error {
+	tree := page[min(headerSize, len(page)):]
+	const header, pointer = 8, 2
+	if len(tree) < header || tree[0] != leafOfTable {
+		return fmt.Errorf("%w: its schema is larger than that of a store; choose another path", ErrNotStore)
+	}
+	statements := int(binary.BigEndian.Uint16(tree[3:]))
+	if statements > mostStatements || len(tree) < header+pointer*statements {
+		return fmt.Errorf("%w: its schema has %d statements, more than a store; choose another path", ErrNotStore, statements)
+	}
+	for i := range statements {
+		at := int(binary.BigEndian.Uint16(tree[header+pointer*i:]))
+		if at >= len(page) {
+			return fmt.Errorf("%w: its first page is corrupt; restore it from a backup", ErrDamaged)
+		}
+		if size := payloadSize(page[at:]); size > mostOfStatement {
+			return fmt.Errorf("%w: its schema has a statement of %d bytes, more than a store; choose another path", ErrNotStore, size)
+		}
+	}
 	return nil
+}
+
+// payloadSize reads the size of a row, with which its cell begins, a variable-length integer of at most 9 bytes.
+func payloadSize(cell []byte) (size uint64) {
+	for i, b := range cell[:min(9, len(cell))] {
+		if i == 8 {
+			return size<<8 | uint64(b)
+		}
+		if size = size<<7 | uint64(b&0x7f); b < 0x80 {
+			break
+		}
+	}
+	return size
 }
 
 // pageCount reads the size and number of pages from a SQLite header (https://sqlite.org/fileformat2.html#the_database_header).

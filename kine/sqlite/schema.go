@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// madeByKine is what kine itself makes (pkg/drivers/sqlite of v0.16.4) beside what [Schema] has. Stores of the first Berths
+// madeByKine is what kine itself makes (pkg/drivers/sqlite of v0.16.4 and v0.17.0) beside what [Schema] has. Stores of the first Berths
 // have it.
 var madeByKine = []string{
 	`CREATE INDEX IF NOT EXISTS kine_name_index ON kine (name)`,

@@ -4,7 +4,10 @@
 package sqlite
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -25,5 +28,44 @@ func TestAStoreOfAnOlderBerthIsAStore(t *testing.T) {
 	}
 	if err := Examine(t.Context(), path); err != nil {
 		t.Error(err)
+	}
+}
+
+// D1, S3: SQLite holds the whole schema of a file in memory before it can be asked about any of it, so a file that somebody made
+// is not given to SQLite if it has more of one than a store.
+func TestHostileALargeSchemaIsRefusedBeforeSQLiteReadsIt(t *testing.T) {
+	for reason, statements := range map[string]func() []string{
+		"many tables": func() (all []string) {
+			for i := range 40 {
+				all = append(all, fmt.Sprintf("CREATE TABLE t%d(a)", i))
+			}
+			return all
+		},
+		"more tables than a page has room for": func() (all []string) {
+			for i := range 2000 {
+				all = append(all, fmt.Sprintf("CREATE TABLE t%d(a)", i))
+			}
+			return all
+		},
+		"a long statement": func() []string { return []string{"CREATE TABLE t(a " + strings.Repeat("b ", 4<<10) + ")"} },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			if err := Create(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
+			db := OpenOne(path, WriterParams)
+			for _, statement := range statements() {
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := ExamineHeader(path); !errors.Is(err, ErrNotStore) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

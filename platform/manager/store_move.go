@@ -147,7 +147,26 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string) error {
 	if err != nil || before == nil {
 		return err
 	}
+	where, err := m.storeLocation(name)
+	if err != nil {
+		return err
+	}
+	if where != nil { // before it is here, so that a snapshot of it is never taken for one of a store of this process
+		dir := datadir.Space(m.config.DataDir, name)
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), syncDir(dir)); err != nil {
+			return fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
+		}
+	}
 	return m.fetchStore(ctx, name, before.Spec)
+}
+
+// receivedFile is in the directory of a space that is being deleted if its store came from its pod, which somebody may have
+// taken over. The platform doesn't open that store, and a snapshot of it says where it is from.
+const receivedFile = "store-received"
+
+func (m *Manager) isReceived(name string) bool {
+	_, err := os.Stat(filepath.Join(datadir.Space(m.config.DataDir, name), receivedFile))
+	return err == nil
 }
 
 // removeStore removes the platform's copy of a store that the pod has confirmed.

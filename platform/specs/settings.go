@@ -55,7 +55,7 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
 	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // of spaceDefaults: the definition of spaces refuses it
-		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "want 0 or more"))
+		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "must be 0 or more"))
 	}
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)

@@ -184,7 +184,7 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`ingressAnnotations[0]: Invalid value: "a b"`:                      {IngressAnnotations: []string{"a b"}},
 		`reservedLabels[1]: Invalid value: "not a key": must be a domain`:  {ReservedLabels: []string{"corp.", "not a key"}},
 		`allowedSync: Invalid value: "nodes=some"`:                         {AllowedSync: []v1alpha1.SyncOption{{Resource: "nodes", Value: "some"}}},
-		`allowedSync: Invalid value: "configmaps=used": want no less than what spaces have by spaceDefaults.sync, or by default: configmaps=all: the platform offers configmaps=used`: {
+		`allowedSync: Invalid value: "configmaps=used": must be no less than what spaces have by spaceDefaults.sync, or by default: configmaps=all: the platform offers configmaps=used`: {
 			AllowedSync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "used"}}, SpaceDefaults: v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "configmaps", Value: "all"}}},
 		},
 	} {

@@ -33,7 +33,7 @@ func syncOf(c *Options, path *field.Path) (offered, usual resources.SyncOptions,
 		return offered, usual, errs
 	}
 	if _, err := usual.Within(offered); err != nil {
-		errs = append(errs, field.Invalid(allowed, join(c.AllowedSync), "want no less than what spaces have by spaceDefaults.sync, or by default: "+err.Error()))
+		errs = append(errs, field.Invalid(allowed, join(c.AllowedSync), "must be no less than what spaces have by spaceDefaults.sync, or by default: "+err.Error()))
 	}
 	return offered, usual, errs
 }

@@ -16,10 +16,10 @@ import (
 const (
 	// prepareTimeout bounds what a process does with a whole store before it answers: it copies, sums, or checks it.
 	prepareTimeout = 10 * time.Minute
-	// paceInterval is how long paceBytes of a store may take on the network. So a large store takes as long as it needs,
-	// and a process that somebody has taken over can't send one byte a minute forever.
+	// paceInterval is how long paceBytes of a store may take on the network, half a MiB a second. So a large store takes as
+	// long as it needs, and a process that somebody has taken over can't send one byte a minute forever.
 	paceInterval = time.Minute
-	paceBytes    = 8 << 20
+	paceBytes    = 32 << 20
 )
 
 // ErrNoProgress says that the transfer of a store did not advance.

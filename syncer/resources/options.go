@@ -29,7 +29,7 @@ func Parse(args []string) (SyncOptions, error) {
 		case name == Pods && value == Off:
 			return SyncOptions{}, fmt.Errorf("%s=%s: this would terminate all pods; if you want that, set %[1]s=%[3]s", name, value, OffAndDeletePods)
 		case !found || !resource.takes(value):
-			return SyncOptions{}, fmt.Errorf("%s=%s: want %s", name, value, resource.possible())
+			return SyncOptions{}, fmt.Errorf("%s=%s: must be %s", name, value, resource.possible())
 		}
 		if value == OffAndDeletePods {
 			value = Off
