@@ -65,7 +65,7 @@ func TestUpSaysInOneLineWhatStandsInItsWay(t *testing.T) {
 		"a command that is unknown":    {[]string{"down"}, []string{"down"}},
 		"a space that is unknown":      {[]string{"kubeconfig", "nope"}, []string{"nope", "berth up"}},
 		"another space":                {[]string{"kubeconfig", "nope", "--data-dir", used}, []string{"nope", "demo"}},
-		"a file of another name":       {[]string{"kubeconfig", "../shared/demo", "--data-dir", used}, []string{"no space"}},
+		"a file of another name":       {[]string{"kubeconfig", "../shared/demo", "--data-dir", used}, []string{"not found", "demo"}},
 		"no space":                     {[]string{"kubeconfig"}, []string{"arg"}},
 		"an output that is unknown":    {[]string{"version", "-o", "xml"}, []string{"xml", "json"}},
 	} {

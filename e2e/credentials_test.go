@@ -109,9 +109,9 @@ func TestKubeconfigsThatAreTooMuchAreRefused(t *testing.T) {
 		"for a moment":                {[]string{"--ttl", "1m"}, []string{"--ttl=1m", "10m"}},
 		"for no time":                 {[]string{"--ttl", "0s"}, []string{"--ttl=0s", "10m"}},
 		"past RBAC":                   {[]string{"--group", "system:masters"}, []string{"--group=system:masters", "berth:admins"}},
-		"as a part of Kubernetes":     {[]string{"--user", "system:kube-scheduler"}, []string{"--user=system:kube-scheduler", "Kubernetes' own"}},
-		"as nobody":                   {[]string{"--user", ""}, []string{"--user=", "name"}},
-		"in no group":                 {[]string{"--group", ""}, []string{"--group=", "name"}},
+		"as a part of Kubernetes":     {[]string{"--user", "system:kube-scheduler"}, []string{"--user=system:kube-scheduler", "Kubernetes reserves"}},
+		"as nobody":                   {[]string{"--user", ""}, []string{"--user must not be empty"}},
+		"in no group":                 {[]string{"--group", ""}, []string{"--group must not be empty"}},
 		"as somebody with a long one": {[]string{"--user", strings.Repeat("x", 300)}, []string{"--user", "253"}},
 	} {
 		stdout, stderr, code := runBerth(t, append([]string{"kubeconfig", "demo", "--data-dir", b.dir}, c.args...)...)
@@ -232,7 +232,7 @@ func TestRotationsSayWhatTheyRotate(t *testing.T) {
 	}{
 		"nothing":             {[]string{"demo"}, []string{"--ca", "--service-account-key"}},
 		"an overlap of years": {[]string{"demo", "--service-account-key", "--overlap", "9000h"}, []string{"--overlap=9000h", "168h"}},
-		"an overlap of a CA":  {[]string{"demo", "--ca", "--overlap", "1h"}, []string{"--overlap=1h", "revoked at once"}},
+		"an overlap of a CA":  {[]string{"demo", "--ca", "--overlap", "1h"}, []string{"--overlap=1h", "revokes certificates at once"}},
 		"of no space":         {[]string{"nope", "--ca"}, []string{"nope", "not found"}},
 		"of a path":           {[]string{"../demo", "--ca"}, []string{"demo", "lower case"}},
 		"of the host":         {[]string{"host", "--ca"}, []string{"host", "reserved"}},

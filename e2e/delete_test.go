@@ -212,7 +212,7 @@ func TestADeletionGoesOnAfterACrash(t *testing.T) {
 				t.Errorf("the space is %s", state)
 			}
 			if at.next == "next-a" {
-				if _, out, code := runBerth(t, "delete", at.name, "--policy", "Retain", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "being deleted with policy=Delete already") {
+				if _, out, code := runBerth(t, "delete", at.name, "--policy", "Retain", "--data-dir", b.dir); code == 0 || !strings.Contains(out, "already being deleted with policy=Delete") {
 					t.Errorf("another policy, too late, ends with %d: %s", code, out)
 				}
 			}
