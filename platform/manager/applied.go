@@ -181,18 +181,25 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 	if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700)); err != nil {
 		return false, err
 	}
-	if before, readErr := readApplied(datadir.Space(m.config.DataDir, name)); readErr != nil || before == nil || before.Generation != want.Generation || before.Outgrown != want.Outgrown || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
+	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
+	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
+		if !want.Outgrown || before == nil || before.Outgrown {
+			return false, m.tooManyDedicated()
+		}
+		// Other spaces took the last places since this was decided. It has not moved yet, and continues as it was.
+		want = &applied{Generation: want.Generation, Spec: *want.Spec.DeepCopy()}
+		want.Spec.Isolation, err = v1alpha1.Shared, m.tooManyDedicated()
+	}
+	if readErr != nil || before == nil || before.Generation != want.Generation || before.Outgrown != want.Outgrown || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
 		if err := want.write(datadir.Space(m.config.DataDir, name)); err != nil {
 			return false, err
 		}
 	}
 	m.config.Specs.Set(name, settings)
-	if want.Spec.Isolation == v1alpha1.Dedicated {
-		if !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
-			return false, m.tooManyDedicated()
+	if want.Spec.Isolation != v1alpha1.Dedicated {
+		if err := m.shard.Add(name); err != nil && !errors.Is(err, shard.ErrTaken) { // it was restored
+			return false, err
 		}
-	} else if err := m.shard.Add(name); err != nil && !errors.Is(err, shard.ErrTaken) { // it was restored
-		return false, err
 	}
 	m.applied.set(name, want)
 	return true, err

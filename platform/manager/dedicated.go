@@ -131,7 +131,7 @@ func (p *processes) get(space string) *dedicated.Process {
 func (p *processes) add(space string, process *dedicated.Process, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.of) >= most {
+	if _, there := p.of[space]; !there && len(p.of) >= most {
 		return false
 	}
 	if p.of == nil {

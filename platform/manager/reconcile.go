@@ -103,11 +103,11 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.claim(ctx, object)
 	}
 	before := m.applied.get(name)
-	spec, outgrown := m.specOf(object)
+	spec, _ := m.specOf(object)
 	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {
 		return m.refreshAfter(object), m.writeStatus(ctx, object, nil)
 	}
-	if outgrown && before != nil && !before.Outgrown {
+	if want, _, _ := m.want(object); want != nil && want.Outgrown && before != nil && !before.Outgrown {
 		m.recordMove(ctx, object)
 	}
 	end, err := m.changes.begin(name, "being changed")

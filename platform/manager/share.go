@@ -6,6 +6,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +20,9 @@ import (
 )
 
 // A space whose spec has dedicateAfterSeconds becomes dedicated once it has been over its share of the process's memory for that
-// long. The condition WithinShare is all that is kept of it until then, so that a restart of the platform neither forgets nor
-// hastens anything: since when a space is over its share is when the condition became False, and the reason Outgrown says that it
-// is to be moved. Once it runs so, it is noted with the spec that it runs with, and holds until the admin takes the setting back.
+// long. The condition WithinShare is all that is kept of it until then, so that a restart of the platform forgets nothing:
+// since when a space is over its share is when the condition became False, which a restart between two looks doesn't change, and
+// the reason Outgrown says that it is to be moved. Once it runs so, it is noted with the spec that it runs with, and holds until the admin takes the setting back.
 
 // shareLook is what decides about the condition WithinShare of a space.
 type shareLook struct {
@@ -46,6 +47,7 @@ func shareCondition(before *metav1.Condition, l shareLook) *metav1.Condition {
 		since = before.LastTransitionTime.Time
 	}
 	decided := before != nil && before.Reason == v1alpha1.ReasonOutgrown
+	current := before != nil && slices.Contains([]string{v1alpha1.ReasonWithinShare, v1alpha1.ReasonOverShare, v1alpha1.ReasonDedicatedLimit}, before.Reason)
 	switch {
 	case l.After <= 0:
 		return nil
@@ -54,8 +56,10 @@ func shareCondition(before *metav1.Condition, l shareLook) *metav1.Condition {
 			"the space outgrew its share of the shared process's memory, and has a process of its own; to move it back, set spec.dedicateAfterSeconds to 0")
 	case l.Share == 0:
 		return is(metav1.ConditionUnknown, l.Now, v1alpha1.ReasonNoMemoryLimit, "the platform's process has no memory limit, so that a space has no share of it; set GOMEMLIMIT, or a limit of its control group")
-	case !decided && (l.Use == shard.ShareUnknown || l.Use == shard.NearShare && before != nil):
+	case !decided && current && (l.Use == shard.ShareUnknown || l.Use == shard.NearShare):
 		return before
+	case !decided && l.Use == shard.ShareUnknown:
+		return nil
 	case !decided && l.Use != shard.OverShare:
 		return is(metav1.ConditionTrue, l.Now, v1alpha1.ReasonWithinShare, "the space takes less than its share of the shared process's memory, %d bytes", l.Share)
 	case !decided && l.Now.Sub(since) < l.After:
