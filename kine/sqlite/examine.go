@@ -104,8 +104,9 @@ func ExamineHeader(path string) error {
 }
 
 const (
-	// leafOfTable is the type of a page that has rows of a table (https://sqlite.org/fileformat2.html#b_tree_pages).
-	leafOfTable = 0x0d
+	// leafOfTable is the type of a page that has rows of a table, innerOfTable that of one that leads to such pages
+	// (https://sqlite.org/fileformat2.html#b_tree_pages).
+	leafOfTable, innerOfTable = 0x0d, 0x05
 	// mostStatements and mostOfStatement bound the schema of a store, of which Berth's has a dozen statements of 200 bytes.
 	mostStatements  = 32
 	mostOfStatement = 2 << 10
@@ -116,7 +117,10 @@ const (
 func examineFirstPage(page []byte) error {
 	tree := page[min(headerSize, len(page)):]
 	const header, pointer = 8, 2
-	if len(tree) < header || tree[0] != leafOfTable {
+	if len(tree) < header || tree[0] != leafOfTable && tree[0] != innerOfTable {
+		return fmt.Errorf("%w: its first page is corrupt; restore it from a backup", ErrDamaged)
+	}
+	if tree[0] == innerOfTable {
 		return fmt.Errorf("%w: its schema is larger than that of a store; choose another path", ErrNotStore)
 	}
 	statements := int(binary.BigEndian.Uint16(tree[3:]))
