@@ -63,6 +63,9 @@ type disturbance struct {
 	failure error                       // of the last repair
 }
 
+// New returns repairs that run once [Repairs.Run] does. repair puts back what isolates a space, or the policies if the name is
+// empty, and fails with a conflict if something else is done to the space now. changed is called when there is something else
+// to say of a space than before.
 func New(repair func(context.Context, string) error, changed func(string), logger klog.Logger) *Repairs {
 	return &Repairs{
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](repairPause, repairPauseMax)),
