@@ -52,7 +52,7 @@ func Serve(path string, handler http.Handler, logger logr.Logger) (*Server, erro
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error(err, "Serve control socket", "path", path)
+			logger.Error(err, "Stopped serving the control socket", "path", path)
 		}
 	}()
 	return s, nil

@@ -96,7 +96,7 @@ func (p *Platform) startHost(ctx context.Context) error {
 	}
 	p.onStop(func(ctx context.Context) {
 		if err := cluster.Stop(ctx); err != nil {
-			p.logger.Error(err, "stop the embedded host")
+			p.logger.Error(err, "Could not stop the embedded host in order")
 		}
 	})
 	p.host = cluster

@@ -63,7 +63,7 @@ func (p *Platform) listenOperations(ctx context.Context, handler http.Handler) e
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			p.logger.Error(err, "serve metrics", "address", listener.Addr())
+			p.logger.Error(err, "Stopped serving metrics", "address", listener.Addr())
 		}
 	}()
 	p.onStop(func(context.Context) {

@@ -67,7 +67,7 @@ func (s *Shard) giveBackMemory(rest []*place) {
 		names = append(names, p.name)
 	}
 	if err := s.host.Pack(names); err != nil {
-		s.config.Logger.Error(err, "Sleeping spaces take more memory than they need")
+		s.config.Logger.Error(err, "Could not compact what is cached for sleeping spaces; they use more memory than necessary")
 	}
 	s.rewatch(rest)
 	debug.FreeOSMemory()

@@ -107,14 +107,14 @@ func (s *Shard) relieve(g *memoryGuard) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(do.strain)) {
 		do.strain[name].Strain(true)
-		s.config.Logger.Info("Memory is short: a space gets none for further requests", "space", name, "used", do.used, "limit", g.memory.Limit)
+		s.config.Logger.Info("Memory is short, so the space rejects requests that need more of it", "space", name, "usedBytes", do.used, "limitBytes", g.memory.Limit)
 	}
 	if do.unexplained {
-		s.config.Logger.Error(nil, "Memory is short, and no space's end would help: all spaces whose requests hold memory get none for further ones. "+
-			"Give the process more memory, or run fewer spaces at once (spacesMax)", "used", do.used, "limit", g.memory.Limit)
+		s.config.Logger.Error(nil, "Memory is short, and stopping a single space would not free enough, so spaces reject requests that need more of it. "+
+			"Give the process more memory, or run fewer spaces at once (spacesMax)", "usedBytes", do.used, "limitBytes", g.memory.Limit)
 	}
 	if do.sleep != "" {
-		s.config.Logger.Error(nil, "Memory is short: the heaviest space is put to sleep", "space", do.sleep, "used", do.used, "limit", g.memory.Limit)
+		s.config.Logger.Error(nil, "Memory is short, so the space that uses the most is put to sleep", "space", do.sleep, "usedBytes", do.used, "limitBytes", g.memory.Limit)
 		s.evict(do.sleep, fmt.Errorf("%w: %d of %d bytes were in use, most of them for this space", errMemory, do.used, g.memory.Limit))
 	}
 }

@@ -89,7 +89,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	s.began = c.Clock.Now()
 	if c.ActiveDir != "" {
 		if s.log, err = crashlog.Open(c.ActiveDir, c.Clock); err != nil {
-			c.Logger.Error(err, "Which spaces were active at a crash is not known in full; the spaces run all the same", "dir", c.ActiveDir)
+			c.Logger.Error(err, "Could not read in full which spaces were active at a crash; the spaces start nevertheless", "dir", c.ActiveDir)
 		}
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))

@@ -104,7 +104,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 			space.Nameservers = []string{nameserver}
 		case syncer.QuotaExceeded(err):
 			// Its tenant can delete services by the API, which must not wait for it.
-			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: its quota does not allow the service", "space", name)
+			s.config.Logger.Error(err, "Pods of the space use the host's DNS until its next start, as its quota on the host has no place for the DNS service", "space", name)
 		default:
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func (s *Shard) suspect(p *place) {
 	if held.Wait > 0 {
 		p.failure, p.retry = heldBack{held}, s.began.Add(held.Wait)
 		s.look()
-		s.config.Logger.Error(p.failure, "Space is held back", "space", p.name, "until", p.retry)
+		s.config.Logger.Error(p.failure, "Space is held back, as it may have ended the process; Berth starts it later", "space", p.name, "nextRetry", p.retry)
 	}
 }
 
@@ -107,7 +107,7 @@ func (s *Shard) dueTrial(p *place, now time.Time) time.Time {
 	}
 	s.endTrial(p)
 	p.suspect = nil
-	s.config.Logger.Info("Space has survived its trial", "space", p.name)
+	s.config.Logger.Info("Space ran long enough to be no longer suspected of a crash", "space", p.name)
 	s.work.Go(func() { s.logged(s.log.Survived(p.name)) })
 	s.dispatch()
 	return time.Time{}
@@ -174,6 +174,6 @@ func (s *Shard) used() (names []string) {
 // run all the same.
 func (s *Shard) logged(err error) {
 	if err != nil {
-		s.config.Logger.Error(err, "After a crash it may not be known which space was active")
+		s.config.Logger.Error(err, "Could not record which spaces are active; after a crash, Berth may not find the space that caused it")
 	}
 }

@@ -193,7 +193,7 @@ func (s *Shard) begin(p *place) {
 			s.settle(p)
 		} else {
 			s.run(p, space)
-			s.config.Logger.Info("Space woke", "space", p.name, "for", p.cause, "took", took)
+			s.config.Logger.Info("Space woke", "space", p.name, "cause", p.cause, "duration", took)
 		}
 		s.dispatch()
 		s.look()
@@ -257,7 +257,11 @@ func (s *Shard) ended(p *place) {
 	default:
 		p.failures = 0
 		p.set(asleep, s.config.Clock.Now())
-		s.config.Logger.Info("Space stopped", "space", p.name, "until", p.timer)
+		logger := s.config.Logger.WithValues("space", p.name)
+		if !p.timer.IsZero() {
+			logger = logger.WithValues("nextWake", p.timer)
+		}
+		logger.Info("Space stopped")
 	}
 	s.settle(p)
 	s.dispatch()
@@ -290,7 +294,7 @@ func (s *Shard) fail(p *place, err error) {
 	if p.removed {
 		return // it was told to
 	}
-	s.config.Logger.Error(err, "Space does not run", "space", p.name, "failures", p.failures, "retry", p.retry)
+	s.config.Logger.Error(err, "Space could not run; Berth retries", "space", p.name, "failures", p.failures, "nextRetry", p.retry)
 }
 
 // backoff is the pause after so many failures in a row.

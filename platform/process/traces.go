@@ -50,7 +50,7 @@ func (t *Traces) Start(ctx context.Context, version string, logger klog.Logger) 
 	}
 	return traces, func(ctx context.Context) {
 		if err := traces.Shutdown(ctx); err != nil {
-			logger.Error(err, "send the last traces")
+			logger.Error(err, "Could not send the last traces")
 		}
 	}, nil
 }
