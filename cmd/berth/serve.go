@@ -24,7 +24,7 @@ type serveOptions struct {
 // podOptions configure the pods of dedicated spaces.
 type podOptions struct {
 	template string
-	// at is API,COMMANDS,DATADIR, for tests: the addresses and the data directory of the processes that replace the pods.
+	// at is API,COMMANDS,DATADIR, for tests: the addresses and the data directory of processes that replace the pods.
 	at []string
 }
 
