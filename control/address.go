@@ -12,10 +12,10 @@ import (
 	"runtime"
 )
 
-// maxAddress is how long the path of a unix socket may be, on every system.
+// maxAddress is the maximum length of the path of a unix socket that every system supports.
 const maxAddress = 103
 
-// DialSocket connects to a unix socket, however long its path is.
+// DialSocket connects to a unix socket. Its path may have any length.
 func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	address, release, err := shorten(path)
 	if err != nil {
@@ -25,8 +25,8 @@ func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", address)
 }
 
-// shorten returns an address of the socket at path that is short enough for the
-// kernel. It is good until release is called.
+// shorten returns an address of the socket at path that is short enough for the kernel. The address is valid until
+// release is called.
 func shorten(path string) (address string, release func(), err error) {
 	if len(path) <= maxAddress {
 		return path, func() {}, nil

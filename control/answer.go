@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Answer makes a handler of a function: what it returns is sent as JSON, its
-// error as a [metav1.Status], whose code is the error's own if it has one (see
-// package apierrors) and else 500.
+// Answer makes a handler of a function. The result is sent as JSON. An error is sent as a [metav1.Status], with the
+// code of the error if it has one (see package apierrors), and otherwise 500.
 func Answer(do func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := do(r)
@@ -25,7 +24,7 @@ func Answer(do func(*http.Request) (any, error)) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(answer) // the client has gone, or it succeeds
+		_ = json.NewEncoder(w).Encode(answer) // fails only if the client is gone
 	})
 }
 
@@ -35,7 +34,7 @@ func statusOf(err error) metav1.Status {
 	if errors.As(err, &known) && known.Status().Code >= http.StatusBadRequest {
 		status = known.Status()
 	}
-	status.Message = err.Error() // with what was being done, around what the host or a space says
+	status.Message = err.Error() // includes the context around the error of the host or a space
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	return status
 }

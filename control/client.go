@@ -18,29 +18,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// host stands where a URL wants one.
+// host is a placeholder in URLs, which need a host.
 const host = "http://berth"
 
-// Client asks the berth that runs on a data directory. It may be used
-// concurrently.
+// Client sends requests to the Berth server that runs on a data directory. It is safe for concurrent use.
 type Client struct {
-	where string // it runs
-	most  int64  // bytes of an answer that is decoded
-	// remote says that who answers isn't trusted.
+	where string // the server runs
+	most  int64  // maximum size of a decoded response, in bytes
+	// remote means that the server isn't trusted.
 	remote bool
 	http   *http.Client
 }
 
-// maxAnswer bounds what is decoded of a berth on this machine: a list of snapshots may be long.
+// maxAnswer is the maximum size of a response of a server on this machine. A list of snapshots may be long.
 const maxAnswer = 256 << 20
 
-// MaxHeaderBytes bounds the headers of an answer, informational (1xx) ones included.
+// MaxHeaderBytes is the maximum size of the headers of a response, including those of informational (1xx) ones.
 const MaxHeaderBytes = 64 << 10
 
-// ErrNotRunning says that there is nobody to ask.
+// ErrNotRunning is returned if no server runs on the data directory.
 var ErrNotRunning = errors.New("the Berth server is not running")
 
-// NewClient returns a client of the berth that runs on dir, or will.
+// NewClient returns a client of the server that runs on dir, now or later.
 func NewClient(dir string) *Client {
 	c := NewClientTo("on "+dir+"; start it with: berth up --data-dir "+dir, maxAnswer, func(ctx context.Context) (net.Conn, error) {
 		return DialSocket(ctx, filepath.Join(dir, Name))
@@ -49,16 +48,17 @@ func NewClient(dir string) *Client {
 	return c
 }
 
-// NewClientTo returns a client of whom dial connects to, who may answer with most bytes. where says where that runs, and how it
-// is started. A tenant may have taken that over: what it refuses is said in words that may be shown.
+// NewClientTo returns a client of the server to which dial connects. A response may have most bytes. where says where
+// the server runs, and how it is started. The server isn't trusted, because a tenant may have taken it over: errors
+// from it are made safe to print.
 func NewClientTo(where string, most int64, dial func(ctx context.Context) (net.Conn, error)) *Client {
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	transport := &http.Transport{DialContext: connect, DisableKeepAlives: true, MaxResponseHeaderBytes: MaxHeaderBytes}
 	return &Client{where: where, most: most, remote: true, http: &http.Client{Transport: transport}}
 }
 
-// Do sends a request without a body and decodes the answer into out, unless that
-// is nil. What the server refuses is an [apierrors.APIStatus].
+// Do sends a request without a body, and decodes the response into out, unless that is nil. An error from the server is
+// an [apierrors.APIStatus].
 func (c *Client) Do(ctx context.Context, method, path string, out any) error {
 	body, err := c.Open(ctx, method, path)
 	if err != nil {
@@ -74,8 +74,7 @@ func (c *Client) Do(ctx context.Context, method, path string, out any) error {
 	return nil
 }
 
-// Open sends a request without a body and returns the answer as it comes. The
-// caller closes it.
+// Open sends a request without a body, and returns the body of the response. The caller must close it.
 func (c *Client) Open(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, host+path, nil)
 	if err != nil {
@@ -93,7 +92,7 @@ func NewRequest(ctx context.Context, method, path string, body io.Reader) (*http
 	return http.NewRequestWithContext(ctx, method, host+path, body)
 }
 
-// Send sends a request and returns the answer, whose body the caller closes. What the server refuses is an
+// Send sends a request and returns the response, whose body the caller must close. An error from the server is an
 // [apierrors.APIStatus].
 func (c *Client) Send(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
@@ -117,7 +116,7 @@ func (c *Client) Send(req *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// maxRefusal and maxReason bound what is kept of the refusal of somebody who isn't trusted, in bytes.
+// maxRefusal and maxReason limit an error of a server that isn't trusted, in bytes.
 const maxRefusal, maxReason = 2 << 10, 64
 
 func refusal(resp *http.Response) error {

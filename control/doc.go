@@ -1,11 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package control carries what the administrator of this machine asks of a
-// running berth: plain HTTP and JSON over a unix socket in the data directory,
-// which its owner alone may open. `berth up` serves it, with the routes that it
-// puts on a mux; the other commands are its clients. Errors travel as
-// [metav1.Status], like those of an API server.
+// Package control carries commands of this machine's administrator to a running Berth server: plain HTTP and JSON over
+// a unix socket in the data directory, which only its owner can open. `berth up` serves it with the routes that it adds
+// to a mux, and the other commands are clients. Errors are sent as [metav1.Status], as an API server does.
 //
-// It authenticates nobody: the file's mode does. It never listens on a network.
+// It authenticates nobody: the mode of the file protects it. It never listens on a network.
 package control

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Printable returns text from somebody who isn't trusted as it may be shown: without what a terminal or a log would act on,
-// on one line, and cut to most bytes, which are followed by an ellipsis.
+// Printable makes text from an untrusted source safe to print: on one line, without characters that a terminal or a log
+// interprets, and truncated to most bytes, with an ellipsis.
 func Printable(text string, most int) string {
 	cut := len(text) > most
 	if cut {
@@ -19,7 +19,7 @@ func Printable(text string, most int) string {
 		switch {
 		case r == '\n', r == '\t':
 			return ' '
-		case r == unicode.ReplacementChar, !unicode.IsPrint(r): // the former is what no character's bytes are mapped to
+		case r == unicode.ReplacementChar, !unicode.IsPrint(r): // ReplacementChar stands for bytes that are not valid UTF-8
 			return -1
 		}
 		return r

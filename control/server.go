@@ -17,25 +17,24 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Name of the socket in a data directory.
+// Name is the name of the socket in a data directory.
 const Name = "control.sock"
 
 const (
 	readHeaderTimeout = 10 * time.Second
-	maxHeaderBytes    = 1 << 20 // as upstream's API server
+	maxHeaderBytes    = 1 << 20 // like upstream's API server
 )
 
 // Server serves a control socket until it is stopped.
 type Server struct {
 	path string
 	http *http.Server
-	end  context.CancelFunc // ends the requests under way
+	end  context.CancelFunc // ends the current requests
 	done chan struct{}
 }
 
-// Serve begins to serve handler on a socket at path, in the place of one that a
-// process that has died may have left there. The caller makes sure that no other
-// process serves it.
+// Serve serves handler on a socket at path. It replaces a socket that an earlier process left there. The caller must
+// make sure that no other process serves it.
 func Serve(path string, handler http.Handler, logger logr.Logger) (*Server, error) {
 	listener, err := listen(path)
 	if err != nil {
@@ -52,14 +51,13 @@ func Serve(path string, handler http.Handler, logger logr.Logger) (*Server, erro
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error(err, "Serve control socket", "path", path)
+			logger.Error(err, "Stopped serving the control socket", "path", path)
 		}
 	}()
 	return s, nil
 }
 
-// Stop removes the socket, ends the requests under way, and waits for them until
-// ctx ends.
+// Stop removes the socket, ends the current requests, and waits for them until ctx ends.
 func (s *Server) Stop(ctx context.Context) {
 	_ = os.Remove(s.path)
 	s.end()
@@ -69,9 +67,8 @@ func (s *Server) Stop(ctx context.Context) {
 	<-s.done
 }
 
-// listen makes the socket in a directory of its own, which nobody else can
-// enter, and moves it to its path once its mode is right: it is never open to
-// others, and takes a stale one's place in one step.
+// listen creates the socket in a private directory, and moves it to its path when its mode is set. So the socket is
+// never open to other users, and replaces a stale one in one step.
 func listen(path string) (net.Listener, error) {
 	private, err := os.MkdirTemp(filepath.Dir(path), ".control-") // mode 0700
 	if err != nil {
@@ -88,7 +85,7 @@ func listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener.SetUnlinkOnClose(false) // Stop does it: the address may be another's by then
+	listener.SetUnlinkOnClose(false) // Stop removes it, but only if it is still this server's
 	err = os.Chmod(made, 0o600)
 	if err == nil {
 		err = os.Rename(made, path)

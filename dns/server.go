@@ -100,7 +100,7 @@ func (s *Server) serveUDP() {
 		if err != nil {
 			// An earlier answer could not be delivered, most often.
 			if errors.Is(err, net.ErrClosed) {
-				s.config.Logger.Error(err, "DNS is no longer served by UDP")
+				s.config.Logger.Error(err, "Stopped serving DNS over UDP")
 				return
 			}
 			s.pause()
@@ -169,7 +169,7 @@ func (s *Server) serveTCP() {
 		}
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
-				s.config.Logger.Error(err, "DNS is no longer served by TCP")
+				s.config.Logger.Error(err, "Stopped serving DNS over TCP")
 				return
 			}
 			s.pause()

@@ -87,7 +87,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 				t.Fatalf("berth serve ended: %v\n%s", b.state, b.output())
 			default:
 			}
-			if !strings.Contains(b.stderr.String(), "serving") {
+			if !strings.Contains(b.stderr.String(), "Serving spaces") {
 				return errors.New("berth serve does not serve yet")
 			}
 			return nil

@@ -63,7 +63,7 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 				t.Fatalf("berth serve ended: %v\n%s", b.state, b.output())
 			default:
 			}
-			if !strings.Contains(b.stderr.String(), `"msg":"serving"`) {
+			if !strings.Contains(b.stderr.String(), `"msg":"Serving spaces"`) {
 				return errors.New("berth serve does not serve yet")
 			}
 			return nil

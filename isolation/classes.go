@@ -122,7 +122,7 @@ type class struct {
 const never = "false"
 
 func classes(syncOptions resources.SyncOptions) []class {
-	priorities := class{resources.Of(resources.ExportedPriorityClasses), never, "priority classes of a space must not exceed the value and the preemption policy that the admin allows"}
+	priorities := class{resources.Of(resources.ExportedPriorityClasses), never, "a space's priority classes may not exceed the value and the preemptionPolicy that the admin allows, and may not be the globalDefault"}
 	if highest, preempt, ok := syncOptions.PriorityBound(); ok {
 		priorities.allowed = fmt.Sprintf("object.value <= %d && !object.?globalDefault.orValue(false)", highest)
 		if !preempt {
@@ -130,7 +130,7 @@ func classes(syncOptions resources.SyncOptions) []class {
 		}
 	}
 	storage := class{resources.Of(resources.ExportedStorageClasses), never,
-		"a space's storage classes may name only provisioners that are for spaces, no secret, option or topology of the host's, and retain no volumes"}
+		"a space's storage classes may have only a provisioner that the admin allows, no secret in parameters, no mountOptions, no allowedTopologies, and Delete as reclaimPolicy, and may not be the default"}
 	if provisioners := syncOptions.Provisioners(); len(provisioners) > 0 {
 		storage.allowed = "object.provisioner in " + "['" + strings.Join(provisioners, "', '") + "']" +
 			" && object.?parameters.orValue({}).all(k, !k.lowerAscii().contains('secret'))" +

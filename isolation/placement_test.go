@@ -83,16 +83,16 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 		"a label for tenants":            {on(map[string]string{"pool": "tenants", "disk": "ssd"}, nil), ""},
 		"a term for tenants":             {on(pool, selecting(has("disk"))), ""},
 		"a preference for tenants":       {on(pool, preferring(has("disk"))), ""},
-		"nodes of others":                {on(map[string]string{"pool": "system"}, nil), "neither their node nor"},
-		"nothing":                        {on(nil, nil), "run on the nodes of the space only"},
-		"only what is for tenants":       {on(map[string]string{"disk": "ssd"}, nil), "run on the nodes of the space only"},
-		"another label":                  {on(map[string]string{"pool": "tenants", "rack": "1"}, nil), "neither their node nor"},
-		"another label, as the key":      {on(map[string]string{"pool": "tenants", "tenants": ""}, nil), "neither their node nor"},
-		"a term of another label":        {on(pool, selecting(has("rack"))), "neither their node nor"},
-		"a preference of another":        {on(pool, preferring(has("rack"))), "neither their node nor"},
-		"a node by its name":             {on(pool, selecting(byName)), "neither their node nor"},
-		"a preferred node, by its name":  {on(pool, preferring(byName)), "neither their node nor"},
-		"the admin's label for a choice": {on(pool, selecting(has("pool"))), "neither their node nor"},
+		"nodes of others":                {on(map[string]string{"pool": "system"}, nil), "may not choose nodes"},
+		"nothing":                        {on(nil, nil), "run on the space's nodes only"},
+		"only what is for tenants":       {on(map[string]string{"disk": "ssd"}, nil), "run on the space's nodes only"},
+		"another label":                  {on(map[string]string{"pool": "tenants", "rack": "1"}, nil), "may not choose nodes"},
+		"another label, as the key":      {on(map[string]string{"pool": "tenants", "tenants": ""}, nil), "may not choose nodes"},
+		"a term of another label":        {on(pool, selecting(has("rack"))), "may not choose nodes"},
+		"a preference of another":        {on(pool, preferring(has("rack"))), "may not choose nodes"},
+		"a node by its name":             {on(pool, selecting(byName)), "may not choose nodes"},
+		"a preferred node, by its name":  {on(pool, preferring(byName)), "may not choose nodes"},
+		"the admin's label for a choice": {on(pool, selecting(has("pool"))), "may not choose nodes"},
 	} {
 		err := try(tc.pod)
 		if tc.refused == "" && err != nil || tc.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused)) {
@@ -109,12 +109,12 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 		pod     *corev1.Pod
 		refused string
 	}{
-		"any of the host's":         {on(nil, selecting(byName)), "run on the nodes of the space only"},
-		"all but one":               {on(pool, selecting(notIn)), "neither their node nor"},
-		"a label of the field's":    {on(pool, selecting(has("metadata.name"))), "neither their node nor"},
-		"a selector of the field's": {on(map[string]string{"pool": "tenants", "metadata.name": "host-node-1"}, nil), "neither their node nor"},
-		"another label":             {on(pool, selecting(has("disk"))), "neither their node nor"},
-		"its name":                  {on(pool, func(p *corev1.PodSpec) { p.NodeName = "host-node-1" }), "neither their node nor"},
+		"any of the host's":         {on(nil, selecting(byName)), "run on the space's nodes only"},
+		"all but one":               {on(pool, selecting(notIn)), "may not choose nodes"},
+		"a label of the field's":    {on(pool, selecting(has("metadata.name"))), "may not choose nodes"},
+		"a selector of the field's": {on(map[string]string{"pool": "tenants", "metadata.name": "host-node-1"}, nil), "may not choose nodes"},
+		"another label":             {on(pool, selecting(has("disk"))), "may not choose nodes"},
+		"its name":                  {on(pool, func(p *corev1.PodSpec) { p.NodeName = "host-node-1" }), "may not choose nodes"},
 	} {
 		if err := try(tc.pod); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused) {
 			t.Errorf("where there are DaemonSets, %s: got %v, want %q", name, err, tc.refused)

@@ -128,11 +128,11 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 	runner := &corev1.ServiceAccount{ObjectMeta: meta("berth-mine", "mine--default--runner", "mine")}
 	settings := configMap("berth-mine", "mine--default--settings", "mine")
 	everywhere := &metav1.LabelSelector{}
-	const whose, closed, conditions, gates = "only what is made for the space's objects", "its own pods and public addresses", "only conditions in the status", "readiness gates that are Berth's"
-	const identity, node, outside, posing = "no annotation but Berth's", "neither their node nor", "may not claim addresses", "nor run as Berth"
-	const mounts, devices, volumes, copies, drains = "may mount only", "for no device", "may not choose a volume", "may copy claims", "hold back a number of pods"
-	const fields = "only the fields that Berth writes"
-	const address = "may not choose their load balancer's address"
+	const whose, closed, conditions, gates = "only copies of the space's objects", "own pods and public addresses", "only status.conditions in the status", "that answer Berth's readiness gates"
+	const identity, node, outside, posing = "that no controller of the host acts on", "may not choose nodes", "may have no spec.externalIPs", "nor the spec.serviceAccountName of Berth"
+	const mounts, devices, volumes, copies, drains = "may mount only", "and no device", "may not choose a volume", "may copy claims", "spec.minAvailable"
+	const fields = "only the fields that Berth needs"
+	const address = "may choose neither spec.loadBalancerIP"
 	data := claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {})
 	written := &corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--hand", "mine"), Spec: corev1.ServiceSpec{Ports: ports(1)}}
 	wide := &corev1.Service{ObjectMeta: meta("berth-mine", "mine--default--wide", "mine"), Spec: corev1.ServiceSpec{Ports: ports(101), Selector: balancer.Selector}}
@@ -260,23 +260,23 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		"what stays for ever":           {finalized(configMap("berth-mine", "mine--default--x", "mine"), "example.com/never"), identity},
 		"what ends with a node":         {owned(configMap("berth-mine", "mine--default--x", "mine"), metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}), identity},
 		"a secret that keeps its owner": {owned(secret(), metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "mine--default--web", UID: "u", BlockOwnerDeletion: ptr.To(true)}), identity},
-		"ten thousand ports":            {service(corev1.ServiceSpec{Ports: ports(10_000)}), "may have 100 ports"},
+		"ten thousand ports":            {service(corev1.ServiceSpec{Ports: ports(10_000)}), "may have at most 100 ports"},
 		"a rule on each node for each of a million": {created(&discoveryv1.EndpointSlice{
 			ObjectMeta: meta("berth-mine", "mine--default--x", "mine"), AddressType: discoveryv1.AddressTypeIPv4, Ports: make([]discoveryv1.EndpointPort, 0), Endpoints: addresses(1001),
-		}), "may have 1000 addresses"},
+		}), "may have at most 1000 addresses"},
 		"the metadata service's address": {created(&discoveryv1.EndpointSlice{
 			ObjectMeta: meta("berth-mine", "mine--default--x", "mine"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"168.63.129.16"}}},
 		}), "special on the host's network"},
 		"an end in years": {specWith(func(p *corev1.PodSpec) { p.TerminationGracePeriodSeconds = ptr.To(int64(100_000_000)) }), fields},
 		"an end in years, when it ends": {func(ctx context.Context) error {
 			return g.account.Delete(ctx, g.pod.DeepCopy(), client.DryRunAll, client.GracePeriodSeconds(100_000_000))
-		}, "end within 3600 seconds"},
+		}, "3600 seconds as terminationGracePeriodSeconds"},
 		"nodes beside a runtime's": {specWith(func(p *corev1.PodSpec) {
 			p.RuntimeClassName, p.Tolerations = ptr.To("sandboxed"), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		}), "that their runtime class chooses"},
+		}), "or of their runtime class"},
 		"a kind of node beside a runtime's": {specWith(func(p *corev1.PodSpec) {
 			p.RuntimeClassName, p.NodeSelector = ptr.To("sandboxed"), map[string]string{"pool": "databases"}
-		}), "that their runtime class chooses"},
+		}), "or of their runtime class"},
 		"a profile of the nodes'": {specWith(func(p *corev1.PodSpec) {
 			p.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("open.json")}}
 		}), fields},
@@ -285,16 +285,16 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		}), fields},
 		"the host's own secret":   {mounting(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry"}}), mounts},
 		"a backend of the host's": {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].HTTP.Paths[0].Backend.Service.Name = "dashboard" })), fields},
-		"all host names":          {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].Host = "*.example.com" })), "no wildcard"},
+		"all host names":          {created(ingress(func(s *networkingv1.IngressSpec) { s.Rules[0].Host = "*.example.com" })), "a host without wildcard"},
 		"a controller's snippet":  {annotated(ingress(func(*networkingv1.IngressSpec) {}), "nginx.ingress.kubernetes.io/server-snippet", "x"), identity},
 
-		"a token of Berth's":           {created(tokenSecret(syncer.ServiceAccount)), "no token of a host's service account"},
+		"a token of Berth's":           {created(tokenSecret(syncer.ServiceAccount)), "may not have the type kubernetes.io/service-account-token"},
 		"others' addresses":            {service(corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}), outside},
 		"a port for others' endpoints": {service(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}), outside},
 		"such a port, while they are there": {existing(written, func() {
 			written.Spec.Type, written.Spec.Selector = corev1.ServiceTypeNodePort, balancer.Selector
 		}), outside},
-		"more ports, later": {existing(wide, func() { wide.Spec.Ports = ports(102) }), "may have 100 ports"},
+		"more ports, later": {existing(wide, func() { wide.Spec.Ports = ports(102) }), "may have at most 100 ports"},
 
 		"a pod without an owner":          {created(&corev1.Pod{ObjectMeta: meta("berth-mine", "mine--default--x", ""), Spec: g.pod.Spec}), whose},
 		"a pod like the host's":           {created(hostPod("coredns")), whose},

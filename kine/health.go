@@ -62,7 +62,7 @@ func (h *health) see(err error) error {
 		return context.Canceled
 	case e.Code == sqlite3.ErrFull, e.ExtendedCode != sqlite3.ErrIoErrFsync && (e.SystemErrno == unix.EDQUOT || e.SystemErrno == unix.ENOSPC):
 		if !h.full.Swap(true) {
-			h.log.Error(err, "Disk is full, writes are refused until space is freed", "path", h.path)
+			h.log.Error(err, "Disk is full; the store rejects writes until the disk has free space", "path", h.path)
 		}
 		return errNoSpace
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
@@ -72,7 +72,7 @@ func (h *health) see(err error) error {
 		// was for. Only reading the file anew tells what is there.
 		return h.fail(fmt.Errorf("%w; check the disk, then open the store again", err), errUnconfirmed)
 	}
-	h.log.Error(err, "Store failed a call", "path", h.path)
+	h.log.Error(err, "Could not read or write the store", "path", h.path)
 	if e.Code == sqlite3.ErrBusy {
 		return errLocked
 	}
@@ -82,7 +82,7 @@ func (h *health) see(err error) error {
 // written takes note of a write that succeeded.
 func (h *health) written() {
 	if h.full.Load() && h.full.Swap(false) {
-		h.log.Info("Disk has free space again, writes are accepted", "path", h.path)
+		h.log.Info("Disk has free space again; the store accepts writes", "path", h.path)
 	}
 }
 
@@ -91,7 +91,7 @@ func (h *health) fail(cause, shown error) error {
 	defer h.mu.Unlock()
 	if h.cause == nil {
 		h.cause, h.shown = cause, shown
-		h.log.Error(cause, "Store is out of order and serves nothing any more", "path", h.path)
+		h.log.Error(cause, "Store rejects all requests until it is opened again", "path", h.path)
 		h.cancel()
 	}
 	return h.shown

@@ -68,7 +68,7 @@ func (b *storeBudget) set(used, free int64) {
 	b.account.Set(bounds.StoreBytes, used)
 	b.free.Store(free)
 	if used < b.max/20*19 && b.refused.Load() && b.refused.Swap(false) {
-		b.log.Info("Store is below its limit again", "path", b.path, "used", used, "limit", b.max)
+		b.log.Info("Store is below its limit again; it accepts writes", "path", b.path, "usedBytes", used, "limitBytes", b.max)
 	}
 	if used > b.max/10*9 {
 		b.pressed()
@@ -88,7 +88,7 @@ func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 		return 0, false
 	}
 	if !b.refused.Swap(true) {
-		b.log.Error(nil, "Store is full, writes are refused until something is deleted", "path", b.path, "used", b.used.Load(), "limit", b.max)
+		b.log.Error(nil, "Store is full; it rejects writes until objects are deleted", "path", b.path, "usedBytes", b.used.Load(), "limitBytes", b.max)
 	}
 	b.pressed()
 	return 0, false

@@ -84,7 +84,7 @@ func (t *tidier) wake() {
 func (t *tidier) run() {
 	for t.next() {
 		if err := safego.Call("compact the store", t.tidy); err != nil && t.ctx.Err() == nil {
-			t.budget.log.Error(err, "Compaction failed", "path", t.budget.path)
+			t.budget.log.Error(err, "Could not compact the store; Berth retries after the next writes", "path", t.budget.path)
 		}
 		select {
 		case <-t.ctx.Done():
@@ -148,7 +148,7 @@ func (t *tidier) leave() {
 	ctx, cancel := context.WithTimeout(t.ctx, leaveTime)
 	defer cancel()
 	if err := t.log.compactTo(ctx, target); err != nil && ctx.Err() == nil {
-		t.budget.log.Error(err, "Compaction of a store that closes failed", "path", t.budget.path)
+		t.budget.log.Error(err, "Could not compact the store before closing it", "path", t.budget.path)
 	}
 }
 

@@ -13,23 +13,25 @@ import (
 	"github.com/berth-dev/berth/platform/manager"
 )
 
-// Config says what a platform runs, and how. Its functions may be called concurrently.
+// Config configures a platform. Its functions may be called concurrently.
 type Config struct {
 	manager.Options
 	Host HostConfig
 
-	// Listen is HOST:PORT of the TLS listener that serves all APIs. Advertise is its URL as clients reach it,
-	// https://HOST or https://HOST:PORT; the address of Listen if empty.
+	// Listen is HOST:PORT of the TLS listener that serves all APIs. Advertise is the URL at which clients reach it,
+	// https://HOST or https://HOST:PORT. If Advertise is empty, it is the address of Listen.
 	Listen, Advertise string
-	// MetricsListen is HOST:PORT of metrics and health, over plain HTTP; they are not served if it is empty.
+	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
+	// served there.
 	MetricsListen string
 
-	// Serving is called once, when requests are served; Started once, when all of Spaces have been tried. Each may be nil.
+	// Serving is called once, when requests are served. Started is called once, when all of Spaces have been tried.
+	// Each may be nil.
 	Serving, Started func(*Platform)
 }
 
-// Complete fills in defaults, and refuses values that mean nothing. An error about one is a [*fielderror.Error], or about what is
-// said of spaces a [field.ErrorList]'s aggregate.
+// Complete sets defaults, and rejects invalid values. The error is a [*fielderror.Error], or for the specs of spaces
+// the aggregate of a [field.ErrorList].
 func (c *Config) Complete() error {
 	c.Advertise = strings.TrimSuffix(c.Advertise, "/")
 	if err := checkAdvertise(c.Advertise); err != nil {
@@ -49,11 +51,11 @@ func checkAdvertise(advertise string) error {
 	return err
 }
 
-// Loopback is the address that kubeconfigs lead to if Listen is all of the machine's addresses, and Advertise is empty.
+// Loopback is the server address in kubeconfigs if Listen is all addresses of the machine and Advertise is empty.
 const Loopback = "127.0.0.1"
 
-// ListensEverywhere reports whether Listen is all of the machine's addresses, so that it does not say by which of them
-// clients come.
+// ListensEverywhere reports whether Listen is all addresses of the machine, so that it does not say which of them
+// clients use.
 func (c *Config) ListensEverywhere() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	ip := net.ParseIP(host)

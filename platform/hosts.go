@@ -23,13 +23,13 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// reachTimeout bounds the first call to a host that is not ours.
+// reachTimeout limits the first request to an existing host cluster.
 const reachTimeout = 15 * time.Second
 
 // HostConfig says which cluster is the host.
 type HostConfig struct {
-	// Embedded makes a cluster of this process the host, with as many simulated nodes as Nodes says. Otherwise, the host is
-	// an existing cluster: that of kubeconfig.Read, or if this is empty, the cluster that the process is a pod of.
+	// Embedded runs the host cluster in this process, with Nodes simulated nodes. Otherwise, the host is the existing
+	// cluster of kubeconfig.Read, or, if that is empty, the cluster in which the process runs as a pod.
 	Embedded   bool
 	Nodes      int
 	Kubeconfig string
@@ -39,11 +39,11 @@ type HostConfig struct {
 type hostCluster interface {
 	Config() *rest.Config
 	Handler() http.Handler // nil if the cluster serves itself
-	Done() <-chan struct{} // never closed for a cluster that is not ours
+	Done() <-chan struct{} // never closed for an existing cluster
 	Err() error
 }
 
-// remoteHost is a cluster that was there before.
+// remoteHost is an existing cluster.
 type remoteHost struct{ config *rest.Config }
 
 func (h *remoteHost) Config() *rest.Config  { return h.config }
@@ -58,7 +58,7 @@ func (p *Platform) openHost(ctx context.Context) error {
 	return p.reachHost(ctx)
 }
 
-// reachHost makes an existing cluster the host.
+// reachHost connects to an existing cluster as the host.
 func (p *Platform) reachHost(ctx context.Context) error {
 	path := p.config.Host.Kubeconfig
 	config, err := process.LoadHostConfig(path)
@@ -83,7 +83,8 @@ func (p *Platform) reachHost(ctx context.Context) error {
 	return nil
 }
 
-// startHost makes a cluster of this process the host, and writes the kubeconfig of its admin into the data directory.
+// startHost starts a cluster in this process as the host, and writes the kubeconfig of its admin into the data
+// directory.
 func (p *Platform) startHost(ctx context.Context) error {
 	nodes := p.config.Host.Nodes
 	p.config.Progress("Starting the embedded host: Kubernetes with %d simulated nodes (no containers run) ...", nodes)
@@ -96,7 +97,7 @@ func (p *Platform) startHost(ctx context.Context) error {
 	}
 	p.onStop(func(ctx context.Context) {
 		if err := cluster.Stop(ctx); err != nil {
-			p.logger.Error(err, "stop the embedded host")
+			p.logger.Error(err, "Could not stop the embedded host in order")
 		}
 	})
 	p.host = cluster
@@ -111,7 +112,7 @@ func (p *Platform) startHost(ctx context.Context) error {
 	return nil
 }
 
-// hostAddress is the host as processes of this machine reach it, and the CA that it is verified by.
+// hostAddress returns the address at which processes of this machine reach the host, and its CA.
 func (p *Platform) hostAddress() (*clientcmdapi.Cluster, error) {
 	if p.config.Host.Embedded {
 		return &clientcmdapi.Cluster{Server: p.Endpoint(gateway.SystemSpace), CertificateAuthorityData: p.ca.PEM()}, nil
@@ -119,7 +120,7 @@ func (p *Platform) hostAddress() (*clientcmdapi.Cluster, error) {
 	return clusterOf(p.host.Config())
 }
 
-// clusterOf is the cluster that a configuration reaches, without what authenticates there.
+// clusterOf returns the cluster of a configuration, without credentials.
 func clusterOf(config *rest.Config) (*clientcmdapi.Cluster, error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {

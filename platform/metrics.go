@@ -20,7 +20,7 @@ func (p *Platform) newMetrics() *metrics.Metrics {
 	})
 }
 
-// spaceMetrics are what is known of the spaces, and of the requests to them.
+// spaceMetrics returns the metrics of all spaces, and of the requests to them.
 func (p *Platform) spaceMetrics() []metrics.Space {
 	spaces := p.manager.Metrics()
 	if p.limiter != nil {

@@ -21,11 +21,11 @@ import (
 	"github.com/berth-dev/berth/internal/fielderror"
 )
 
-// healthTimeout bounds what a health check waits for the host.
+// healthTimeout limits how long a health check waits for the host.
 const healthTimeout = 5 * time.Second
 
-// serveOperations shows the process's health and metrics, on the control socket
-// and on a port of its own if there is one: tenants reach neither.
+// serveOperations serves the process's health and metrics on the control socket, and on the port of MetricsListen if
+// that is set. Tenants reach neither.
 func (p *Platform) serveOperations(ctx context.Context) error {
 	live, ready, err := p.healthChecks()
 	if err != nil {
@@ -63,19 +63,19 @@ func (p *Platform) listenOperations(ctx context.Context, handler http.Handler) e
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			p.logger.Error(err, "serve metrics", "address", listener.Addr())
+			p.logger.Error(err, "Stopped serving metrics", "address", listener.Addr())
 		}
 	}()
 	p.onStop(func(context.Context) {
-		_ = server.Close() // nothing it serves is worth waiting for
+		_ = server.Close() // no request is worth waiting for
 		<-done
 	})
 	p.config.Progress("Metrics and health are at http://%s/metrics, /livez and /readyz", listener.Addr())
 	return nil
 }
 
-// healthChecks tell whether the process should be restarted, and whether it
-// should get requests. One space that fails is in its own condition, not here.
+// healthChecks returns the checks that say whether the process should be restarted (live), and whether it should get
+// requests (ready). A failing space is not among them; its conditions report it.
 func (p *Platform) healthChecks() (live, ready []healthz.HealthChecker, err error) {
 	config := rest.CopyConfig(p.host.Config())
 	config.Timeout = healthTimeout

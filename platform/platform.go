@@ -29,8 +29,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// stopTimeout bounds a clean stop; what is not done by then is done as after a
-// crash, at the next start.
+// stopTimeout limits a clean stop. What is not done by then is done at the next start, as after a crash.
 const stopTimeout = 20 * time.Second
 
 // Platform runs spaces on a host cluster. Its methods may be called concurrently once [Config.Serving] has been called.
@@ -38,7 +37,7 @@ type Platform struct {
 	config Config
 	logger klog.Logger
 
-	// commands are what the control socket serves; steps add theirs.
+	// commands are the routes of the control socket. Each step adds its own.
 	commands *http.ServeMux
 
 	ca          *pki.CA
@@ -48,17 +47,17 @@ type Platform struct {
 	manager     *manager.Manager
 	server      *gateway.Server
 	metrics     *metrics.Metrics
-	traces      tracing.TracerProvider // nil if there are none
-	limiter     *gateway.Limiter       // of the requests of clients and of pods
+	traces      tracing.TracerProvider // nil if requests are not traced
+	limiter     *gateway.Limiter       // limits the requests of clients and of pods
 	serving     atomic.Bool            // between start and stop
 	undo        []func(context.Context)
 }
 
-// New returns a platform with a configuration that is complete.
+// New returns a platform. The configuration must be complete.
 func New(c Config) *Platform { return &Platform{config: c, logger: c.Logger} }
 
-// Run runs the platform until ctx ends, and then stops it cleanly, within stopTimeout. It may be called once. Its steps
-// undo themselves in reverse order.
+// Run runs the platform until ctx ends, and then stops it within stopTimeout. It may be called once. Its steps are
+// undone in reverse order.
 func (p *Platform) Run(ctx context.Context) (err error) {
 	defer func() {
 		if p.server != nil {
@@ -107,7 +106,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 
 func (p *Platform) onStop(undo func(context.Context)) { p.undo = append(p.undo, undo) }
 
-// lock makes the data directory ours until the process ends, however it ends.
+// lock locks the data directory until the process ends, cleanly or not.
 func (p *Platform) lock(context.Context) error {
 	file, err := datadir.Lock(p.config.DataDir)
 	if err != nil {
@@ -117,7 +116,7 @@ func (p *Platform) lock(context.Context) error {
 	return nil
 }
 
-// serveCommands opens the socket by which other commands reach this one.
+// serveCommands opens the control socket, by which other commands reach this process.
 func (p *Platform) serveCommands(context.Context) error {
 	p.commands = http.NewServeMux()
 	server, err := control.Serve(filepath.Join(p.config.DataDir, control.Name), p.commands, p.logger)
@@ -142,7 +141,7 @@ func (p *Platform) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// Endpoint is the URL of a space's API, as its clients reach it.
+// Endpoint returns the URL of a space's API as its clients reach it.
 func (p *Platform) Endpoint(space string) string {
 	if p.config.Advertise != "" {
 		return p.config.Advertise + gateway.Path(space)
@@ -163,8 +162,8 @@ func (p *Platform) address() string {
 	return host
 }
 
-// names are those that the port's certificate is good for: the one that is
-// advertised, and this machine's own, by which also a forwarded port is reached.
+// names returns the names in the serving certificate: the advertised one, and those of this machine, which clients of a
+// forwarded port use.
 func (p *Platform) names() []string {
 	names := []string{p.address(), Loopback, "::1", "localhost"}
 	if u, err := url.Parse(p.config.Advertise); err == nil && u.Hostname() != "" {
@@ -174,7 +173,7 @@ func (p *Platform) names() []string {
 	return slices.Compact(names)
 }
 
-// openSpaces has the manager give all spaces their places.
+// openSpaces makes the manager give all spaces their places.
 func (p *Platform) openSpaces(ctx context.Context) error {
 	p.manager = manager.New(p.config.Options, manager.Environment{
 		Host: p.host.Config(), HostAddress: p.hostAddress,
@@ -184,16 +183,16 @@ func (p *Platform) openSpaces(ctx context.Context) error {
 	return p.manager.Open(ctx)
 }
 
-// startSpaces has the manager begin its work.
+// startSpaces makes the manager begin its work.
 func (p *Platform) startSpaces(ctx context.Context) error {
 	p.onStop(p.manager.Stop)
 	return p.manager.Start(ctx)
 }
 
-// Manager is that of the spaces.
+// Manager returns the manager of the spaces.
 func (p *Platform) Manager() *manager.Manager { return p.manager }
 
-// lookup returns what serves the API of a space, or of an embedded host.
+// lookup returns the handler of the API of a space, or of an embedded host.
 func (p *Platform) lookup(space string) http.Handler {
 	if space == gateway.SystemSpace {
 		return p.host.Handler()
@@ -201,8 +200,8 @@ func (p *Platform) lookup(space string) http.Handler {
 	return p.manager.Handler(space)
 }
 
-// verify is for [gateway.Router.Verify]. An embedded host is the admin's, who is no
-// tenant; its API server verifies by itself.
+// verify implements [gateway.Router.Verify]. Requests to an embedded host are not verified here: its only users are
+// admins, and its API server authenticates them.
 func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, error) {
 	if space == gateway.SystemSpace && p.host.Handler() != nil {
 		return r, true, nil
@@ -222,8 +221,8 @@ func (p *Platform) serve(context.Context) (err error) {
 	return nil
 }
 
-// issuer is for [gateway.Router.Own]: clients whose URL has no path, such as those
-// of `kubectl proxy`, reach the space that issued their certificate or token (U2).
+// issuer implements [gateway.Router.Own]. Clients whose URL has no path, such as `kubectl proxy`, reach the space that
+// issued their certificate or token (U2).
 func issuer(r *http.Request) string {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		return pki.SpaceOf(r.TLS.PeerCertificates[0])

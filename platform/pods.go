@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/platform/process"
 )
 
-// servePods serves the spaces' pods their DNS and their API.
+// servePods serves DNS and their space's API to the spaces' pods.
 func (p *Platform) servePods(ctx context.Context) error {
 	o := &p.config.Pods
 	if !o.Endpoint().Valid() {

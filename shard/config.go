@@ -20,103 +20,98 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Config says where a shard's spaces live, and when they sleep.
+// Config configures a shard. Its functions may be called concurrently.
 type Config struct {
-	// Dir holds a directory for each space, named for it.
+	// Dir contains a directory for each space, with the name of the space.
 	Dir string
-	// ActiveDir holds notes of which spaces are active, so that what ended the
-	// process uncleanly is held back at its next start; see package crashlog. None
-	// are kept if it is empty.
+	// ActiveDir is the directory in which the shard records the active spaces. After an unclean end of the process, the
+	// next process holds back the spaces that may have caused it; see package crashlog. Nothing is recorded if it is
+	// empty.
 	ActiveDir string
 	// Host reaches the shared cluster; see [syncer.NewHost] for the rights needed.
 	Host *rest.Config
-	// Sync says what may be synced with it.
+	// Sync says what spaces may sync with the host.
 	Sync syncer.Options
-	// Endpoint is the URL of a space's API, for its kubeconfigs.
+	// Endpoint returns the URL of a space's API, for its kubeconfigs.
 	Endpoint func(space string) string
-	// ServingCA returns the PEM bundle that verifies the endpoints. A space that
-	// wakes takes the one of that moment.
+	// ServingCA returns the PEM bundle that verifies the endpoints. A space reads it each time that it wakes.
 	ServingCA func() []byte
-	// Settings, if set, returns the admin's settings of a space. It is called at each start and sleep.
+	// Settings, if set, returns the admin's settings of a space. The shard calls it at each start and each sleep.
 	Settings func(space string) Settings
-	// Pods is where the spaces' pods reach this process. They reach no DNS and no
-	// API of their space while it is not valid.
+	// Pods is the address at which the spaces' pods reach this process. While it is not valid, pods have neither the
+	// DNS nor the API of their space.
 	Pods translate.PodsEndpoint
-	// PodsAt, if set, returns what takes the place of Pods when a space starts.
+	// PodsAt, if set, is called at each start of a space, and its result replaces Pods.
 	PodsAt func() translate.PodsEndpoint
-	// Prepare, if set, makes on the host what a space stands on. It is called
-	// before a space's first start here, and again after a start that failed.
+	// Prepare, if set, creates on the host what a space needs there. The shard calls it before the first start of a
+	// space, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
-	// Woken, if set, is told of each start that ended: how long after the space
-	// was wanted, and with what error. It must not block, nor call the shard.
+	// Woken, if set, is called when a start ends, with the time since the space was wanted and the error of the start.
+	// It must neither block nor call the shard.
 	Woken func(space string, took time.Duration, err error)
 
-	// Changed, if set, is told of each space whose status is another than before. It
-	// must not block, nor call the shard.
+	// Changed, if set, is called when the status of a space changes. It must neither block nor call the shard.
 	Changed func(space string)
 
-	// Traces, if set, gets spans of what the spaces' API servers do.
+	// Traces, if set, gets the spans of the spaces' API servers.
 	Traces trace.TracerProvider
 
-	// Idle, if set, says when a space is idle. It must be fast, and must not call the
-	// shard. Without it, spaces stay awake.
+	// Idle, if set, returns when a space counts as idle. It must return at once, and must not call the shard. If it is
+	// nil, spaces stay awake.
 	Idle func(space string) Idle
-	// SpacesMax bounds the spaces that are awake at once. At the bound, the one
-	// that was idle longest is put to sleep. No bound if zero.
+	// SpacesMax is the maximum number of spaces that are awake at once. When it is reached and another space is wanted,
+	// the shard puts the space to sleep that was idle longest. Zero means no limit.
 	SpacesMax int
-	// StartsMax bounds the spaces that start at once. Default: the number of
-	// processors, at least 2.
+	// StartsMax is the maximum number of spaces that start at once. Default: the number of processors, at least 2.
 	StartsMax int
-	// WakeTimeout is how long a request is held until its space is awake.
-	// Default: a minute.
+	// WakeTimeout is how long a request waits for its space to wake. Default: one minute.
 	WakeTimeout time.Duration
 
-	// Memory is that of the process, see [ProcessMemory]. If it runs out, the
-	// space that takes most of it is put to sleep. Default: it has no limit.
+	// Memory is the memory of this process; see [ProcessMemory]. When it runs out, the shard puts the space to sleep
+	// that uses most of it. Default: no limit.
 	Memory *Memory
 
 	Clock  clock.Clock // the system clock if nil
 	Logger klog.Logger
 }
 
-// Settings are the admin's for one space. The zero value has the defaults.
+// Settings are an admin's settings of one space. The zero value means the defaults.
 type Settings struct {
-	// Limits are those that differ from the defaults.
+	// Limits contains only the limits that differ from the defaults.
 	Limits bounds.Limits
-	// Sync says what is synced of the space, within what Config.Sync offers; all of that if nil.
+	// Sync says what is synced of the space, within what Config.Sync allows. Nil means all of that.
 	Sync *resources.SyncOptions
 	// Placement says where the space's pods run.
 	Placement translate.Placement
-	// Objects are about the space's objects on the host.
+	// Objects are the settings of the space's objects on the host.
 	Objects translate.Settings
-	// Closed are address ranges that are closed to the space's pods, besides those that always are.
+	// Closed are address ranges that are closed to the space's pods, in addition to those that always are.
 	Closed []netip.Prefix
 }
 
 const (
 	defaultWakeTimeout = time.Minute
-	// startTimeout bounds one start, so that one that hangs gives its turn back.
+	// startTimeout limits one start, so that a start that hangs does not block the others.
 	startTimeout = 2 * time.Minute
 
-	// settleTime is how long a space stays awake at least: its controllers and
-	// its syncer have to see what there is to do before they can be asked
-	// whether there is anything.
+	// settleTime is the minimum time that a space stays awake. Its controllers and its syncer need it to find their
+	// work. Only after that can they report that they have none.
 	settleTime = 10 * time.Second
-	// recheck is the pause before a space that could not sleep is asked again.
+	// recheck is the pause after which the shard checks again whether a busy space can sleep.
 	recheck = 5 * time.Second
-	// inUse is how long after its last request a space counts as in use: even
-	// where places are scarce it is left alone, so that nobody can keep others'
-	// spaces starting and stopping.
+	// inUse is how long a space counts as in use after its last request. Even if too few spaces may be awake, the shard
+	// does not put such a space to sleep. Otherwise, one tenant could make the shard start and stop the spaces of
+	// others all the time.
 	inUse = 10 * time.Second
-	// leastNap is the shortest sleep that is worth a start.
+	// leastSleep is the shortest sleep that is worth the cost of a start.
 	leastSleep = time.Minute
-	// lead is how long before its timer a space is woken: about a start.
+	// lead is how long before its timer expires a space is woken. It is about the duration of a start.
 	lead = 2 * time.Second
 
 	firstRetry = time.Second // after a failure; doubled with each further one
 	lastRetry  = 5 * time.Minute
 
-	// maxHeld bounds the requests that wait for one space.
+	// maxHeld is the maximum number of requests that wait for one space to wake.
 	maxHeld = 200
 )
 

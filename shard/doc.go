@@ -1,17 +1,15 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shard gives many spaces a place in one process: for each that is
-// awake its control plane and its syncer, over one set of host watches for all;
-// for each that sleeps a row, which with its host objects in the shared watches
-// is some kilobytes (T8).
+// Package shard runs many spaces in one process. A space that is awake has its own control plane and syncer; all spaces
+// share one set of watches on the host. A space that sleeps takes some kilobytes: an entry in the shard, and its host
+// objects in the shared watches (T8).
 //
-// A space goes round: asleep → queued → starting → running → stopping → asleep.
-// serve.go holds the requests that find it asleep, wake.go starts it in its
-// turn, sleep.go puts it to sleep when nothing needs it, keeper.go looks at the
-// clock for all of them, and space.go is what runs. What goes wrong in one is
-// told in its conditions (status.go) and tried again, while the rest serve.
+// A space cycles through the states asleep, queued, starting, running, stopping, and asleep again. serve.go holds
+// requests until their space is awake. wake.go starts spaces, one after the other. sleep.go puts a space to sleep when
+// nothing needs it. keeper.go has the one timer for all spaces. space.go is a running space. When a space fails, its
+// conditions (status.go) say why, the shard retries, and all other spaces keep serving.
 //
-// Commands and the gateway call it. Who may have which space is not its
-// business, nor what stands on the host for a space.
+// Commands and the gateway call this package. It does not decide who may use a space, and does not create a space's
+// isolation on the host.
 package shard

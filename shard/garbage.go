@@ -13,25 +13,23 @@ import (
 )
 
 const (
-	// gcPercent is GOGC of a process that runs spaces: those at rest make little
-	// garbage, so that half of the usual headroom for it costs next to no time, and
-	// memory is what bounds how many there can be.
+	// gcPercent is GOGC of a process that runs spaces. Idle spaces produce little garbage, so half of the default
+	// headroom costs almost no processor time, and memory limits the number of spaces.
 	gcPercent = 50
-	// ballast is memory that counts as used but that nobody touches, so that the
-	// system never provides it. It gives the collector gcPercent of it as headroom,
-	// however few spaces the process runs: a small heap would be collected all the
-	// time while a space is busy.
+	// ballast is the size of an allocation that counts as used but is never touched, so that the system never provides
+	// its pages. It adds gcPercent of its size to the headroom of the collector. Without it, the runtime would collect
+	// the small heap of a process with few spaces all the time while a space is busy.
 	ballast = 128 << 20
-	// ballastLimit is the least limit of a process's memory with a ballast: a smaller
-	// process lacks the headroom.
+	// ballastLimit is the smallest memory limit of a process that gets a ballast: smaller processes don't have the
+	// headroom.
 	ballastLimit = 512 << 20
-	// softPercent of the limit is where the runtime collects all the time.
+	// softPercent is the percentage of the memory limit from which the runtime collects all the time.
 	softPercent = 90
 )
 
-// TuneGC sets this process's garbage collection up for running spaces, unless
-// GOGC does, and has it collect more often as the memory that the process may use
-// runs out, unless GOMEMLIMIT does. It holds until done is called.
+// TuneGC configures the garbage collection of this process for running spaces, unless GOGC is set. It also makes the
+// runtime collect more often when the process comes close to its memory limit, unless GOMEMLIMIT is set. Calling done
+// restores the previous configuration.
 func TuneGC() (done func()) {
 	memory := ProcessMemory()
 	limit := int64(math.MaxInt64)
@@ -48,16 +46,15 @@ func TuneGC() (done func()) {
 	}
 	headroom := make([]byte, ballast)
 	if limit < math.MaxInt64 {
-		debug.SetMemoryLimit(limit + ballast) // it counts as memory, and is none
+		debug.SetMemoryLimit(limit + ballast) // the runtime counts the ballast, although it takes no memory
 	}
 	return func() { runtime.KeepAlive(headroom) }
 }
 
-// giveBackMemory gives the system the memory of spaces that went to sleep: the
-// runtime by itself keeps much of it for hours. What is left of them, above all in
-// the host's watches, was made while they were awake, and lies scattered in what
-// is garbage now, a small thing in a page: it is made anew once that has been
-// collected.
+// giveBackMemory returns the memory of spaces that went to sleep to the system. By itself, the runtime keeps much of it
+// for hours. Small objects of these spaces remain, above all in the watches on the host. They were allocated while the
+// spaces were awake, so each of them keeps a page that is otherwise garbage. So giveBackMemory collects the garbage,
+// and then copies these objects.
 func (s *Shard) giveBackMemory(rest []*place) {
 	if len(rest) > 0 {
 		runtime.GC()
@@ -67,20 +64,20 @@ func (s *Shard) giveBackMemory(rest []*place) {
 		names = append(names, p.name)
 	}
 	if err := s.host.Pack(names); err != nil {
-		s.config.Logger.Error(err, "Sleeping spaces take more memory than they need")
+		s.config.Logger.Error(err, "Could not compact what is cached for sleeping spaces; they use more memory than necessary")
 	}
 	s.rewatch(rest)
 	debug.FreeOSMemory()
 	sqlite.FreeOSMemory()
 }
 
-// rewatch makes anew what watches the host objects of places that sleep still.
+// rewatch replaces the watches on the host objects of the places that still sleep, so that they are allocated together.
 func (s *Shard) rewatch(rest []*place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range rest {
 		if p.state == asleep && p.unwatch != nil {
-			p.unwatch = s.watchHost(p) // it takes the place of the one before
+			p.unwatch = s.watchHost(p) // replaces the watch that was there before
 		}
 	}
 }

@@ -12,23 +12,21 @@ import (
 	"github.com/berth-dev/berth/shard/credentials"
 )
 
-// Idle says when a space is idle. The zero value keeps it awake, and has every client count.
+// Idle says when a space is idle. With the zero value, a space stays awake and the requests of all clients count.
 type Idle struct {
-	// After is how long a space must have had no request from outside that counts
-	// before it is put to sleep. Never if zero.
+	// After is how long a space must have had no request that counts before it is put to sleep. Zero means never.
 	After time.Duration
-	// Ignored are clients whose requests don't count: they keep no space awake, and
-	// wake none.
+	// Ignored are clients whose requests don't count: they neither keep a space awake nor wake one.
 	Ignored Clients
 }
 
-// Clients are clients of a space's API server. The zero value is none.
+// Clients describes clients of a space's API server. The zero value matches none.
 type Clients struct {
 	UserAgents    []string // prefixes
-	Users, Groups []string // as the space knows them
+	Users, Groups []string // as the space's API server knows them
 }
 
-// have reports whether a request, whose credential was verified, is of one of the clients.
+// have reports whether a request, whose credential has been verified, is from one of the clients.
 func (c *Clients) have(r *http.Request) bool {
 	agent := r.UserAgent()
 	if slices.ContainsFunc(c.UserAgents, func(prefix string) bool { return strings.HasPrefix(agent, prefix) }) {
@@ -41,7 +39,7 @@ func (c *Clients) have(r *http.Request) bool {
 	return slices.Contains(c.Users, user) || slices.ContainsFunc(groups, func(group string) bool { return slices.Contains(c.Groups, group) })
 }
 
-// within is d, or less where spaces are to sleep sooner than that.
+// within returns d, or After if that is shorter.
 func (i Idle) within(d time.Duration) time.Duration {
 	if i.After > 0 {
 		return min(d, i.After)
@@ -49,8 +47,8 @@ func (i Idle) within(d time.Duration) time.Duration {
 	return d
 }
 
-// minSleep is the shortest sleep that is worth a start. Where places are scarce but
-// idle spaces are not put to sleep, it need only be longer than a start.
+// minSleep is the shortest sleep that is worth the cost of a start. If spaces sleep only because too many are wanted,
+// and not because they are idle, the sleep need only be longer than a start.
 func (i Idle) minSleep() time.Duration {
 	if i.After > 0 {
 		return min(leastSleep, i.After)

@@ -9,18 +9,16 @@ import (
 )
 
 const (
-	// longestLook is how long the keeper looks away at most, so that it notices
-	// when the system clock jumps.
+	// longestLook is the maximum pause of the keeper, so that it notices when the system clock jumps.
 	longestLook = time.Minute
-	// scarceLook is the same while spaces wait for a place.
+	// scarceLook is the same while spaces wait because too many are awake.
 	scarceLook = time.Second
-	// giveBackAfter is how long after a space went to sleep memory is given back to
-	// the system, for all that went to sleep meanwhile at once.
+	// giveBackAfter is the pause between the end of a space and the return of memory to the system. All spaces that
+	// went to sleep in the meantime share one run.
 	giveBackAfter = 20 * time.Second
 )
 
-// look has the keeper look at all places soon. It may be called from anywhere,
-// with any lock.
+// look makes the keeper check all places soon. It may be called from anywhere, with any lock held.
 func (s *Shard) look() {
 	select {
 	case s.poke <- struct{}{}:
@@ -28,8 +26,8 @@ func (s *Shard) look() {
 	}
 }
 
-// keep does what is due in all places, until the shard stops: one goroutine and
-// one timer, however many spaces sleep.
+// keep does what is due in all places until the shard stops. It is one goroutine with one timer, however many spaces
+// sleep.
 func (s *Shard) keep() {
 	for {
 		now := s.config.Clock.Now()
@@ -39,7 +37,7 @@ func (s *Shard) keep() {
 		}
 		timer := s.config.Clock.NewTimer(next.Sub(now))
 		if !s.config.Clock.Now().Before(next) {
-			s.look() // it is due already: a clock that was moved meanwhile would have the timer end too late
+			s.look() // already due: if the clock was set in the meantime, the timer would expire too late
 		}
 		select {
 		case <-s.life.Done():
@@ -53,9 +51,8 @@ func (s *Shard) keep() {
 	}
 }
 
-// due does what is due now, and returns when something may be due next. freed
-// says that spaces went to sleep and their memory is to be given back; rest are
-// those of them that are at rest.
+// due does what is due now, and returns when it must be called again. freed reports that spaces went to sleep whose
+// memory can be returned to the system; rest are the places of those that still sleep.
 func (s *Shard) due(now time.Time) (next time.Time, freed bool, rest []*place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +83,8 @@ func (s *Shard) due(now time.Time) (next time.Time, freed bool, rest []*place) {
 	return next, freed, rest
 }
 
-// inTurn is all places, suspects last and the most suspicious of them first: the
-// first that is due is the one that is started.
+// inTurn returns all places in the order in which they are started. Suspects are last, the most suspicious of them
+// first.
 func (s *Shard) inTurn() []*place {
 	all, suspects := make([]*place, 0, len(s.places)), []*place(nil)
 	for _, p := range s.places {
@@ -101,8 +98,8 @@ func (s *Shard) inTurn() []*place {
 	return append(all, suspects...)
 }
 
-// dueIn does what is due in a place, and returns when to look at it again; zero
-// if a change of its state will tell.
+// dueIn does what is due for a place, and returns when it must be called again. Zero means that a change of the place's
+// state triggers the next call.
 func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 	switch p.state {
 	case asleep:
@@ -121,7 +118,7 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 		}
 	case stopping:
 		if p.changed.Load() {
-			s.need(p, byHost) // once it has stopped
+			s.need(p, byHost) // when it has stopped
 		}
 	case starting:
 		return s.dueStarting(p, now)
@@ -132,8 +129,8 @@ func (s *Shard) dueIn(p *place, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// dueIdle tries to put a running space to sleep that has been idle for long
-// enough, and returns when to look again.
+// dueIdle tries to put a running space to sleep that has been idle for long enough, and returns when it must be called
+// again.
 func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
 	after := s.config.Idle(p.name).After
 	if after <= 0 || p.tryingSleep {
@@ -150,7 +147,7 @@ func (s *Shard) dueIdle(p *place, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// earliest is the earlier of two times that are not zero.
+// earliest returns the earlier of two times, ignoring zero times.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -158,7 +155,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// latest is the later of two times.
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -166,7 +163,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// wakesAt is when a sleeping space is to be woken by itself, zero if never.
+// wakesAt returns when a sleeping space wakes by itself, or zero if never.
 func (s *Shard) wakesAt(p *place) time.Time {
 	switch {
 	case p.failure != nil:

@@ -23,42 +23,44 @@ import (
 )
 
 const (
-	// memoryLook is how often the process's memory is looked at: a process that is filled at 1 GiB a second gets from one
-	// threshold to the next in a GiB or so.
+	// memoryLook is the interval at which the guard measures the process's memory. A process that allocates 1 GiB a
+	// second takes about a second from one threshold to the next.
 	memoryLook = 250 * time.Millisecond
-	// strainPercent of the limit in use, the space whose requests hold most gets no more memory for requests, until
-	// calmPercent is reached or they hold little. At sleepPercent a space that explains the use is put to sleep.
+	// From strainPercent of the limit on, the space whose requests hold most gets no more memory for requests, until
+	// use falls to calmPercent or its requests hold little. From sleepPercent on, a space that explains the use is put
+	// to sleep.
 	strainPercent, calmPercent, sleepPercent = 75, 65, 85
-	// collectEvery is the pause between two collections of garbage that the guard asks for: what is garbage is no reason
-	// to make anybody suffer.
+	// collectEvery is the minimum pause between two garbage collections that the guard starts. The guard collects
+	// first, so that no space is limited because of garbage.
 	collectEvery = 2 * time.Second
-	// smallSpace is a weight below which a space is not what fills the process. Where no space explains the use, those
-	// whose requests hold smallRequests suffer.
+	// A space below the weight smallSpace can't be what fills the process. If no space explains the use, all spaces
+	// whose requests hold smallRequests or more are limited.
 	smallSpace, smallRequests = 32 << 20, 4 << 20
-	// evictionTimeout is how long the guard waits at most for a space that it has put to sleep to give its memory back.
+	// evictionTimeout is how long the guard waits for the memory of a space that it has put to sleep.
 	evictionTimeout = 30 * time.Second
-	// schemaWeight is about what a byte of a CustomResourceDefinition takes in its forms in memory. Package vcluster counts CEL
-	// expressions as a tenth of what they take.
+	// schemaWeight is about how many bytes of memory one byte of a CustomResourceDefinition takes, in all of its forms.
+	// Package vcluster counts CEL expressions as a tenth of the memory that they take.
 	schemaWeight = 10
-	// memoryFailures is how many failures a space put to sleep for its memory counts as having had, so that its first pause
-	// is a quarter of a minute.
+	// memoryFailures is the number of failures that a space is charged when it is put to sleep for its memory, so that
+	// its first pause is 15 seconds.
 	memoryFailures = 4
 )
 
-// errMemory is why a space does not run that was put to sleep for the memory it takes.
+// errMemory is the failure of a space that was put to sleep for the memory that it uses.
 var errMemory = errors.New("the space used most of the memory of this process")
 
-// Memory is the memory of this process, and how much of it may be used.
+// Memory is the memory of this process, and its limit.
 type Memory struct {
-	// Limit in bytes, beyond which the system ends the process.
+	// Limit is in bytes. The system ends a process that uses more.
 	Limit int64
-	// Used returns how many bytes the process takes of it now.
+	// Used returns how many bytes the process uses now.
 	Used func() int64
-	// Collect gives back to the system what is garbage.
+	// Collect collects the garbage and returns its memory to the system.
 	Collect func()
 }
 
-// ProcessMemory returns the limit of the process's control group, or what GOMEMLIMIT says; nil if there is none.
+// ProcessMemory returns the limit of the process's control group, or the value of GOMEMLIMIT. It returns nil if there
+// is neither.
 func ProcessMemory() *Memory {
 	limit := debug.SetMemoryLimit(-1)
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -71,7 +73,7 @@ func ProcessMemory() *Memory {
 	return &Memory{Limit: limit, Used: residentBytes, Collect: debug.FreeOSMemory}
 }
 
-// residentBytes is what the system has given the process, of Go's and of SQLite's.
+// residentBytes returns the resident memory of the process, that of Go and of SQLite.
 func residentBytes() int64 {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(statm)); err == nil && len(fields) > 1 {
@@ -84,7 +86,7 @@ func residentBytes() int64 {
 	return int64(stats.Sys - stats.HeapReleased) //nolint:gosec // less than the machine's memory
 }
 
-// guardMemory looks after the process's memory until the shard stops.
+// guardMemory measures the process's memory, and limits spaces, until the shard stops.
 func (s *Shard) guardMemory(m Memory) {
 	g := &memoryGuard{memory: m}
 	for {
@@ -99,28 +101,28 @@ func (s *Shard) guardMemory(m Memory) {
 	}
 }
 
-// relieve does what the guard finds to be done.
+// relieve measures once, and does what the guard decides.
 func (s *Shard) relieve(g *memoryGuard) {
 	do := g.look(s.config.Clock.Now(), s.weights)
-	if do.used > 0 { // the process may end soon
+	if do.used > 0 { // record it, as the process may end soon
 		s.noteMemory()
 	}
 	for _, name := range slices.Sorted(maps.Keys(do.strain)) {
 		do.strain[name].Strain(true)
-		s.config.Logger.Info("Memory is short: a space gets none for further requests", "space", name, "used", do.used, "limit", g.memory.Limit)
+		s.config.Logger.Info("Memory is short, so the space rejects requests that need more of it", "space", name, "usedBytes", do.used, "limitBytes", g.memory.Limit)
 	}
 	if do.unexplained {
-		s.config.Logger.Error(nil, "Memory is short, and no space's end would help: all spaces whose requests hold memory get none for further ones. "+
-			"Give the process more memory, or run fewer spaces at once (spacesMax)", "used", do.used, "limit", g.memory.Limit)
+		s.config.Logger.Error(nil, "Memory is short, and stopping a single space would not free enough, so spaces reject requests that need more of it. "+
+			"Give the process more memory, or run fewer spaces at once (spacesMax)", "usedBytes", do.used, "limitBytes", g.memory.Limit)
 	}
 	if do.sleep != "" {
-		s.config.Logger.Error(nil, "Memory is short: the heaviest space is put to sleep", "space", do.sleep, "used", do.used, "limit", g.memory.Limit)
+		s.config.Logger.Error(nil, "Memory is short, so the space that uses the most is put to sleep", "space", do.sleep, "usedBytes", do.used, "limitBytes", g.memory.Limit)
 		s.evict(do.sleep, fmt.Errorf("%w: %d of %d bytes were in use, most of them for this space", errMemory, do.used, g.memory.Limit))
 	}
 }
 
-// weights are the accounts of the spaces that run. evicting says that one was put to sleep for its memory, and still
-// holds it.
+// weights returns the accounts of the running spaces. evicting reports whether a space that was put to sleep for its
+// memory has not released it yet.
 func (s *Shard) weights() (accounts map[string]*bounds.Account, evicting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,13 +138,13 @@ func (s *Shard) weights() (accounts map[string]*bounds.Account, evicting bool) {
 	return accounts, evicting
 }
 
-// weightOf is about how much memory a space takes: what its requests hold, what its API server and controllers keep of its
-// objects, and what they read of its store at once.
+// weightOf estimates the memory that a space uses: what its requests hold, what its API server and controllers keep of
+// its objects, and what they read from its store at once.
 func weightOf(a *bounds.Account) int64 {
 	return a.Memory() + a.Used(bounds.StoreBytes) + a.Used(bounds.CachedBytes) + schemaWeight*a.Used(bounds.SchemaBytes)
 }
 
-// evict puts a space to sleep at once, whoever uses it. It wakes after a pause that doubles each time.
+// evict puts a space to sleep at once, even if it is in use. The space wakes after a pause that doubles each time.
 func (s *Shard) evict(name string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,25 +154,27 @@ func (s *Shard) evict(name string, why error) {
 	}
 }
 
-// memoryGuard decides when a space suffers for the memory that it takes. It is used by one goroutine.
+// memoryGuard decides which spaces are limited or put to sleep for the memory that they use. Only one goroutine may use
+// it.
 type memoryGuard struct {
 	memory   Memory
 	strained []*bounds.Account
-	// collected is when garbage was last collected, judged when that was last to find out whether a space is put to sleep.
+	// collected is when garbage was last collected. judged is when it was last collected before deciding whether to put
+	// a space to sleep.
 	collected, judged time.Time
-	unexplained       bool // it was said that no space explains the use
+	unexplained       bool // the log has a line that no space explains the use
 }
 
-// relief is what is to be done.
+// relief is what the guard has decided.
 type relief struct {
 	used   int64
-	strain map[string]*bounds.Account // those to be put under strain
-	sleep  string                     // the space to be put to sleep; empty if none is
-	// unexplained says, once until memory is no longer short, that no space explains the use.
+	strain map[string]*bounds.Account // accounts that get no more memory for requests
+	sleep  string                     // the space to put to sleep; empty if there is none
+	// unexplained is set if no space explains the use. It is set once until memory is no longer short.
 	unexplained bool
 }
 
-// look says what is to be done now. It ends the strain of accounts that need it no longer.
+// look decides what to do now. It also releases accounts that no longer need to be limited.
 func (g *memoryGuard) look(now time.Time, weights func() (accounts map[string]*bounds.Account, evicting bool)) relief {
 	used := g.memory.Used()
 	g.calm(used)
@@ -179,7 +183,7 @@ func (g *memoryGuard) look(now time.Time, weights func() (accounts map[string]*b
 		return relief{}
 	}
 	spaces, evicting := weights()
-	if evicting { // soon there is more
+	if evicting { // its memory is free soon
 		return relief{}
 	}
 	do := relief{used: used, strain: map[string]*bounds.Account{}}
@@ -204,8 +208,8 @@ func (g *memoryGuard) look(now time.Time, weights func() (accounts map[string]*b
 	return do
 }
 
-// calm ends strain: all of it when enough memory is free, else that of accounts that hold little. What still fills the
-// process is not theirs.
+// calm releases limited accounts: all of them if enough memory is free, otherwise those that hold little, because they
+// are not what fills the process.
 func (g *memoryGuard) calm(used int64) {
 	least := int64(smallSpace)
 	switch {
@@ -223,7 +227,7 @@ func (g *memoryGuard) calm(used int64) {
 	})
 }
 
-// strainHeaviest puts the account under strain whose requests hold most, if that is not garbage's doing.
+// strainHeaviest limits the account whose requests hold most, if memory is still short after a garbage collection.
 func (g *memoryGuard) strainHeaviest(now time.Time, spaces map[string]*bounds.Account, do *relief) {
 	name := heaviest(spaces, (*bounds.Account).Memory)
 	if name == "" || spaces[name].Memory() < smallSpace || slices.Contains(g.strained, spaces[name]) {
@@ -244,7 +248,7 @@ func (g *memoryGuard) strain(name string, a *bounds.Account, least int64, do *re
 	}
 }
 
-// explains reports whether the end of a space of some weight would make memory no longer short.
+// explains reports whether memory would no longer be short without a space of this weight.
 func (g *memoryGuard) explains(used, weight int64) bool {
 	return weight >= smallSpace && used-weight < g.part(strainPercent)
 }
@@ -257,7 +261,7 @@ func (g *memoryGuard) collect(now time.Time) (used int64) {
 	return g.memory.Used()
 }
 
-// heaviest is the space with the most of something, empty if there is no space.
+// heaviest returns the name of the space with the largest weight; empty if there is no space.
 func heaviest(spaces map[string]*bounds.Account, weigh func(*bounds.Account) int64) string {
 	names := slices.Sorted(maps.Keys(spaces))
 	if len(names) == 0 {

@@ -13,23 +13,22 @@ import (
 	"github.com/berth-dev/berth/shard/crashlog"
 )
 
-// state is where a space is on its round.
+// state is the state of a space in its cycle.
 type state uint8
 
 const (
-	asleep   state = iota // its file and its place
-	queued                // to be started in its turn
-	starting              // a control plane and a syncer are made
+	asleep   state = iota // nothing of it runs
+	queued                // waits to be started
+	starting              // its control plane and syncer are being created
 	running               // it serves
-	stopping              // to sleep, or to leave
+	stopping              // goes to sleep, or is being removed
 )
 
-// place is a space's in a shard. While the space sleeps it is all that there is
-// of it in memory, so what is large belongs into Space. All fields but the first
-// two and changed are guarded by the shard's mutex.
+// place is the entry of a space in a shard. While the space sleeps, it is all that is in memory, so large data belongs
+// in Space. The shard's mutex guards all fields except the first two and changed.
 type place struct {
 	name string
-	tell func(space string) // that the status is another than before
+	tell func(space string) // called when the status has changed
 
 	state      state
 	since      time.Time // of the state
@@ -38,44 +37,44 @@ type place struct {
 	turn       chan struct{} // closed with the next change of state; nil if nobody waits
 
 	wake  *wake              // awaited: queued, starting, or stopping and wanted again
-	later bool               // queued behind those that somebody waits for
-	abort context.CancelFunc // starting: gives the start up
+	later bool               // in the queue behind spaces that somebody waits for
+	abort context.CancelFunc // starting: ends the start
 	space *Space             // running and stopping
 
 	cause       cause     // of the start
-	wanted      time.Time // when it was
+	wanted      time.Time // when a start was first wanted
 	touched     bool      // the next start is for a request
 	requests    int       // under way, from outside
-	held        int       // requests that wait for the space
-	lastRequest time.Time // when the last came or was answered; zero if none did since the space woke by itself
+	held        int       // requests that wait until the space is awake
+	lastRequest time.Time // when the last request came or was answered; zero if there was none since the space woke by itself
 
 	tryingSleep bool        // trySleep is under way
-	busyUntil   time.Time   // before then it is not asked again
-	changed     atomic.Bool // a host object changed since it was last asked
+	busyUntil   time.Time   // the space is not asked again before then
+	changed     atomic.Bool // a host object has changed since the space was last asked
 	unwatch     func()      // asleep: ends the watch that sets changed
-	// asleep, if the space follows the host's nodes: ends the watch of these, which sets changed, too
+	// asleep, and only if the space follows the host's nodes: ends the watch on the nodes, which also sets changed
 	unwatchNodes func()
-	timer        time.Time // asleep: when it wants to act by itself; zero if never
+	timer        time.Time // asleep: when it has work of its own to do; zero if never
 
-	packed   bool // asleep: what is held of it in memory has been made anew
-	prepared bool // the host has what it stands on
-	started  bool // it has run here
+	packed   bool // asleep: what it keeps in memory has been copied to free the pages around it
+	prepared bool // Prepare has succeeded
+	started  bool // it has run in this process
 	failure  error
 	failures int       // in a row
 	retry    time.Time // when it is tried again
 
-	suspect *crashlog.Held // it may have ended the process before; nil if it is not held back
+	suspect *crashlog.Held // set while the space may have ended an earlier process; nil if it is not held back
 	hurried bool           // it is started before the other suspects
-	slow    bool           // its last start took long; starting: it takes long
-	newSlow bool           // starting: it turned out to be slow now
-	gaveWay bool           // starting: it is given up for others
+	slow    bool           // its last start took long, or the current one does
+	newSlow bool           // starting: slow was set during this start
+	gaveWay bool           // starting: the start was ended in favor of others
 
 	evicted error // running or stopping: why it is put to sleep at once
-	removed bool  // it leaves once it has stopped
+	removed bool  // it is removed when it has stopped
 	stopErr error
 }
 
-// cause is why a space is started, for the log.
+// cause is why a space was started; it is logged.
 type cause string
 
 const (
@@ -87,7 +86,7 @@ const (
 	byRestart cause = "restart" // with new keys
 )
 
-// set changes the state, and wakes who waits for that.
+// set changes the state, and notifies those who wait for a change.
 func (p *place) set(to state, now time.Time) {
 	p.state, p.since = to, now
 	if ready := p.ready(); ready != p.wasReady {
@@ -104,7 +103,7 @@ func (p *place) turned() {
 	}
 }
 
-// next is closed when the state changes.
+// next returns a channel that is closed when the state changes.
 func (p *place) next() <-chan struct{} {
 	if p.turn == nil {
 		p.turn = make(chan struct{})
@@ -112,7 +111,7 @@ func (p *place) next() <-chan struct{} {
 	return p.turn
 }
 
-// release ends the watch on a sleeping space's host objects.
+// release ends the watches on a sleeping space's host objects.
 func (p *place) release() {
 	if p.unwatch != nil {
 		p.unwatch()
@@ -125,7 +124,7 @@ func (p *place) release() {
 	p.timer = time.Time{}
 }
 
-// resolve tells those who wait for the space how the wake went.
+// resolve ends the wake with the error of the start, nil if it succeeded.
 func (p *place) resolve(err error) {
 	if p.wake != nil {
 		p.wake.err = err
@@ -134,15 +133,15 @@ func (p *place) resolve(err error) {
 	}
 }
 
-// wake is a start that is wanted, shared by all who want it.
+// wake is a wanted start. All callers that want the same start share it.
 type wake struct {
 	done chan struct{}
-	err  error // once done is closed
+	err  error // valid when done is closed
 }
 
 func newWake() *wake { return &wake{done: make(chan struct{})} }
 
-// ended is a wake that has ended already.
+// endedWake returns a wake that has already ended.
 func endedWake(err error) *wake {
 	w := newWake()
 	w.err = err

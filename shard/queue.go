@@ -9,17 +9,15 @@ import (
 	"time"
 )
 
-// slowStart is how long a start may take before it is a slow one. At most half of
-// the starts under way at once are slow, so that spaces that are slow to start,
-// which a tenant can see to, hold up each other and not the rest.
+// slowStart is the duration from which a start counts as slow. At most half of the current starts may be slow. A tenant
+// can make its space slow to start, and such spaces must delay only each other.
 const slowStart = 10 * time.Second
 
-// errGaveWay says that a start was given up for others.
+// errGaveWay is the error of a start that was ended in favor of others.
 var errGaveWay = errors.New("its start took too long while other spaces waited to start; Berth starts it again in parallel to the others")
 
-// enqueue queues a space that sleeps. There is one entry a space, however many
-// want it, and the first come is the first served: who asks for many spaces
-// waits longer, not the others.
+// enqueue adds a sleeping space to the queue. A space has one entry, however many callers want it, and the queue is in
+// order of arrival. So someone who wants many spaces makes only those wait.
 func (s *Shard) enqueue(p *place, why cause) {
 	p.cause, p.wanted = why, s.config.Clock.Now()
 	p.set(queued, p.wanted)
@@ -30,14 +28,14 @@ func (s *Shard) enqueue(p *place, why cause) {
 		slices.SortStableFunc(s.suspects, bySuspicion)
 	case p.later:
 		s.later = append(s.later, p)
-	case why == byRestart: // it was running, and others have waited for longer than it will
+	case why == byRestart: // it was running, and others wait longer
 		s.queue = slices.Insert(s.queue, 0, p)
 	default:
 		s.queue = append(s.queue, p)
 	}
 	s.dispatch()
 	if p.state == queued {
-		s.look() // a slow start may have to give way
+		s.look() // a slow start may have to end in favor of this one
 	}
 }
 
@@ -49,7 +47,7 @@ func (s *Shard) unqueue(p *place) {
 	p.later = false
 }
 
-// waiting counts the spaces that could be started if there were a place.
+// waiting counts the spaces that could start if fewer were awake.
 func (s *Shard) waiting() int {
 	n := len(s.queue) + len(s.later)
 	if len(s.suspects) > 0 && s.mayTry(s.suspects[0]) {
@@ -58,8 +56,7 @@ func (s *Shard) waiting() int {
 	return n
 }
 
-// dispatch starts what is queued, as far as the bounds allow. It is called
-// whenever something is queued or has ended.
+// dispatch starts queued spaces as far as the limits allow. It is called whenever a space is queued or has ended.
 func (s *Shard) dispatch() {
 	for s.starting < s.config.StartsMax && !s.stopped {
 		from, i := s.nextStart()
@@ -76,9 +73,9 @@ func (s *Shard) dispatch() {
 	}
 }
 
-// nextStart is where the next space to start is, nil if none may start now: first
-// what somebody waits for, then a suspect if none is on trial but its own group, then
-// the others. The first of a group is started while no other start is under way.
+// nextStart returns the queue and the index of the space to start next; nil if none may start now. Spaces that somebody
+// waits for are first, then suspects if no other group is on trial, then the others. While the first space of a group
+// starts, no other space starts.
 func (s *Shard) nextStart() (from *[]*place, i int) {
 	if i := s.mayStart(s.queue); i >= 0 {
 		return &s.queue, i
@@ -95,7 +92,7 @@ func (s *Shard) nextStart() (from *[]*place, i int) {
 	return nil, 0
 }
 
-// mayStart is the first of a queue that may start, -1 if none may.
+// mayStart returns the index of the first space in a queue that may start; -1 if there is none.
 func (s *Shard) mayStart(queue []*place) int {
 	full := s.slow >= s.slowMax()
 	return slices.IndexFunc(queue, func(p *place) bool { return !full || !p.slow })
@@ -103,8 +100,8 @@ func (s *Shard) mayStart(queue []*place) int {
 
 func (s *Shard) slowMax() int { return max(1, s.config.StartsMax/2) }
 
-// dueStarting looks whether a start has become a slow one, and gives it up if
-// there are too many of these and others wait. It returns when to look again.
+// dueStarting checks whether a start has become slow, and ends it if there are too many slow ones and others wait. It
+// returns when it must be called again.
 func (s *Shard) dueStarting(p *place, now time.Time) time.Time {
 	if !p.slow {
 		if at := p.since.Add(slowStart); at.After(now) {
@@ -115,13 +112,13 @@ func (s *Shard) dueStarting(p *place, now time.Time) time.Time {
 	}
 	if p.newSlow && !p.gaveWay && s.slow > s.slowMax() && slices.ContainsFunc(s.queue, func(o *place) bool { return !o.slow }) {
 		p.gaveWay = true
-		s.slow-- // it is as good as ended
+		s.slow-- // its start is about to end
 		p.abort()
 	}
 	return time.Time{}
 }
 
-// endStart notes that a start has ended, and how long it took.
+// endStart records that a start has ended, and whether it was slow.
 func (s *Shard) endStart(p *place, now time.Time) {
 	s.starting--
 	if p.slow && !p.gaveWay {

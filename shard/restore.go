@@ -15,12 +15,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// restoreRetry is when who asks for a space that is being restored asks again.
+// restoreRetry is the Retry-After of answers to requests to a space that is being restored.
 const restoreRetry = 5 * time.Second
 
-// Hold has requests to a space told to try again, until it is released, also while
-// it has no place here: its clients must not take a space that is being restored
-// for one that is gone. Nobody else may hold it.
+// Hold makes requests to a space fail with the advice to try again, until release is called, even while the space has
+// no place here. Without it, clients would conclude that a space that is being restored does not exist. Only one caller
+// may hold a space at a time.
 func (s *Shard) Hold(name string) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,15 +32,15 @@ func (s *Shard) Hold(name string) (release func()) {
 	}
 }
 
-// restoring answers in place of a space that is being restored.
+// restoring returns the handler of a space that is being restored.
 func restoring(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		unavailable(name, "is being restored", restoreRetry).write(w)
 	})
 }
 
-// Prepare makes on the host what a space stands on that has no place yet, and
-// whose store is being made elsewhere. It may be called again.
+// Prepare creates on the host what a space needs that has no place here, while its store is created elsewhere. It may
+// be called again.
 func (s *Shard) Prepare(ctx context.Context, name string) error {
 	if s.config.Prepare != nil {
 		if err := s.config.Prepare(ctx, name); err != nil {
@@ -53,9 +53,8 @@ func (s *Shard) Prepare(ctx context.Context, name string) error {
 	return nil
 }
 
-// AdoptServices makes or finds the host objects of the services of a space that
-// was prepared and does not run, and returns them with their addresses; see
-// [syncer.Host.AdoptServices].
+// AdoptServices finds or creates the host objects of the services of a space that is prepared and does not run, and
+// returns the services with their addresses; see [syncer.Host.AdoptServices].
 func (s *Shard) AdoptServices(ctx context.Context, name string, vs []*corev1.Service) ([]*corev1.Service, error) {
 	settings := s.config.Settings(name)
 	if sync := s.syncOf(&settings); !sync.On(resources.Services) {
@@ -64,6 +63,5 @@ func (s *Shard) AdoptServices(ctx context.Context, name string, vs []*corev1.Ser
 	return s.host.AdoptServices(ctx, translate.Space{Name: name}, vs)
 }
 
-// Snapshot writes a copy of the space's store, as it is at one moment, to path,
-// where nothing is.
+// Snapshot writes a consistent copy of the space's store to path, where no file may exist.
 func (s *Space) Snapshot(ctx context.Context, path string) error { return s.plane.Snapshot(ctx, path) }

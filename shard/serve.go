@@ -16,12 +16,10 @@ import (
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
-// spaceHandler serves the requests to a space from outside. Those that bear a
-// credential of the space count: they keep it awake while they last, watches and
-// exec too, and are held until it has woken. Others are let through to a space
-// that is awake, which will know what to do with them, and wake none. Nor do
-// those that ask for its health, nor those of clients that the admin names
-// ([Clients]): whoever looks after a space does not use it.
+// spaceHandler serves the requests to a space from outside. Requests with a credential of the space count: they wait
+// until the space is awake, and keep it awake while they last, including watches and exec. Requests without such a
+// credential wake no space; a space that is awake gets them, and its API server answers them. Health checks don't
+// count, nor do requests of the clients that the admin ignores ([Clients]), because monitoring a space is not using it.
 type spaceHandler struct {
 	shard *Shard
 	place *place
@@ -63,8 +61,7 @@ func (h *spaceHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	space.plane.Handler().ServeHTTP(w, r)
 }
 
-// enter returns the space once it is awake. If the request counts, leave must
-// follow.
+// enter returns the space once it is awake. If the request counts, the caller must call leave.
 func (h *spaceHandler) enter(r *http.Request, counts bool) (*Space, *refusal) {
 	s, p := h.shard, h.place
 	s.mu.Lock()
@@ -114,13 +111,13 @@ func (h *spaceHandler) enter(r *http.Request, counts bool) (*Space, *refusal) {
 	return p.space, nil
 }
 
-// ignoredRetry is when a client that wakes no space asks again whether it is awake.
+// ignoredRetry is the Retry-After for a client that wakes no space.
 const ignoredRetry = time.Minute
 
-// isSuspect is what a tenant learns of why its space is held back.
+// isSuspect is what a tenant reads about why its space is held back.
 const isSuspect = "is held back, because it may have crashed the process that it shares with other spaces"
 
-// whyNot is what a tenant learns of why its space does not run.
+// whyNot returns what a tenant reads about why its space does not run.
 func (p *place) whyNot() string {
 	if held := (heldBack{}); errors.As(p.failure, &held) {
 		return isSuspect
@@ -133,10 +130,9 @@ func (p *place) whyNot() string {
 
 type verifiedKey struct{}
 
-// Verify reports whether a request bears a credential of a space, which need not
-// be here nor anywhere. verified is the request to hand to the space's handler,
-// which then need not find out again. It fails when too many others are being
-// verified; the client may try again.
+// Verify reports whether a request has a credential of a space, which need not exist. verified is the request to pass
+// to the space's handler, so that the handler does not verify it again. It returns an error if too many requests are
+// being verified; the client may retry.
 func (s *Shard) Verify(space string, r *http.Request) (verified *http.Request, ok bool, err error) {
 	if ok, err = s.credentials.Verify(space, r); err != nil || !ok {
 		return r, false, err
@@ -144,7 +140,7 @@ func (s *Shard) Verify(space string, r *http.Request) (verified *http.Request, o
 	return r.WithContext(context.WithValue(r.Context(), verifiedKey{}, space)), true, nil
 }
 
-// verified is Verify, unless that was called before.
+// verified returns the result of Verify if that was called for the request, and otherwise calls it.
 func (s *Shard) verified(space string, r *http.Request) (bool, error) {
 	if name, ok := r.Context().Value(verifiedKey{}).(string); ok && name == space {
 		return true, nil
@@ -168,12 +164,12 @@ func (h *spaceHandler) leave() {
 	}
 }
 
-// isHealth tells questions for health, which an API server answers anybody.
+// isHealth reports whether a request is a health check, which an API server answers without authentication.
 func isHealth(r *http.Request) bool {
 	return r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz"
 }
 
-// health answers for a space that does not run: it is well if it would wake.
+// health answers a health check of a space that does not run: the space is healthy if it would wake.
 func (h *spaceHandler) health(w http.ResponseWriter) {
 	h.shard.mu.Lock()
 	reason, _ := h.place.reason()
@@ -186,14 +182,13 @@ func (h *spaceHandler) health(w http.ResponseWriter) {
 	fmt.Fprintf(w, "the space is %s\n", strings.ToLower(reason))
 }
 
-// refusal is an answer of the shard itself, as an API server would give it. It
-// tells a tenant nothing of what went wrong on the platform's side: that is in
-// the space's conditions.
+// refusal is an error answer of the shard itself, in the form of an API server's. It says nothing about causes on the
+// platform's side, which the space's conditions contain.
 type refusal struct {
 	code    int32
 	reason  metav1.StatusReason
 	message string
-	after   time.Duration // when to try again; 0 if that is of no use
+	after   time.Duration // Retry-After; 0 if retrying is of no use
 }
 
 func unauthorized() *refusal {

@@ -21,12 +21,11 @@ import (
 )
 
 var (
-	// ErrTaken says that a space has a place already. It has one until its stop
-	// has ended.
+	// ErrTaken is returned for a space that already has a place. It keeps it until its stop has ended.
 	ErrTaken = errors.New("the space exists already")
-	// ErrUnknown says that a space has no place here.
+	// ErrUnknown is returned for a space that has no place here.
 	ErrUnknown = errors.New("the space does not exist here")
-	// ErrStopped says that the space, or the whole shard, is being stopped.
+	// ErrStopped is returned while the space, or the whole shard, is being stopped.
 	ErrStopped = errors.New("the Berth server is stopping")
 )
 
@@ -38,13 +37,13 @@ type Shard struct {
 	volume       *kine.Volume
 	credentials  *credentials.Verifier
 
-	// life ends with Stop; work is all that runs in the background.
+	// life ends with Stop. work has all background goroutines.
 	life context.Context
 	end  context.CancelFunc
 	work sync.WaitGroup
-	poke chan struct{} // has the keeper look again
+	poke chan struct{} // makes the keeper check all places
 
-	log   *crashlog.Log // which spaces are active; nil if that is not kept
+	log   *crashlog.Log // records the active spaces; nil if nothing is recorded
 	began time.Time
 
 	mu       sync.Mutex
@@ -52,18 +51,17 @@ type Shard struct {
 	held     map[string]bool // see Hold
 	queue    []*place        // to be started, in this order
 	later    []*place        // to be started when nobody waits for another
-	suspects []*place        // to be started after those that somebody waits for, one group on trial after the other
+	suspects []*place        // to be started after those that somebody waits for, one group after the other
 	trials   []*place        // the suspects of one group that start or run
 	slow     int             // slow starts among starting
 	awake    int             // starting, running or stopping
 	starting int
 	leaving  int       // in trySleep, or stopping
-	giveBack time.Time // when memory is given back to the system; zero if none was freed
+	giveBack time.Time // when memory is returned to the system; zero if none was freed
 	stopped  bool
 }
 
-// Start connects to the host and returns when its watches have caught up. ctx
-// bounds the start only.
+// Start connects to the host, and returns when its watches have synced. ctx limits only the start.
 func Start(ctx context.Context, c Config) (*Shard, error) {
 	c = c.complete()
 	host, err := syncer.NewHost(c.Host, c.Sync)
@@ -85,11 +83,12 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		host.Stop()
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
-	// Last, as a process that comes no further ran no space: what is known of the one before must not be taken for its.
+	// This is the last step, because a process that fails before it has run no space: the records are about the process
+	// before it.
 	s.began = c.Clock.Now()
 	if c.ActiveDir != "" {
 		if s.log, err = crashlog.Open(c.ActiveDir, c.Clock); err != nil {
-			c.Logger.Error(err, "Which spaces were active at a crash is not known in full; the spaces run all the same", "dir", c.ActiveDir)
+			c.Logger.Error(err, "Could not read in full which spaces were active at a crash; the spaces start nevertheless", "dir", c.ActiveDir)
 		}
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -103,8 +102,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	return s, nil
 }
 
-// Add gives a space a place, asleep. Nothing of it runs until it is wanted: by
-// a request, Wake or WarmUp.
+// Add gives a space a place. The space stays asleep until a request, Wake, or WarmUp wants it.
 func (s *Shard) Add(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +120,8 @@ func (s *Shard) Add(name string) error {
 	return nil
 }
 
-// StartSpace adds a space and wakes it. ctx bounds the start only. On error the
-// space has no place, and nothing of it runs.
+// StartSpace adds a space and wakes it. ctx limits only the start. On error, the space has no place, and nothing of it
+// runs.
 func (s *Shard) StartSpace(ctx context.Context, name string) (*Space, error) {
 	if err := s.Add(name); err != nil {
 		return nil, err
@@ -137,7 +135,7 @@ func (s *Shard) StartSpace(ctx context.Context, name string) (*Space, error) {
 	return nil, fmt.Errorf("start space %s: %w", name, ErrStopped)
 }
 
-// Space is a space that is awake; nil if it is not.
+// Space returns a space that is awake, or nil.
 func (s *Shard) Space(name string) *Space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,25 +145,25 @@ func (s *Shard) Space(name string) *Space {
 	return nil
 }
 
-// Names of the spaces that have a place here, sorted.
+// Names returns the sorted names of the spaces that have a place here.
 func (s *Shard) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.places))
 }
 
-// ForgetCredentials has the credentials of a space, which may be elsewhere, checked anew: its keys have changed.
+// ForgetCredentials makes the shard verify the credentials of a space again, because its keys have changed. The space
+// need not have a place here.
 func (s *Shard) ForgetCredentials(space string) { s.credentials.Forget(space) }
 
-// Host is the shared host as the shard's watches show it: who calls from which
-// address, and what DNS has to say.
+// Host returns the shared view of the host, with the addresses of pods and the records for DNS.
 func (s *Shard) Host() *syncer.Host { return s.host }
 
-// ServiceRange is the host's range of cluster IPs, in CIDR form.
+// ServiceRange returns the host's range of cluster IPs, in CIDR notation.
 func (s *Shard) ServiceRange() string { return s.serviceRange }
 
-// Handler serves a space's API, and wakes the space for it; nil if the space has
-// no place here, and is not held.
+// Handler returns the handler of a space's API, which wakes the space. It returns nil if the space has no place here
+// and is not held.
 func (s *Shard) Handler(name string) http.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +176,8 @@ func (s *Shard) Handler(name string) http.Handler {
 	return nil
 }
 
-// StopSpace stops a space, or ends its start, waits for it, and takes its place
-// away; its host objects run on. When ctx ends first it returns an error, and
-// the stop goes on.
+// StopSpace ends a space or its start, waits for the end, and removes its place. The space's host objects keep running.
+// If ctx ends first, StopSpace returns an error, and the stop continues.
 func (s *Shard) StopSpace(ctx context.Context, name string) error {
 	s.mu.Lock()
 	p := s.places[name]
@@ -189,7 +186,7 @@ func (s *Shard) StopSpace(ctx context.Context, name string) error {
 		return nil
 	}
 	p.removed = true
-	p.stopErr = nil // an earlier stop's, by which it fell asleep
+	p.stopErr = nil // of an earlier stop, by which the space went to sleep
 	switch p.state {
 	case asleep:
 		s.drop(p)
@@ -216,10 +213,10 @@ func (s *Shard) StopSpace(ctx context.Context, name string) error {
 	return p.stopErr
 }
 
-// Forget forgets all that is known of a space that is deleted, and that has no place.
+// Forget removes the records of a deleted space that has no place.
 func (s *Shard) Forget(name string) error { return s.log.Forget(name) }
 
-// drop takes the place of a space that does not run away.
+// drop removes the place of a space that does not run.
 func (s *Shard) drop(p *place) {
 	p.release()
 	p.resolve(ErrStopped)
@@ -228,8 +225,8 @@ func (s *Shard) drop(p *place) {
 	p.turned()
 }
 
-// Stop stops all spaces, those that are starting too, then the watches on the
-// host. No space can be added or woken afterwards.
+// Stop stops all spaces, including those that are starting, and then the watches on the host. After that, no space can
+// be added or woken.
 func (s *Shard) Stop(ctx context.Context) (err error) {
 	s.mu.Lock()
 	s.stopped = true

@@ -5,23 +5,25 @@ package shard
 
 import "errors"
 
-// A space outgrows its share of the process's memory if its weight, which is also what the memory guard goes by, is more than
-// sharePercent of the limit. It is within its share again below a tenth less: a weight that swings about the limit is neither.
+// A space exceeds its share of the process's memory if its weight, which the memory guard also uses, is more than
+// sharePercent of the limit. It is within its share again at lessThanShare percent less than that. A weight between the
+// two is neither, so that small variations change nothing.
 const sharePercent, lessThanShare = 10, 10
 
-// ShareUse says how much a space takes of its share of the process's memory.
+// ShareUse says whether a space is within its share of the process's memory.
 type ShareUse int
 
-// Uses of a share.
+// The values of [ShareUse].
 const (
-	// ShareUnknown is that of a space that starts, or has not run in this process yet, and of a process without a limit.
+	// ShareUnknown is the value for a space that starts or has not run in this process, and for all spaces of a process
+	// without a memory limit.
 	ShareUnknown ShareUse = iota
 	WithinShare
 	NearShare
 	OverShare
 )
 
-// MemoryShare is how many bytes of the process's memory a space may weigh; 0 if the process has no limit.
+// MemoryShare returns how many bytes of the process's memory one space may use; 0 if the process has no limit.
 func (s *Shard) MemoryShare() int64 {
 	if s.config.Memory == nil {
 		return 0
@@ -29,7 +31,8 @@ func (s *Shard) MemoryShare() int64 {
 	return s.config.Memory.Limit / 100 * sharePercent
 }
 
-// ShareUse of a space. A space that was put to sleep for the memory that it took is over its share until it runs again.
+// ShareUse returns whether a space is within its share. A space that was put to sleep for its memory exceeds its share
+// until it runs again.
 func (s *Shard) ShareUse(name string) ShareUse {
 	share := s.MemoryShare()
 	s.mu.Lock()

@@ -12,19 +12,18 @@ import (
 	"time"
 )
 
-// restTimeout bounds the questions to a space before it sleeps.
+// restTimeout limits the check whether a space may sleep.
 const restTimeout = 15 * time.Second
 
-// againAfter is the pause of Sleep before it asks a busy space again.
+// againAfter is the pause of Sleep before it checks a busy space again.
 const againAfter = 200 * time.Millisecond
 
-// quietTime is how long nothing must have been written to a space before it may
-// sleep. By then, each write has reached its syncer and its controllers: asked
-// earlier, they would say that they have nothing to do.
+// quietTime is how long nothing must have been written to a space before it may sleep. After that time, each write has
+// reached the syncer and the controllers. Earlier, they would wrongly report that they have no work.
 const quietTime = time.Second
 
-// quietTimeout is how long Sleep waits for a space to be quiet: a client that
-// writes all the time must not keep the space awake.
+// quietTimeout is how long Sleep waits until nothing is written, so that a client that writes all the time can't keep
+// the space awake.
 const quietTimeout = 10 * time.Second
 
 var (
@@ -34,9 +33,8 @@ var (
 	errSoon  = errors.New("one of its timers expires soon")
 )
 
-// Sleep puts a space to sleep as soon as nothing is under way in it, whoever
-// uses it: requests under way end. When ctx ends first it returns why the space
-// does not sleep.
+// Sleep puts a space to sleep as soon as it has no work under way, even if it is in use: current requests end. If ctx
+// ends first, Sleep returns why the space does not sleep.
 func (s *Shard) Sleep(ctx context.Context, name string) error {
 	var busy error
 	began := s.config.Clock.Now()
@@ -47,7 +45,7 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 			s.mu.Unlock()
 			return fmt.Errorf("put space %s to sleep: %w", name, ErrUnknown)
 		}
-		if p.state == queued && p.wake == nil { // for nobody
+		if p.state == queued && p.wake == nil { // no caller waits for the start
 			s.unqueue(p)
 			p.set(asleep, s.config.Clock.Now())
 		}
@@ -81,10 +79,9 @@ func (s *Shard) Sleep(ctx context.Context, name string) error {
 	}
 }
 
-// trySleep stops a running space if nothing is under way in it, nothing has been
-// written to it for as long as quiet and, unless it is forced, nobody uses it. It
-// returns why it does not. Its host objects are watched from before it is asked,
-// so that no change is missed (T8).
+// trySleep stops a running space if it has no work under way, if nothing has been written to it for the duration quiet,
+// and, unless forced, if nobody uses it. Otherwise, it returns the reason. The watch on the space's host objects begins
+// before the check, so that no change is missed (T8).
 func (s *Shard) trySleep(ctx context.Context, p *place, forced bool, quiet time.Duration) error {
 	s.mu.Lock()
 	if p.state != running || p.tryingSleep {
@@ -160,13 +157,12 @@ func (s *Shard) halted(ctx context.Context, p *place) error {
 	return nil
 }
 
-// watchHost notes when a host object of the space changes.
+// watchHost sets changed when a host object of the space changes.
 func (s *Shard) watchHost(p *place) (stop func()) {
 	return s.host.OnChange(p.name, s.noteChange(p))
 }
 
-// watchNodes notes when a node of the space's changes, if the space may have
-// DaemonSets.
+// watchNodes sets changed when a node of the space changes, if the space may have DaemonSets.
 func (s *Shard) watchNodes(p *place) (stop func()) {
 	where := s.config.Settings(p.name).Placement
 	if !where.ByName {
@@ -182,8 +178,8 @@ func (s *Shard) noteChange(p *place) func() {
 	}
 }
 
-// idleAt is when a space will have been idle long enough, if nothing happens:
-// d after its last request, and some moments after it woke.
+// idleAt returns when a space has been idle long enough if no request comes: d after its last request, and at least
+// settleTime after it woke.
 func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
 	at := p.since.Add(s.config.Idle(p.name).within(settleTime))
 	if idle := p.lastRequest.Add(d); idle.After(at) {
@@ -195,7 +191,7 @@ func (s *Shard) idleAt(p *place, d time.Duration) time.Time {
 	return at
 }
 
-// sleepIdlest puts to sleep the spaces that were idle longest, for those that are queued.
+// sleepIdlest puts the spaces to sleep that were idle longest, to make place for queued ones.
 func (s *Shard) sleepIdlest() {
 	wanted := min(s.waiting(), s.config.StartsMax-s.starting) - s.leaving
 	if wanted <= 0 {

@@ -29,39 +29,37 @@ import (
 	"github.com/berth-dev/berth/vcluster/podaccess"
 )
 
-// Space is a running space: a control plane and a syncer. When one of them ends
-// by itself, so does the other.
+// Space is a running space: a control plane and a syncer. If one of them ends by itself, the other is stopped.
 type Space struct {
 	plane  *vcluster.ControlPlane
 	syncer syncing
-	// account is what the space takes of the process.
+	// account counts what the space uses of the process.
 	account *bounds.Account
 
 	requestStop  func()
 	closeStreams func()
 	stopping     chan struct{} // closed by requestStop
 	done         chan struct{}
-	// Set before done is closed.
-	err     error // why the space has ended by itself
-	stopErr error // what went wrong in stopping it
+	// err and stopErr are set before done is closed.
+	err     error // why the space ended by itself
+	stopErr error // the error of its stop
 }
 
-// Kubeconfig for a user of the space with the given groups.
+// Kubeconfig returns a kubeconfig for a user of the space with these groups.
 func (s *Space) Kubeconfig(user string, groups []string) ([]byte, error) {
 	return s.plane.ClientKubeconfig(user, groups)
 }
 
-// Account is what the space takes of what it shares with others.
+// Account returns what the space uses of the process that it shares with others.
 func (s *Space) Account() *bounds.Account { return s.account }
 
-// Loopback reaches the space's API in process with all rights.
+// Loopback returns a configuration for clients in this process, with all rights in the space.
 func (s *Space) Loopback() *rest.Config { return s.plane.Loopback() }
 
-// Done is closed when the space has ended, by StopSpace or by itself.
+// Done returns a channel that is closed when the space has ended, by StopSpace or by itself.
 func (s *Space) Done() <-chan struct{} { return s.done }
 
-// Err tells, once Done is closed, why the space ended by itself. It is nil after
-// StopSpace, and until then.
+// Err returns why the space ended by itself, once Done is closed. It is nil before that, and after StopSpace.
 func (s *Space) Err() error {
 	select {
 	case <-s.done:
@@ -71,8 +69,8 @@ func (s *Space) Err() error {
 	}
 }
 
-// startSpace starts a space that is isolated on the host, or isolates it first if
-// it is not prepared. On error nothing of it runs.
+// startSpace starts a space. If it is not prepared, startSpace first prepares it on the host. On error, nothing of the
+// space runs.
 func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
 	err = safego.Call("start", func() error {
 		if !prepared && s.config.Prepare != nil {
@@ -103,8 +101,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		case err == nil:
 			space.Nameservers = []string{nameserver}
 		case syncer.QuotaExceeded(err):
-			// Its tenant can delete services by the API, which must not wait for it.
-			s.config.Logger.Error(err, "Pods of this space get the host's DNS until its next start: its quota does not allow the service", "space", name)
+			// The start continues, because tenants need the API to delete services.
+			s.config.Logger.Error(err, "Pods of the space use the host's DNS until its next start, as its quota on the host has no place for the DNS service", "space", name)
 		default:
 			return nil, err
 		}
@@ -155,12 +153,12 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	return opened, nil
 }
 
-// syncOf says what is synced of a space with these settings.
+// syncOf returns what is synced of a space with these settings.
 func (s *Shard) syncOf(settings *Settings) resources.SyncOptions {
 	return ptr.Deref(settings.Sync, s.config.Sync.Sync)
 }
 
-// controllers are those of a space whose pods run where it says.
+// controllers returns the controllers to run for a space with this placement of pods.
 func controllers(where translate.Placement) []string {
 	all := vcluster.SpaceControllers()
 	if where.ByName {
@@ -169,7 +167,7 @@ func controllers(where translate.Placement) []string {
 	return all
 }
 
-// syncing is a syncer, as far as a space has to do with it.
+// syncing is what Space needs of a syncer.
 type syncing interface {
 	Run(context.Context) error
 	Idle() bool
@@ -189,8 +187,8 @@ func newSpace(plane *vcluster.ControlPlane, syncer syncing) *Space {
 	}
 }
 
-// supervise runs the syncer until the space is to stop or one half of it ends,
-// and stops both: the syncer before the control plane that it reads.
+// supervise runs the syncer until the space must stop or until the syncer or the control plane ends by itself. Then it
+// stops both: first the syncer, which reads from the control plane.
 func (s *Space) supervise() {
 	defer close(s.done)
 	run, end := context.WithCancel(context.Background())
@@ -207,13 +205,13 @@ func (s *Space) supervise() {
 	case err := <-synced:
 		s.err = fmt.Errorf("its syncer has ended: %w", joined(err))
 	}
-	// First, so that the control plane need not wait for them; connections that
-	// its proxies keep would even outlive it.
+	// Streams are closed first, so that the control plane need not wait for them. Connections that its proxies keep
+	// would even outlive it.
 	safego.Run("close streams", s.closeStreams, nil)
 	s.stopErr = errors.Join(s.stopErr, safego.Call("stop", func() error { return s.plane.Stop(context.Background()) }))
 }
 
-// joined joins errors, of which there may be none.
+// joined returns the non-nil errors, joined, or nil.
 func joined(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -221,10 +219,9 @@ func joined(errs ...error) error {
 	return errors.New("without an error")
 }
 
-// rest asks a space whether it may sleep, and until when: zero if for ever. It
-// may not while its syncer has work under way, nor until nothing has been written
-// for as long as quiet. What its controllers wait for is in its objects; what
-// expires, in its store.
+// rest returns an error if a space may not sleep now, and otherwise until when it may sleep: zero if without end. A
+// space may not sleep while its syncer works, nor until nothing has been written for the duration quiet. What its
+// controllers wait for is in its objects, and what expires is in its store.
 func (s *Space) rest(ctx context.Context, quiet time.Duration) (until time.Time, err error) {
 	err = safego.Call("ask", func() error {
 		if s.plane.Quiet() < quiet {
@@ -244,14 +241,14 @@ func (s *Space) rest(ctx context.Context, quiet time.Duration) (until time.Time,
 			until = timer
 		}
 		if s.plane.Quiet() < quiet {
-			return errFresh // by what it does itself, while it was asked
+			return errFresh // its own components wrote during the check
 		}
 		return nil
 	})
 	return until, err
 }
 
-// followsNodes reports whether a space has something to do when its nodes change.
+// followsNodes reports whether a space has work to do when its nodes change.
 func (s *Space) followsNodes(ctx context.Context) (follows bool, err error) {
 	err = safego.Call("ask", func() (err error) {
 		follows, err = s.plane.HasDaemonSets(ctx)

@@ -22,35 +22,34 @@ import (
 const (
 	ReasonRunning  = "Running"
 	ReasonAsleep   = "Asleep"   // true, or unknown if the space has not run in this process yet
-	ReasonWaking   = "Waking"   // it ran here before
-	ReasonStarting = "Starting" // it did not
-	ReasonStopping = "Stopping" // on its way to sleep, or away
-	ReasonFailed   = "Failed"   // see the message; it is tried again
-	// ReasonCrashSuspect says that the process ended uncleanly while the space was
-	// active, and that it is held back for that. It is started again.
+	ReasonWaking   = "Waking"   // it has run in this process before
+	ReasonStarting = "Starting" // it has not run in this process
+	ReasonStopping = "Stopping" // it goes to sleep, or is being removed
+	ReasonFailed   = "Failed"   // the message says why; Berth retries
+	// ReasonCrashSuspect says that the process ended uncleanly while the space was active, so that the space is held
+	// back. It starts later.
 	ReasonCrashSuspect = "CrashSuspect"
-	// ReasonHostUnreachable says that the space serves, but can't be synced; the
-	// condition is true.
+	// ReasonHostUnreachable says that the space serves but can't be synced. The condition is true.
 	ReasonHostUnreachable = "HostUnreachable"
 )
 
 // Status is what is known of a space without waking it.
 type Status struct {
 	Name string `json:"name"`
-	// Conditions are Ready, and in the answer to a question about one space that runs also HostReachable, StoreHealthy, and
-	// Synced, as [v1alpha1] has them.
+	// Conditions contains Ready. For one space that runs, it also contains HostReachable, StoreHealthy, and Synced; see
+	// [v1alpha1].
 	Conditions []metav1.Condition `json:"conditions"`
-	// Requests from outside that are under way, watches too.
+	// Requests counts the current requests from outside, including watches.
 	Requests int `json:"requests"`
-	// LastRequest is when the last request from outside came or was answered;
-	// nil if there was none since the space woke by itself.
+	// LastRequest is when the last request from outside came or was answered. It is nil if there was none since the
+	// space woke by itself.
 	LastRequest *metav1.Time `json:"lastRequest,omitempty"`
-	// NextWake is when a sleeping space wakes by itself, if no change on the
-	// host or request wakes it before; nil if it has no reason to.
+	// NextWake is when a sleeping space wakes by itself, unless a request or a change on the host wakes it earlier. It
+	// is nil if the space has no work to wake for.
 	NextWake *metav1.Time `json:"nextWake,omitempty"`
 }
 
-// Status of a space; false if it has no place here.
+// Status returns the status of a space; false if it has no place here.
 func (s *Shard) Status(name string) (Status, bool) {
 	s.mu.Lock()
 	p := s.places[name]
@@ -76,7 +75,7 @@ func (s *Shard) List() []Status {
 	return list
 }
 
-// statusOf tells of a space what needs no question to it.
+// statusOf returns what is known of a space without asking its components.
 func (s *Shard) statusOf(p *place) Status {
 	reason, message := p.reason()
 	if err := s.host.Reachable(); err != nil && p.state == running {
@@ -95,7 +94,8 @@ func (s *Shard) statusOf(p *place) Status {
 	return status
 }
 
-// parts are the conditions of what a space that runs is made of. They began to be as they are at some time after since.
+// parts returns the conditions of the components of a running space. They have been as they are since some time after
+// since.
 func (s *Shard) parts(space *Space, since time.Time) []metav1.Condition {
 	if space == nil {
 		return nil
@@ -143,7 +143,7 @@ func (p *place) ready() metav1.ConditionStatus {
 	case p.failure != nil || p.evicted != nil || heldBack:
 		return metav1.ConditionFalse
 	case p.started || p.state == stopping:
-		return metav1.ConditionTrue // requests are answered, after a wait at most
+		return metav1.ConditionTrue // requests are answered, at most after a wait
 	case p.state == asleep:
 		return metav1.ConditionUnknown
 	default:
@@ -182,12 +182,11 @@ func (p *place) reason() (reason, message string) {
 	}
 }
 
-// HostObjects counts what each space has on the host, by kind, whether it is
-// awake or not.
+// HostObjects returns how many objects each space has on the host, by resource, whether the space is awake or not.
 func (s *Shard) HostObjects() map[string]map[string]int { return s.host.Objects() }
 
-// StoreStats are figures of the space's store.
+// StoreStats returns statistics of the space's store.
 func (s *Space) StoreStats(ctx context.Context) (kine.Stats, error) { return s.plane.StoreStats(ctx) }
 
-// SyncStats count what the space's syncer has done since it woke.
+// SyncStats returns what the space's syncer has done since the space woke.
 func (s *Space) SyncStats() syncer.Stats { return s.syncer.Stats() }

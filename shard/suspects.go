@@ -14,12 +14,11 @@ import (
 	"github.com/berth-dev/berth/shard/crashlog"
 )
 
-// noteUseEvery is how often it is noted which spaces do something without a
-// request that begins.
+// noteUseEvery is how often the shard records the spaces that work without a new request.
 const noteUseEvery = 2 * time.Second
 
-// heldBack says why a space is not started: the process that ran it ended
-// uncleanly, and it may be the cause.
+// heldBack is the failure of a space that is not started because an earlier process ended uncleanly, and the space may
+// be the cause.
 type heldBack struct{ crashlog.Held }
 
 // Error implements error.
@@ -39,7 +38,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// suspect holds a new place back if its space may have ended the process before.
+// suspect holds back a new place if its space may have ended an earlier process.
 func (s *Shard) suspect(p *place) {
 	held, ok := s.log.Held(p.name)
 	if !ok {
@@ -49,15 +48,14 @@ func (s *Shard) suspect(p *place) {
 	if held.Wait > 0 {
 		p.failure, p.retry = heldBack{held}, s.began.Add(held.Wait)
 		s.look()
-		s.config.Logger.Error(p.failure, "Space is held back", "space", p.name, "until", p.retry)
+		s.config.Logger.Error(p.failure, "Space is held back, as it may have ended the process; Berth starts it later", "space", p.name, "nextRetry", p.retry)
 	}
 }
 
-// bySuspicion orders suspects, the most suspicious first.
+// bySuspicion compares suspects; the most suspicious is the first.
 func bySuspicion(a, b *place) int { return cmp.Compare(a.suspect.Rank, b.suspect.Rank) }
 
-// hurry lets a suspect start as if it were none. It is on trial all the same, if
-// no other is.
+// hurry makes a suspect start like other spaces. It is on trial nevertheless, if no other is.
 func (s *Shard) hurry(p *place) {
 	if p.suspect == nil || p.state != asleep && p.state != queued {
 		return
@@ -69,14 +67,13 @@ func (s *Shard) hurry(p *place) {
 	}
 }
 
-// isHeldBack reports whether a space is not to be started for itself now.
+// isHeldBack reports whether a space may not start by itself now.
 func (s *Shard) isHeldBack(p *place) bool {
 	held := heldBack{}
 	return errors.As(p.failure, &held) && p.state == asleep && p.retry.After(s.config.Clock.Now())
 }
 
-// afterTrial is how long a suspect has to wait for those that are on trial, zero
-// if it need not.
+// afterTrial returns how long a suspect has to wait for those that are on trial; zero if it need not wait.
 func (s *Shard) afterTrial(p *place) time.Duration {
 	if p.suspect == nil || p.hurried || p.state != queued || s.mayTry(p) {
 		return 0
@@ -88,16 +85,16 @@ func (s *Shard) afterTrial(p *place) time.Duration {
 	return max(firstRetry, ends.Sub(s.config.Clock.Now()))
 }
 
-// mayTry reports whether a suspect may be put on trial now: with its own group, or if no other is.
+// mayTry reports whether a suspect may be on trial now: if no other is, or only those of its own group.
 func (s *Shard) mayTry(p *place) bool {
 	return len(s.trials) == 0 || s.trials[0].suspect.Group == p.suspect.Group
 }
 
-// trialEnds is when a space on trial, whatever its state, will have survived.
+// trialEnds returns when a space on trial will have survived, whatever its state is.
 func trialEnds(p *place) time.Time { return p.since.Add(p.suspect.Trial) }
 
-// dueTrial ends the trial of a running space that has survived it. It returns when
-// to look again, zero if the space is not on trial.
+// dueTrial ends the trial of a running space that has survived it. It returns when it must be called again; zero if the
+// space is not on trial.
 func (s *Shard) dueTrial(p *place, now time.Time) time.Time {
 	if !slices.Contains(s.trials, p) {
 		return time.Time{}
@@ -107,19 +104,19 @@ func (s *Shard) dueTrial(p *place, now time.Time) time.Time {
 	}
 	s.endTrial(p)
 	p.suspect = nil
-	s.config.Logger.Info("Space has survived its trial", "space", p.name)
+	s.config.Logger.Info("Space ran long enough to be no longer suspected of a crash", "space", p.name)
 	s.work.Go(func() { s.logged(s.log.Survived(p.name)) })
 	s.dispatch()
 	return time.Time{}
 }
 
-// endTrial ends the trial of a space that has survived it, or that does not run any
-// more. The latter is on trial again when it is started again.
+// endTrial ends the trial of a space that has survived it, or that no longer runs. The latter is on trial again at its
+// next start.
 func (s *Shard) endTrial(p *place) {
 	s.trials = slices.DeleteFunc(s.trials, func(o *place) bool { return o == p })
 }
 
-// noteUse notes which spaces do something, until the shard stops.
+// noteUse records which spaces work, until the shard stops.
 func (s *Shard) noteUse() {
 	for {
 		timer := s.config.Clock.NewTimer(noteUseEvery)
@@ -137,9 +134,10 @@ func (s *Shard) noteUse() {
 	}
 }
 
-// noteMemory notes how much memory is accounted to the requests of each space. What its store holds is not counted: that does
-// no harm for as long as nobody reads it. Nor are watches of which nothing waits: they hold the same for days, and would make
-// a space that has a hundred of them more suspicious, at each crash, than all that are busy.
+// noteMemory records how much memory is accounted to the requests of each space. It does not count the contents of
+// stores, which take no memory until somebody reads them. Nor does it count watches without pending events: these hold
+// the same amount for days. A space with a hundred of them would be more suspicious, at each crash, than all busy
+// spaces.
 func (s *Shard) noteMemory() {
 	accounts, _ := s.weights()
 	bytes := make(map[string]int64, len(accounts))
@@ -149,7 +147,7 @@ func (s *Shard) noteMemory() {
 	s.logged(s.log.Weigh(bytes))
 }
 
-// used are the spaces that do something now.
+// used returns the spaces that work now.
 func (s *Shard) used() (names []string) {
 	quiet := map[string]*Space{}
 	s.mu.Lock()
@@ -170,10 +168,9 @@ func (s *Shard) used() (names []string) {
 	return names
 }
 
-// logged logs what kept a note about active spaces from being written: the spaces
-// run all the same.
+// logged logs the error of a record about active spaces. The spaces run nevertheless.
 func (s *Shard) logged(err error) {
 	if err != nil {
-		s.config.Logger.Error(err, "After a crash it may not be known which space was active")
+		s.config.Logger.Error(err, "Could not record which spaces are active; after a crash, Berth may not find the space that caused it")
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Wake wakes a space, or tries one that failed again, and returns when it serves
-// and syncs. When ctx ends first it returns an error, and the wake goes on.
+// Wake wakes a space, or retries one that failed, and returns when the space serves and syncs. If ctx ends first, Wake
+// returns an error, and the start continues.
 func (s *Shard) Wake(ctx context.Context, name string) error { return s.BeginWake(name)(ctx) }
 
-// WakeNow is Wake for an administrator: a space that is held back, as it may have
-// ended the process before, is not held back any more.
+// WakeNow is Wake for an administrator: it also starts a space that is held back because it may have ended an earlier
+// process.
 func (s *Shard) WakeNow(ctx context.Context, name string) error {
 	s.mu.Lock()
 	if p := s.places[name]; p != nil && !p.removed && !s.stopped {
@@ -24,8 +24,8 @@ func (s *Shard) WakeNow(ctx context.Context, name string) error {
 	return s.Wake(ctx, name)
 }
 
-// BeginWake has a space woken, after those for which it was called before, and
-// returns what waits for it as Wake does.
+// BeginWake wakes a space after those for which it was called before. It returns a function that waits for it as Wake
+// does.
 func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,8 +47,8 @@ func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 	}
 }
 
-// Restart has a space read its keys anew: one that runs is stopped and woken again, and requests that come meanwhile
-// wait. Requests under way end; what the space runs on the host runs on. One that does not run reads them when it next
+// Restart makes a space read its keys again. A running space stops and wakes again: its current requests end, and new
+// ones wait. What the space runs on the host keeps running. A space that does not run reads its keys when it next
 // wakes.
 func (s *Shard) Restart(ctx context.Context, name string) error {
 	s.credentials.Forget(name)
@@ -88,7 +88,7 @@ func (s *Shard) Restart(ctx context.Context, name string) error {
 	}
 }
 
-// HeldBack returns why a space is not started for itself now, as it may have ended the process before; nil if it may be.
+// HeldBack returns why a space does not start by itself now, if it may have ended an earlier process; nil otherwise.
 func (s *Shard) HeldBack(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Shard) HeldBack(name string) error {
 	return nil
 }
 
-// WarmUp has a space woken once for itself, when nobody waits for another: so its
-// timers become known and its host objects are mended. It does not wait.
+// WarmUp wakes a space once in the background, when nobody waits for another. So its timers become known and its host
+// objects are repaired. WarmUp does not wait.
 func (s *Shard) WarmUp(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Shard) WarmUp(name string) {
 	}
 }
 
-// want has a space started for somebody outside who waits.
+// want starts a space for a caller from outside who waits.
 func (s *Shard) want(p *place) *wake {
 	p.touched = true
 	if p.state == running {
@@ -127,7 +127,7 @@ func (s *Shard) want(p *place) *wake {
 	return s.need(p, byRequest)
 }
 
-// need has a space started in its turn, once for all who want it.
+// need queues a space. All callers that want it share one start.
 func (s *Shard) need(p *place, why cause) *wake {
 	switch {
 	case s.stopped || p.removed:
@@ -158,7 +158,7 @@ func (s *Shard) begin(p *place) {
 	ctx, abort := context.WithTimeout(s.life, startTimeout)
 	p.abort = abort
 	if p.suspect != nil && p.hurried && !s.mayTry(p) {
-		p.suspect = nil // one group at a time
+		p.suspect = nil // only one group is on trial at a time
 	}
 	p.hurried = false
 	prepared, suspect, since := p.prepared, p.suspect, p.since
@@ -193,14 +193,14 @@ func (s *Shard) begin(p *place) {
 			s.settle(p)
 		} else {
 			s.run(p, space)
-			s.config.Logger.Info("Space woke", "space", p.name, "for", p.cause, "took", took)
+			s.config.Logger.Info("Space woke", "space", p.name, "cause", p.cause, "duration", took)
 		}
 		s.dispatch()
 		s.look()
 	})
 }
 
-// run makes a started space the place's.
+// run makes a started space available in its place.
 func (s *Shard) run(p *place, space *Space) {
 	now := s.config.Clock.Now()
 	p.space, p.prepared, p.started, p.failure = space, true, true, nil
@@ -222,14 +222,14 @@ func (s *Shard) run(p *place, space *Space) {
 	}
 }
 
-// halt stops a running space; ended comes next.
+// halt stops a running space. ended is called when it has stopped.
 func (s *Shard) halt(p *place) {
 	p.set(stopping, s.config.Clock.Now())
 	s.leaving++
 	p.space.requestStop()
 }
 
-// ended says that a space has stopped, by halt or by itself.
+// ended updates a place when its space has stopped, by halt or by itself.
 func (s *Shard) ended(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,18 +253,22 @@ func (s *Shard) ended(p *place) {
 	case evicted != nil && !p.removed:
 		p.failures = max(p.failures, memoryFailures)
 		s.fail(p, evicted)
-		p.prepared = true // its host is as it was
+		p.prepared = true // its objects on the host have not changed
 	default:
 		p.failures = 0
 		p.set(asleep, s.config.Clock.Now())
-		s.config.Logger.Info("Space stopped", "space", p.name, "until", p.timer)
+		logger := s.config.Logger.WithValues("space", p.name)
+		if !p.timer.IsZero() {
+			logger = logger.WithValues("nextWake", p.timer)
+		}
+		logger.Info("Space stopped")
 	}
 	s.settle(p)
 	s.dispatch()
 	s.look()
 }
 
-// settle is what follows once nothing of a space runs any more.
+// settle removes or queues a place again, if that was asked for while its space was ending.
 func (s *Shard) settle(p *place) {
 	switch {
 	case p.removed:
@@ -274,8 +278,8 @@ func (s *Shard) settle(p *place) {
 	}
 }
 
-// fail notes why a space does not run, and when it is tried again: later each
-// time, so that a broken space does not eat the processor.
+// fail records why a space does not run, and when to retry. The pause grows with each failure, so that a broken space
+// does not use up the processor.
 func (s *Shard) fail(p *place, err error) {
 	now := s.config.Clock.Now()
 	if p.state == running && now.Sub(p.since) > lastRetry {
@@ -288,12 +292,12 @@ func (s *Shard) fail(p *place, err error) {
 	p.set(asleep, now)
 	p.resolve(err)
 	if p.removed {
-		return // it was told to
+		return // it ended because it is being removed
 	}
-	s.config.Logger.Error(err, "Space does not run", "space", p.name, "failures", p.failures, "retry", p.retry)
+	s.config.Logger.Error(err, "Space could not run; Berth retries", "space", p.name, "failures", p.failures, "nextRetry", p.retry)
 }
 
-// backoff is the pause after so many failures in a row.
+// backoff returns the pause after this number of failures in a row.
 func backoff(failures int) time.Duration {
 	pause := firstRetry
 	for range failures - 1 {

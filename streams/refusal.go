@@ -56,7 +56,7 @@ func (s *Streams) refused(resp *http.Response, v, host *corev1.Pod, subresource 
 	}
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden, resp.StatusCode < http.StatusBadRequest:
-		s.logger.Error(nil, "Host refuses the space's account", "pod", host.Name, "subresource", subresource, "code", resp.StatusCode, "answer", message)
+		s.logger.Error(nil, "Host rejected a request of the space's account", "pod", host.Name, "subresource", subresource, "code", resp.StatusCode, "response", message)
 		return unreachable(v)
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return apierrors.NewTooManyRequests("too many requests; try again later", 1)

@@ -81,7 +81,7 @@ func (s *Streams) Stream(ctx context.Context, v *corev1.Pod, subresource string,
 	}
 	host, ok := body.(podstream.Host)
 	if !ok {
-		s.logger.Error(nil, "Host does not switch protocols", "pod", v.Name, "subresource", subresource)
+		s.logger.Error(nil, "Host did not upgrade the connection", "pod", v.Name, "subresource", subresource)
 		_ = body.Close()
 		return nil, unreachable(v)
 	}
@@ -113,7 +113,7 @@ func (s *Streams) call(
 	if err != nil {
 		release()
 		if ctx.Err() == nil {
-			s.logger.Error(err, "Host did not answer", "pod", host.Name, "subresource", subresource)
+			s.logger.Error(err, "Could not reach the host", "pod", host.Name, "subresource", subresource)
 		}
 		return nil, unreachable(v)
 	}

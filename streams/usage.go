@@ -42,7 +42,7 @@ func (s *Streams) HasUsage(ctx context.Context) bool {
 func (s *Streams) PodMetrics(ctx context.Context, pods []*corev1.Pod) ([]metricsv1beta1.PodMetrics, error) {
 	measured, err := s.measured(ctx, pods)
 	if err != nil {
-		s.logger.Error(err, "Host does not say what pods use")
+		s.logger.Error(err, "Could not get the usage of pods from the host")
 		return nil, apierrors.NewServiceUnavailable("the usage of pods is not available now; try again later")
 	}
 	known := []metricsv1beta1.PodMetrics{}

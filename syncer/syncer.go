@@ -26,33 +26,31 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// ServiceAccount is the name of the account, in each space's host namespace,
-// that the space's syncer writes as.
+// ServiceAccount is the name of the service account in each space's host namespace that the space's syncer writes with.
 const ServiceAccount = hostcache.ServiceAccount
 
-// AsAccount is config as the space's own account on the host that it reaches.
+// AsAccount returns a copy of config that acts as the space's service account on the host.
 func AsAccount(config *rest.Config, space translate.Space) *rest.Config {
 	return hostcache.AsAccount(config, space)
 }
 
-// QuotaExceeded reports whether the host refused an object for a quota.
+// QuotaExceeded reports whether the host rejected an object because of a quota.
 func QuotaExceeded(err error) bool { return engine.QuotaExceeded(err) }
 
-// Options say what spaces share of a host, and how.
+// Options configure what is synced of all spaces of a host.
 type Options = hostcache.Options
 
-// Host is the shared host cluster as a shard sees it: one set of watches for all its spaces, and what it allocates to their
-// Services. It is safe for concurrent use once started.
+// Host is a shard's view of the host cluster: one set of watches for all spaces, and the addresses that the host
+// allocates for their Services. It is safe for concurrent use after it has started.
 type Host struct {
 	*hostcache.Host
 	*services.Addresses
 }
 
-// NewHost prepares the watches on the cluster that config reaches. The account
-// of config may impersonate the spaces' accounts, and reads, of the resources that
-// are synced, objects that bear the space label in all namespaces, and all
-// events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
-// reads for gateways, too: both claim host names.
+// NewHost prepares the watches on the cluster of config. The account of config must be allowed to impersonate the
+// spaces' accounts, and to read: objects of synced resources with the space label, in all namespaces, and all events,
+// volumes, classes, nodes, ingresses, gateways, and routes. Ingresses are also read when only gateways are synced,
+// because both claim host names.
 func NewHost(config *rest.Config, o Options) (*Host, error) {
 	h, err := hostcache.NewHost(config, o)
 	if err != nil {
@@ -61,26 +59,25 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	return &Host{h, services.NewAddresses(h)}, nil
 }
 
-// Config says which space to sync.
+// Config configures the syncer of one space.
 type Config struct {
 	Space translate.Space
-	// Where the space's pods run.
+	// Where is the placement of the space's pods.
 	Where translate.Placement
 	Host  *Host
-	// Sync says what is synced of the space, which must be within what the host's options offer; see
-	// [resources.SyncOptions.Within]. All that they offer is, if nil.
+	// Sync says what is synced of the space. It must be within the host's options; see [resources.SyncOptions.Within].
+	// Nil means all that these allow.
 	Sync *resources.SyncOptions
-	// Virtual reaches the space's API with all rights.
+	// Virtual is a configuration for clients of the space's API with all rights.
 	Virtual *rest.Config
-	// Release of Kubernetes that the space's API says it is; virtual nodes
-	// say the same.
+	// Release is the release of Kubernetes that the space's API reports. Virtual nodes report the same.
 	Release string
-	// TokenKey is the ID of the key that signs the space's service-account tokens. Pods whose tokens another signed
-	// get new ones. Default: whatever signed them, tokens are replaced only when they are about to end.
+	// TokenKey is the ID of the key that signs the space's service-account tokens. Pods with tokens of another key get
+	// new ones. If it is empty, tokens are replaced only shortly before they expire.
 	TokenKey string
-	// Informers of the space, shared with its controllers.
+	// Informers are the informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
-	// Account of the space: what it uses of what is bounded. Nothing is if nil.
+	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
 	Account *bounds.Account
 	Logger  logr.Logger
 	Clock   clock.PassiveClock // the system clock if nil
@@ -90,13 +87,13 @@ type Config struct {
 type Syncer struct {
 	engine  *engine.Engine
 	host    *Host
-	account *services.Account // of the space on the host
+	account *services.Account // writes to the host as the space
 }
 
-// Stats count the work of one space's syncer since it was made.
+// Stats count what one space's syncer has done since it was created.
 type Stats = engine.Stats
 
-// New prepares the syncer of a space; Run runs it.
+// New returns the syncer of a space. Run starts it.
 func New(c Config) (*Syncer, error) {
 	onHost, err := c.Host.Client(c.Space, c.Account)
 	if err != nil {
@@ -117,7 +114,7 @@ func New(c Config) (*Syncer, error) {
 	return s, nil
 }
 
-// declare declares the resources that are enabled, and removes the stale objects of the others.
+// declare declares the enabled resources, and deletes the stale objects of the others.
 func (s *Syncer) declare(c Config) error {
 	classes := classes.New(s.engine)
 	declarations := classes.Declarations()
@@ -130,14 +127,14 @@ func (s *Syncer) declare(c Config) error {
 	}
 	for _, k := range resources.Table() {
 		if k.Direction == resources.InSpace {
-			continue // what is made of it is another resource's
+			continue // another resource declares what is made of it
 		}
 		declare := declarations[k.Name]
 		if declare == nil {
 			return fmt.Errorf("nothing syncs %s", k.Name)
 		}
 		switch {
-		case s.engine.Sync.On(k.Name), k.Name == resources.Nodes, k.Class && !k.Extension: // of which none may be left in the space
+		case s.engine.Sync.On(k.Name), k.Name == resources.Nodes, k.Class && !k.Extension: // none of these may remain in the space
 			if err := declare(); err != nil {
 				return err
 			}
@@ -148,23 +145,20 @@ func (s *Syncer) declare(c Config) error {
 	return nil
 }
 
-// Run syncs until ctx ends, and returns when all its work has stopped. It may
-// be called once.
+// Run syncs until ctx ends, and returns when all of its work has stopped. It may be called once.
 func (s *Syncer) Run(ctx context.Context) error {
 	defer s.host.Use(s.engine.Space, s.account)()
 	return s.engine.Run(ctx)
 }
 
-// Idle reports whether there is nothing to do: all that both sides have shown is
-// worked up, and the host's watches have shown the syncer's own writes. What
-// failed and is due later does not count, see [Syncer.NextTimer].
+// Idle reports whether the syncer has no work: it has processed all changes on both sides, and the host's watches have
+// returned its own writes. Retries that are due later don't count; see [Syncer.NextTimer].
 func (s *Syncer) Idle() bool { return s.engine.Idle() }
 
-// NextTimer is when the syncer has something to do by itself, ok is false if it
-// has not: tokens of running pods to replace, reservations to give back, and
-// tries to repeat that failed for the host's sake. What the host or the space's
-// rules refused is not among it: it is tried again when the space wakes.
+// NextTimer returns when the syncer next has work of its own; ok is false if it has none. Such work is replacing tokens
+// of running pods, releasing reservations, and retrying what failed because of the host. What the host or the space's
+// rules rejected is not included: it is retried when the space wakes.
 func (s *Syncer) NextTimer() (at time.Time, ok bool) { return s.engine.NextTimer() }
 
-// Stats tells what the syncer has done.
+// Stats returns what the syncer has done.
 func (s *Syncer) Stats() Stats { return s.engine.Stats() }

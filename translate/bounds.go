@@ -12,19 +12,18 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// What the namespace selectors of one object may cost together: the names that
-// they select, and the labels and values compared to find them.
+// These limit the cost of all namespace selectors of one object: the names that they select, and the labels and values
+// that are compared to find them.
 const (
 	maxNamespaceNames = 10_000
 	maxNamespaceLooks = 1_000_000
 )
 
-// TooManySelected is what a user reads whose namespace selectors cost too much.
+// TooManySelected is the message for an object whose namespace selectors cost too much.
 const TooManySelected = "the namespace selectors of this object select, or look through, too many namespaces; use fewer selectors, or spread them over several objects"
 
-// AtMost refuses more of a quantity than its bound. Kubernetes bounds an object by
-// its size alone, and a process that all spaces share would pay for what a hundred
-// thousand short entries multiply with.
+// AtMost returns an error if there is more of a quantity than its limit. Kubernetes limits only the size of an object.
+// All spaces share a process, which would pay for the products of a hundred thousand short entries.
 func AtMost(path *field.Path, have int, of bounds.Quantity) field.ErrorList {
 	if err := of.Check(int64(have)); err != nil {
 		return field.ErrorList{field.Invalid(path, have, err.Error())}
@@ -32,20 +31,19 @@ func AtMost(path *field.Path, have int, of bounds.Quantity) field.ErrorList {
 	return nil
 }
 
-// SelectedNamespaces turns the namespace selectors of one object into names.
+// SelectedNamespaces resolves the namespace selectors of one object to names.
 type SelectedNamespaces struct {
 	all          []*corev1.Namespace
-	names, looks int // that are left
+	names, looks int // the remaining budget
 }
 
-// NewSelectedNamespaces is for the selectors of one object, among all namespaces of its space.
+// NewSelectedNamespaces returns a resolver for the selectors of one object. all are the namespaces of its space.
 func NewSelectedNamespaces(all []*corev1.Namespace) *SelectedNamespaces {
 	return &SelectedNamespaces{all: all, names: maxNamespaceNames, looks: maxNamespaceLooks}
 }
 
-// By are the names of the namespaces that a selector matches, in no order. ok is
-// false, and there are none, once the object has asked for too many. An invalid
-// selector, which no API server lets through, matches none.
+// By returns the names of the namespaces that a selector matches, in no order. If the object has used up its budget, ok
+// is false and there are no names. An invalid selector, which no API server accepts, matches nothing.
 func (n *SelectedNamespaces) By(selector *metav1.LabelSelector) (names []string, ok bool) {
 	each := 1 + len(selector.MatchLabels)
 	for i := range selector.MatchExpressions {

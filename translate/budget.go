@@ -14,30 +14,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// LabelBudget is on the host pods that a disruption budget of the tenant's
-// selects: the name of the budget's host object. A pod has one at most, as a
-// host would evict none that is under two.
+// LabelBudget on a host pod is the name of the host object of the disruption budget that selects the pod. A pod has at
+// most one, because a host evicts no pod that two budgets select.
 const LabelBudget = Domain + "/budget"
 
-// Budget is v's host object, for so many pods as there are on the host. A drain
-// of the host must come to its end: at least one pod may always be evicted, and
-// any that is not ready. The number is worked out in the space, where the pods'
-// controllers are; the tenant may write it as it likes, and not beyond the bound.
+// Budget returns v's host object if it selects this number of pods on the host. A drain of the host's nodes must not be
+// blocked: at least one pod may always be evicted, and so may pods that are not ready. The number is computed in the
+// space, where the pods' controllers are. The tenant may set any number, but the host object respects the limit.
 func (s Space) Budget(v *policyv1.PodDisruptionBudget, pods int) *policyv1.PodDisruptionBudget {
 	least := max(0, min(int(v.Status.DesiredHealthy), pods-1))
 	meta := s.ObjectMeta(v, LimitLabel)
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: meta,
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			// Percentages and maxUnavailable are of controllers that the host does not have.
-			MinAvailable:               ptr.To(intstr.FromInt32(int32(least))), // not above DesiredHealthy
+			// Percentages and maxUnavailable depend on controllers that are not on the host.
+			MinAvailable:               ptr.To(intstr.FromInt32(int32(least))), // at most DesiredHealthy
 			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{LabelSpace: s.Name, LabelBudget: meta.Name}},
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }
 
-// PushBudget copies onto have what Berth says of a budget.
+// PushBudget copies what Berth sets in a budget to have. It reports whether anything differed.
 func PushBudget(want, have *policyv1.PodDisruptionBudget) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
@@ -46,8 +44,8 @@ func PushBudget(want, have *policyv1.PodDisruptionBudget) bool {
 	return changed
 }
 
-// AddBudget marks a host pod as under the first, by name, of the budgets of v's
-// namespace that select v.
+// AddBudget labels a host pod with a budget of v's namespace that selects v. If there are several, it uses the first by
+// name.
 func (s Space) AddBudget(host *metav1.ObjectMeta, v *corev1.Pod, budgets []*policyv1.PodDisruptionBudget) {
 	var first *policyv1.PodDisruptionBudget
 	for _, b := range budgets {

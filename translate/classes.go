@@ -15,9 +15,9 @@ import (
 
 const (
 	annotationDefaultIngressClass = "ingressclass.kubernetes.io/is-default-class"
-	// IngressController stands in the space for whatever serves the host's ingresses.
+	// IngressController is the controller that the space sees in place of the host's ingress controllers.
 	IngressController = Domain + "/ingress"
-	// RuntimeHandler stands in the space for whatever the host's nodes call a runtime.
+	// RuntimeHandler is the handler that the space sees in place of those of the host's nodes.
 	RuntimeHandler = "host"
 )
 
@@ -29,7 +29,7 @@ func classMeta(host metav1.Object, keep string) metav1.ObjectMeta {
 	return out
 }
 
-// pullClassMeta copies onto have what the host says of a class's metadata.
+// pullClassMeta copies the host's metadata of a class to have.
 func pullClassMeta(want, have metav1.Object, keep string) (changed bool) {
 	set := func(get map[string]string, put func(map[string]string), key, value string) {
 		if get[key] == value {
@@ -51,9 +51,8 @@ func pullClassMeta(want, have metav1.Object, keep string) (changed bool) {
 	return changed
 }
 
-// IngressClass is what the space sees of the host's class. Its controller and
-// its parameters stay on the host: one that runs in the space has nothing to do
-// with it.
+// IngressClass returns the space's copy of the host's class. Controller and parameters are replaced, so that no ingress
+// controller in the space acts on the class.
 func IngressClass(host *networkingv1.IngressClass) *networkingv1.IngressClass {
 	return &networkingv1.IngressClass{
 		ObjectMeta: classMeta(host, annotationDefaultIngressClass),
@@ -61,8 +60,8 @@ func IngressClass(host *networkingv1.IngressClass) *networkingv1.IngressClass {
 	}
 }
 
-// PullIngressClass copies onto have what the host says of a class, and reports
-// whether it differed, and whether in fields that can only change by recreation.
+// PullIngressClass copies the host's class to have. It reports whether anything differed, and whether that includes
+// immutable fields, so that the class must be recreated.
 func PullIngressClass(want, have *networkingv1.IngressClass) (changed, recreate bool) {
 	changed = pullClassMeta(want, have, annotationDefaultIngressClass)
 	recreate = want.Spec.Controller != have.Spec.Controller
@@ -72,8 +71,8 @@ func PullIngressClass(want, have *networkingv1.IngressClass) (changed, recreate 
 	return changed, recreate
 }
 
-// RuntimeClass is what the space sees of the host's class: its name, and what
-// it costs. Its handler and its nodes are the host's.
+// RuntimeClass returns the space's copy of the host's class: its name and its overhead. Handler and node selector are
+// replaced.
 func RuntimeClass(host *nodev1.RuntimeClass) *nodev1.RuntimeClass {
 	return &nodev1.RuntimeClass{ObjectMeta: classMeta(host, ""), Handler: RuntimeHandler, Overhead: host.Overhead.DeepCopy()}
 }
@@ -87,12 +86,11 @@ func PullRuntimeClass(want, have *nodev1.RuntimeClass) (changed, recreate bool) 
 	return changed, want.Handler != have.Handler
 }
 
-// ImportablePriority reports whether a class of the host's may be imported at
-// all: never the system's own.
+// ImportablePriority reports whether a class of the host may be imported. Those of the system never are.
 func ImportablePriority(name string) bool { return !strings.HasPrefix(name, "system-") }
 
-// PriorityClass is what the space sees of the host's class. It is never the
-// global default, of which a space may have one of its own.
+// PriorityClass returns the space's copy of the host's class. It is never the global default, because a space may have
+// its own.
 func PriorityClass(host *schedulingv1.PriorityClass) *schedulingv1.PriorityClass {
 	out := &schedulingv1.PriorityClass{ObjectMeta: classMeta(host, ""), Value: host.Value, Description: host.Description}
 	if p := host.PreemptionPolicy; p != nil {

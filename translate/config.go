@@ -9,13 +9,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ConfigMap is v's host object.
+// ConfigMap returns v's host object.
 func (s Space) ConfigMap(v *corev1.ConfigMap) *corev1.ConfigMap {
 	c := v.DeepCopy()
 	return &corev1.ConfigMap{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), Data: c.Data, BinaryData: c.BinaryData, Immutable: c.Immutable}
 }
 
-// PushConfigMap copies onto have what the tenant owns of a config map.
+// PushConfigMap copies the tenant's fields of a config map to have. It reports whether anything differed.
 func PushConfigMap(want, have *corev1.ConfigMap) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Data, have.Data) || !equality.Semantic.DeepEqual(want.BinaryData, have.BinaryData) ||
@@ -25,8 +25,8 @@ func PushConfigMap(want, have *corev1.ConfigMap) bool {
 	return changed
 }
 
-// Secret is v's host object. A secret of a service account token becomes an
-// opaque one: on the host, its type would ask for a token of the host's API.
+// Secret returns v's host object. A service account token becomes an opaque secret, because on the host its type would
+// request a token for the host's API.
 func (s Space) Secret(v *corev1.Secret) *corev1.Secret {
 	c := v.DeepCopy()
 	host := &corev1.Secret{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), Data: c.Data, Type: c.Type, Immutable: c.Immutable}
@@ -38,8 +38,8 @@ func (s Space) Secret(v *corev1.Secret) *corev1.Secret {
 	return host
 }
 
-// PushSecret copies onto have what the tenant owns of a secret. The type is
-// immutable, in a space as on the host.
+// PushSecret copies the tenant's fields of a secret to have. It reports whether anything differed. The type is
+// immutable on both sides.
 func PushSecret(want, have *corev1.Secret) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Data, have.Data) || !equality.Semantic.DeepEqual(want.Immutable, have.Immutable) {
@@ -48,14 +48,13 @@ func PushSecret(want, have *corev1.Secret) bool {
 	return changed
 }
 
-// ServiceAccount is v's host object: a name to run as, and nothing else. The
-// tenant's annotations stay, as on many clusters they ask for a cloud's identity.
+// ServiceAccount returns v's host object, which has only a name. The tenant's annotations stay in the space: on many
+// clusters, annotations request a cloud identity.
 func (s Space) ServiceAccount(v *corev1.ServiceAccount) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), AutomountServiceAccountToken: ptr.To(false)}
 }
 
-// PushServiceAccount copies onto have what Berth says of a service account. What
-// the host's admins add stays.
+// PushServiceAccount copies what Berth sets in a service account to have. What the host's admins add stays.
 func PushServiceAccount(want, have *corev1.ServiceAccount) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.AutomountServiceAccountToken, have.AutomountServiceAccountToken) {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// CheckEndpointSlice lists what is too much in a slice that a tenant writes.
+// CheckEndpointSlice returns an error for each limit that a tenant's slice exceeds.
 func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
 	addresses := 0
 	for i := range v.Endpoints {
@@ -21,8 +21,7 @@ func CheckEndpointSlice(v *discoveryv1.EndpointSlice) field.ErrorList {
 	return checkTargets(field.NewPath("endpoints"), field.NewPath("ports"), addresses, len(v.Ports))
 }
 
-// checkTargets bounds addresses, ports, and their product, which is what each node
-// of the host has to program.
+// checkTargets limits addresses, ports, and their product, which each node of the host has to program.
 func checkTargets(addressesPath, portsPath *field.Path, addresses, ports int) field.ErrorList {
 	errs := append(AtMost(addressesPath, addresses, bounds.EndpointAddresses), AtMost(portsPath, ports, bounds.EndpointPorts)...)
 	if len(errs) > 0 {
@@ -31,7 +30,7 @@ func checkTargets(addressesPath, portsPath *field.Path, addresses, ports int) fi
 	return AtMost(addressesPath, addresses*ports, bounds.EndpointTargets)
 }
 
-// CheckEndpoints is the same for Endpoints, of which slices are made.
+// CheckEndpoints is [CheckEndpointSlice] for Endpoints, from which Kubernetes makes slices.
 func CheckEndpoints(v *corev1.Endpoints) field.ErrorList { //nolint:staticcheck // tenants may still write them
 	var errs field.ErrorList
 	addresses, targets, path := 0, 0, field.NewPath("subsets")
@@ -47,9 +46,8 @@ func CheckEndpoints(v *corev1.Endpoints) field.ErrorList { //nolint:staticcheck 
 	return AtMost(path, targets, bounds.EndpointTargets)
 }
 
-// EndpointSlice is v's host object: the tenant's own addresses, for its own
-// host service, without the node and zone that they may name. What is too much
-// is left out: it may be older than the check, or mirrored from Endpoints.
+// EndpointSlice returns v's host object: the tenant's addresses, for the host service, without nodes and zones. Entries
+// above the limits are dropped: the slice may be older than the check, or mirrored from Endpoints.
 func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	host := &discoveryv1.EndpointSlice{
 		ObjectMeta:  s.ObjectMeta(v, LimitSubdomain),
@@ -73,7 +71,7 @@ func (s Space) EndpointSlice(v *discoveryv1.EndpointSlice) *discoveryv1.Endpoint
 	return host
 }
 
-// PushEndpointSlice copies onto have what the tenant owns of a slice.
+// PushEndpointSlice copies the tenant's fields of a slice to have. It reports whether anything differed.
 func PushEndpointSlice(want, have *discoveryv1.EndpointSlice) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Endpoints, have.Endpoints) || !equality.Semantic.DeepEqual(want.Ports, have.Ports) {
@@ -82,7 +80,7 @@ func PushEndpointSlice(want, have *discoveryv1.EndpointSlice) bool {
 	return changed
 }
 
-// SliceForCreate is a wanted slice as it is created on the host: without addresses.
+// SliceForCreate returns a slice in the form in which it is created on the host: without addresses.
 func SliceForCreate(want *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	created := want.DeepCopy()
 	created.Endpoints = nil

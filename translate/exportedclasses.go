@@ -17,22 +17,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// clusterMeta is the metadata of a host object that is in no namespace.
+// clusterMeta returns the metadata of a cluster-scoped host object.
 func (s Space) clusterMeta(v metav1.Object) metav1.ObjectMeta {
 	out := s.ObjectMeta(v, LimitSubdomain)
 	out.Namespace = ""
 	return out
 }
 
-// IsTenantClass reports whether a class in the space is one that the tenant made:
-// not an imported one of the host's, and not one that Kubernetes makes.
+// IsTenantClass reports whether the tenant created a class in the space: it is neither imported nor created by
+// Kubernetes.
 func IsTenantClass(v metav1.Object) bool {
 	return v.GetLabels()[LabelManagedBy] != ManagedBy && !strings.HasPrefix(v.GetName(), "system-")
 }
 
-// ExportedPriorityClass is the host object of a class that the tenant made. All
-// spaces' pods wait in one queue and are put out for one another, so that its
-// value is at most the admin's, and it puts nobody out unless the admin says so.
+// ExportedPriorityClass returns the host object of a tenant's class. The pods of all spaces share one scheduling queue
+// and can preempt each other. So the value is at most the admin's limit, and the class preempts only if the admin
+// allows it.
 func (s Space) ExportedPriorityClass(v *schedulingv1.PriorityClass, highest int32, preempt bool) *schedulingv1.PriorityClass {
 	host := &schedulingv1.PriorityClass{ObjectMeta: s.clusterMeta(v), Value: min(v.Value, highest), PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	if preempt {
@@ -41,7 +41,7 @@ func (s Space) ExportedPriorityClass(v *schedulingv1.PriorityClass, highest int3
 	return host
 }
 
-// PushPriorityClass copies onto have what may change of a class.
+// PushPriorityClass copies the mutable fields of a class to have. It reports whether anything differed.
 func PushPriorityClass(want, have *schedulingv1.PriorityClass) bool {
 	changed := PushMeta(want, have)
 	if have.GlobalDefault {
@@ -50,15 +50,14 @@ func PushPriorityClass(want, have *schedulingv1.PriorityClass) bool {
 	return changed
 }
 
-// OtherPriority reports a difference that only another class mends.
+// OtherPriority reports whether immutable fields differ, so that the class must be recreated.
 func OtherPriority(want, have *schedulingv1.PriorityClass) bool {
 	return want.Value != have.Value || !equality.Semantic.DeepEqual(want.PreemptionPolicy, have.PreemptionPolicy)
 }
 
-// CheckStorageClass lists what a class that the tenant made may not ask of a
-// provisioner of the host's. Parameters name secrets in any namespace; options
-// of mounts are carried out by nodes, topologies name their labels, and volumes
-// that are retained are nobody's when the space is gone.
+// CheckStorageClass returns an error for each field of a tenant's class that could affect the host or its provisioner:
+// parameters can name secrets in any namespace, mount options are executed on nodes, topologies name labels of nodes,
+// and retained volumes would remain without an owner after the space is deleted.
 func CheckStorageClass(v *storagev1.StorageClass, provisioners []string) (errs field.ErrorList) {
 	if !slices.Contains(provisioners, v.Provisioner) {
 		errs = append(errs, field.NotSupported(field.NewPath("provisioner"), v.Provisioner, provisioners))
@@ -79,12 +78,12 @@ func CheckStorageClass(v *storagev1.StorageClass, provisioners []string) (errs f
 	return errs
 }
 
-// NamesSecret reports whether a parameter of a driver's, by its key, names a
-// secret: "csi.storage.k8s.io/provisioner-secret-name", "adminSecretNamespace".
+// NamesSecret reports whether a driver's parameter with this key names a secret, such as
+// "csi.storage.k8s.io/provisioner-secret-name" or "adminSecretNamespace".
 func NamesSecret(key string) bool { return strings.Contains(strings.ToLower(key), "secret") }
 
-// ExportedStorageClass is the host object of a class that the tenant made and that is
-// allowed. It is never the host's default.
+// ExportedStorageClass returns the host object of a tenant's class that has passed [CheckStorageClass]. It is never the
+// default class of the host.
 func (s Space) ExportedStorageClass(v *storagev1.StorageClass) *storagev1.StorageClass {
 	p := v.DeepCopy()
 	return &storagev1.StorageClass{
@@ -93,7 +92,7 @@ func (s Space) ExportedStorageClass(v *storagev1.StorageClass) *storagev1.Storag
 	}
 }
 
-// PushStorageClass copies onto have what may change of a class.
+// PushStorageClass copies the mutable fields of a class to have. It reports whether anything differed.
 func PushStorageClass(want, have *storagev1.StorageClass) bool {
 	changed := PushMeta(want, have)
 	if _, is := have.Annotations[annotationDefaultClass]; is {
@@ -106,7 +105,7 @@ func PushStorageClass(want, have *storagev1.StorageClass) bool {
 	return changed
 }
 
-// OtherStorage reports a difference that only another class mends.
+// OtherStorage reports whether immutable fields differ, so that the class must be recreated.
 func OtherStorage(want, have *storagev1.StorageClass) bool {
 	return want.Provisioner != have.Provisioner || !equality.Semantic.DeepEqual(want.Parameters, have.Parameters) ||
 		!equality.Semantic.DeepEqual(want.ReclaimPolicy, have.ReclaimPolicy) || !equality.Semantic.DeepEqual(want.VolumeBindingMode, have.VolumeBindingMode)

@@ -17,17 +17,17 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// GatewayController stands in the space for whatever serves the host's gateways.
+// GatewayController is the controller that the space sees in place of the host's gateway controllers.
 const GatewayController = Domain + "/gateway"
 
-// listenerPorts are those that gateways of spaces listen at, by protocol: some
-// controllers open them on nodes, and others for all gateways at once.
+// listenerPorts are the ports that a space's gateways may use, by protocol. Some controllers open each port on nodes,
+// others open it for all gateways at once.
 func listenerPorts() map[gatewayv1.ProtocolType]gatewayv1.PortNumber {
 	return map[gatewayv1.ProtocolType]gatewayv1.PortNumber{gatewayv1.HTTPProtocolType: 80, gatewayv1.HTTPSProtocolType: 443}
 }
 
-// CheckGateway lists what a tenant may not ask of the host with a gateway: some
-// controllers serve all gateways at one endpoint.
+// CheckGateway returns an error for each field of a gateway that the host can't allow a tenant. Some controllers serve
+// all gateways at one address.
 func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 	path := field.NewPath("spec")
 	forbid := func(path *field.Path, set bool, remedy string) {
@@ -88,7 +88,7 @@ func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (e
 	return errs
 }
 
-// checkHostname refuses a name that is more than one.
+// checkHostname rejects wildcards and the empty name, which stand for more than one host name.
 func checkHostname(path *field.Path, name string) field.ErrorList {
 	switch {
 	case name == "":
@@ -100,7 +100,7 @@ func checkHostname(path *field.Path, name string) field.ErrorList {
 	}
 }
 
-// ownSecret is what a reference leads to, if it is a secret in this namespace.
+// ownSecret returns the secret of a reference, if it is a secret in this namespace.
 func ownSecret(namespace string, ref *gatewayv1.SecretObjectReference) (types.NamespacedName, bool) {
 	ok := ptr.Deref(ref.Group, "") == "" && ptr.Deref(ref.Kind, "Secret") == "Secret" && isOwn(namespace, ref.Namespace)
 	return types.NamespacedName{Namespace: namespace, Name: string(ref.Name)}, ok
@@ -110,9 +110,9 @@ func isOwn(namespace string, named *gatewayv1.Namespace) bool {
 	return named == nil || *named == "" || string(*named) == namespace
 }
 
-// Gateway is v's host object. v must have passed [CheckGateway]. All of a space is
-// in one namespace there, so that only the space's own routes can attach: those
-// of other namespaces in it are kept away by [Space.HTTPRoute].
+// Gateway returns v's host object. v must have passed [CheckGateway]. On the host, all objects of a space are in one
+// namespace, so that only the space's own routes can attach. [Space.HTTPRoute] prevents that routes of the space's
+// other namespaces attach.
 func (s Space) Gateway(v *gatewayv1.Gateway) *gatewayv1.Gateway {
 	host := &gatewayv1.Gateway{ObjectMeta: s.ObjectMeta(v, LimitLabel), Spec: gatewayv1.GatewaySpec{GatewayClassName: v.Spec.GatewayClassName}}
 	for i := range v.Spec.Listeners {
@@ -140,11 +140,11 @@ func (s Space) Gateway(v *gatewayv1.Gateway) *gatewayv1.Gateway {
 	return host
 }
 
-// PushGateway copies onto have what the tenant owns of a gateway.
+// PushGateway copies the tenant's fields of a gateway to have. It reports whether anything differed.
 func PushGateway(want, have *gatewayv1.Gateway) bool {
 	changed := PushMeta(want, have)
 	want = want.DeepCopy()
-	// Newer definitions fill it in.
+	// Newer definitions set it by default.
 	if l := have.Spec.AllowedListeners; l != nil && l.Namespaces != nil && ptr.Deref(l.Namespaces.From, "") == gatewayv1.NamespacesFromNone {
 		want.Spec.AllowedListeners = l
 	}
@@ -154,9 +154,8 @@ func PushGateway(want, have *gatewayv1.Gateway) bool {
 	return changed
 }
 
-// PullGatewayStatus is what v's tenant sees of the host's status: where it is
-// reached, but at addresses of nodes, and what became of it, without the controller's own words, which name
-// what is the host's.
+// PullGatewayStatus returns what v's tenant sees of the host's status: the addresses, except those of nodes, and the
+// conditions, without the controller's messages, which may name objects of the host.
 func (s Space) PullGatewayStatus(v, host *gatewayv1.Gateway, nodes AddressSet) gatewayv1.GatewayStatus {
 	h := host.Status.DeepCopy()
 	out := gatewayv1.GatewayStatus{Conditions: conditions(v, host, h.Conditions)}
@@ -169,15 +168,15 @@ func (s Space) PullGatewayStatus(v, host *gatewayv1.Gateway, nodes AddressSet) g
 	for _, l := range h.Listeners {
 		l.Conditions = conditions(v, host, l.Conditions)
 		if l.SupportedKinds == nil {
-			l.SupportedKinds = []gatewayv1.RouteGroupKind{} // it must be there
+			l.SupportedKinds = []gatewayv1.RouteGroupKind{} // the field is required
 		}
 		out.Listeners = append(out.Listeners, l)
 	}
 	return out
 }
 
-// conditions are those of Gateway API itself, as v's tenant sees them. What they
-// observed is a generation of the host's object: v's if that is its latest.
+// conditions returns the conditions of Gateway API as v's tenant sees them. Their observed generation is that of the
+// host's object. It becomes v's generation if it is the latest.
 func conditions(v, host metav1.Object, all []metav1.Condition) []metav1.Condition {
 	known := []string{"Accepted", "Programmed", "ResolvedRefs", "Ready", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "SupportedVersion"}
 	out := []metav1.Condition{}
@@ -197,8 +196,7 @@ func conditions(v, host metav1.Object, all []metav1.Condition) []metav1.Conditio
 	return out
 }
 
-// GatewayHosts are the host names that a gateway claims, each once, sorted; ""
-// stands for all.
+// GatewayHosts returns the host names that a gateway claims, sorted and unique. "" means all.
 func GatewayHosts(v *gatewayv1.Gateway) (hosts []string) {
 	for i := range v.Spec.Listeners {
 		hosts = append(hosts, string(ptr.Deref(v.Spec.Listeners[i].Hostname, "")))
@@ -207,7 +205,7 @@ func GatewayHosts(v *gatewayv1.Gateway) (hosts []string) {
 	return slices.Compact(hosts)
 }
 
-// GatewaySecrets lists the secrets that a gateway refers to.
+// GatewaySecrets returns the secrets that a gateway refers to.
 func GatewaySecrets(v *gatewayv1.Gateway) (refs []types.NamespacedName) {
 	for i := range v.Spec.Listeners {
 		if v.Spec.Listeners[i].TLS == nil {
@@ -222,8 +220,7 @@ func GatewaySecrets(v *gatewayv1.Gateway) (refs []types.NamespacedName) {
 	return refs
 }
 
-// GatewayClass is what the space sees of the host's class. Its controller and
-// its parameters stay on the host.
+// GatewayClass returns the space's copy of the host's class. Controller and parameters are replaced.
 func GatewayClass(host *gatewayv1.GatewayClass) *gatewayv1.GatewayClass {
 	return &gatewayv1.GatewayClass{ObjectMeta: classMeta(host, ""), Spec: gatewayv1.GatewayClassSpec{ControllerName: GatewayController}}
 }
@@ -237,8 +234,7 @@ func PullGatewayClass(want, have *gatewayv1.GatewayClass) (changed, recreate boo
 	return changed, want.Spec.ControllerName != have.Spec.ControllerName
 }
 
-// PullGatewayClassStatus copies onto have whether the host's class is served, and
-// reports a difference.
+// PullGatewayClassStatus copies to have whether the host's class is accepted, and reports whether that differed.
 func PullGatewayClassStatus(host, have *gatewayv1.GatewayClass) bool {
 	is := gatewayv1.GatewayClassStatus{Conditions: conditions(have, host, host.Status.Conditions), SupportedFeatures: slices.Clone(host.Status.SupportedFeatures)}
 	if equality.Semantic.DeepEqual(is, have.Status) {

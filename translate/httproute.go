@@ -17,11 +17,11 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// plainValue is what no controller reads as a command: some write it into a
-// configuration file, others fill in what stands between percent signs.
+// plainValue matches values that no controller interprets. Some controllers write values into a configuration file, and
+// others expand what is between percent signs.
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9 ._~:@&+,=/!*()-]*$`)
 
-// CheckHTTPRoute lists what a tenant may not ask of the host with a route.
+// CheckHTTPRoute returns an error for each field of a route that the host can't allow a tenant.
 func CheckHTTPRoute(v *gatewayv1.HTTPRoute) (errs field.ErrorList) {
 	path := field.NewPath("spec")
 	backends := 0
@@ -96,7 +96,7 @@ func checkValue(path *field.Path, value string) field.ErrorList {
 	return field.ErrorList{field.Forbidden(path, writtenOut)}
 }
 
-// checkFilters lets through those that are the same with every controller.
+// checkFilters accepts only filters that have the same effect with every controller.
 func checkFilters(path *field.Path, namespace string, filters []gatewayv1.HTTPRouteFilter) (errs field.ErrorList) {
 	for i := range filters {
 		f, path := &filters[i], path.Index(i)
@@ -146,15 +146,13 @@ func isService(namespace string, ref *gatewayv1.BackendObjectReference) bool {
 	return ptr.Deref(ref.Group, "") == "" && ptr.Deref(ref.Kind, "Service") == "Service" && isOwn(namespace, ref.Namespace)
 }
 
-// ParentGateway is the gateway that a route's reference leads to; ok is false if
-// it leads to something else.
+// ParentGateway returns the gateway that a route's parent reference names; ok is false if the parent is not a gateway.
 func ParentGateway(v *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference) (at types.NamespacedName, ok bool) {
 	ok = ptr.Deref(ref.Group, gatewayv1.GroupName) == gatewayv1.GroupName && ptr.Deref(ref.Kind, "Gateway") == "Gateway"
 	return types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(v.Namespace))), Name: string(ref.Name)}, ok
 }
 
-// HTTPRoute is v's host object, below those of the space's gateways that the host
-// serves. v must have passed [CheckHTTPRoute].
+// HTTPRoute returns v's host object, with those parents that the host serves. v must have passed [CheckHTTPRoute].
 func (s Space) HTTPRoute(v *gatewayv1.HTTPRoute, served func(types.NamespacedName) bool) *gatewayv1.HTTPRoute {
 	p := v.Spec.DeepCopy()
 	host := &gatewayv1.HTTPRoute{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), Spec: gatewayv1.HTTPRouteSpec{Hostnames: p.Hostnames, Rules: p.Rules}}
@@ -173,7 +171,7 @@ func (s Space) HTTPRoute(v *gatewayv1.HTTPRoute, served func(types.NamespacedNam
 	return host
 }
 
-// hostParent is what a route's reference to a gateway is on the host.
+// hostParent returns the host's form of a route's reference to a gateway.
 func (s Space) hostParent(v *gatewayv1.HTTPRoute, ref gatewayv1.ParentReference) gatewayv1.ParentReference {
 	return gatewayv1.ParentReference{
 		Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: ptr.To(gatewayv1.Kind("Gateway")),
@@ -181,7 +179,7 @@ func (s Space) hostParent(v *gatewayv1.HTTPRoute, ref gatewayv1.ParentReference)
 	}
 }
 
-// eachBackend visits all that a rule leads to, mirrors included.
+// eachBackend calls visit for each backend of a rule, including mirrors.
 func eachBackend(rule *gatewayv1.HTTPRouteRule, visit func(*gatewayv1.BackendObjectReference)) {
 	mirrors := func(filters []gatewayv1.HTTPRouteFilter) {
 		for i := range filters {
@@ -197,7 +195,7 @@ func eachBackend(rule *gatewayv1.HTTPRouteRule, visit func(*gatewayv1.BackendObj
 	}
 }
 
-// PushHTTPRoute copies onto have what the tenant owns of a route.
+// PushHTTPRoute copies the tenant's fields of a route to have. It reports whether anything differed.
 func PushHTTPRoute(want, have *gatewayv1.HTTPRoute) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
@@ -206,8 +204,7 @@ func PushHTTPRoute(want, have *gatewayv1.HTTPRoute) bool {
 	return changed
 }
 
-// PullHTTPRouteStatus is what v's tenant sees of the host's status, beside what
-// controllers of its own say.
+// PullHTTPRouteStatus returns the status that v's tenant sees: the host's, and that of controllers in the space.
 func (s Space) PullHTTPRouteStatus(v, host *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteStatus {
 	out := gatewayv1.HTTPRouteStatus{RouteStatus: gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}}
 	for _, p := range v.Status.Parents {
@@ -234,7 +231,7 @@ func (s Space) PullHTTPRouteStatus(v, host *gatewayv1.HTTPRoute) gatewayv1.HTTPR
 	return out
 }
 
-// HTTPRouteHosts are the host names that a route claims, each once, sorted.
+// HTTPRouteHosts returns the host names that a route claims, sorted and unique.
 func HTTPRouteHosts(v *gatewayv1.HTTPRoute) (hosts []string) {
 	for _, name := range v.Spec.Hostnames {
 		hosts = append(hosts, string(name))
@@ -243,8 +240,7 @@ func HTTPRouteHosts(v *gatewayv1.HTTPRoute) (hosts []string) {
 	return slices.Compact(hosts)
 }
 
-// HTTPRouteServices are the names of the services that a route leads to, each
-// once, sorted.
+// HTTPRouteServices returns the names of the services that a route routes to, sorted and unique.
 func HTTPRouteServices(v *gatewayv1.HTTPRoute) (names []string) {
 	for i := range v.Spec.Rules {
 		eachBackend(&v.Spec.Rules[i], func(ref *gatewayv1.BackendObjectReference) {

@@ -10,30 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Domain is the prefix of every label and annotation that Berth owns on the
-// host. Keys under it are never taken from a tenant.
+// Domain is the prefix of all labels and annotations that Berth writes on the host. Tenants' labels and annotations
+// with this prefix are never copied.
 const Domain = "berth.dev"
 
-// Keys on host objects. The labels select (watches, network policies, garbage); the
-// annotations hold the full identity, which a label value may be too short for.
+// Keys on host objects. Labels are for selecting: by watches, network policies, and garbage collection. Annotations
+// contain the full identity, which may be too long for a label.
 const (
 	LabelSpace     = Domain + "/space"
 	LabelNamespace = Domain + "/namespace"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelPlatform is on a space's host namespace, and on what Berth writes for the space outside of it: the platform
-	// that runs the space. By it, the host's admission policies tell one platform's namespaces from another's.
+	// LabelPlatform is the platform that runs a space. It is on the space's host namespace, and on Berth's objects
+	// outside of it. By it, the host's admission policies distinguish the namespaces of platforms.
 	LabelPlatform       = Domain + "/platform"
 	AnnotationNamespace = Domain + "/namespace"
 	AnnotationName      = Domain + "/name"
 	AnnotationUID       = Domain + "/uid"
-	// AnnotationSubdomain is on a pod that has a host name in a subdomain: for
-	// the space's DNS, as on the host the subdomain's service has another name.
+	// AnnotationSubdomain is the subdomain of a pod with a host name. The space's DNS needs it, because on the host the
+	// service of the subdomain has another name.
 	AnnotationSubdomain = Domain + "/subdomain"
-	// AnnotationNode is the pod's node as the space knows it; it is set once
-	// the host has scheduled the pod.
+	// AnnotationNode is the alias of the pod's node. It is set when the host has scheduled the pod.
 	AnnotationNode = Domain + "/node"
-	// AnnotationStore is on a space's host namespace: which store the objects in
-	// it are synced from. Another one's syncer would take them for garbage.
+	// AnnotationStore on a space's host namespace is the ID of the store from which its objects are synced. The syncer
+	// of another store would delete them as stale.
 	AnnotationStore = Domain + "/store"
 
 	// AnnotationPlacement on a space's host namespace is [Placement.String].
@@ -43,7 +42,7 @@ const (
 // ManagedBy is the value of [LabelManagedBy] on all host objects.
 const ManagedBy = "berth"
 
-// Identity is a virtual object's identity as recorded on its host object.
+// Identity is the identity of a virtual object, as recorded on its host object.
 type Identity struct {
 	Space     string
 	Namespace string // empty for cluster-scoped objects
@@ -51,8 +50,7 @@ type Identity struct {
 	UID       types.UID // empty while a host object is only reserved
 }
 
-// IdentityOf reads the identity that was recorded on a host object; ok is
-// false for an object that Berth did not make.
+// IdentityOf returns the identity that is recorded on a host object; ok is false if Berth did not create the object.
 func IdentityOf(host metav1.Object) (id Identity, ok bool) {
 	space := host.GetLabels()[LabelSpace]
 	name := host.GetAnnotations()[AnnotationName]
@@ -67,7 +65,7 @@ func IdentityOf(host metav1.Object) (id Identity, ok bool) {
 	}, true
 }
 
-// Owned reports whether key is in the domain that only Berth writes.
+// Owned reports whether only Berth may write a key.
 func Owned(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return found && (domain == Domain || strings.HasSuffix(domain, "."+Domain))

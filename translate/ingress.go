@@ -16,12 +16,12 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// plainPath is what controllers that write paths into a configuration file read
-// as a path, and as nothing else (CVE-2021-25745, CVE-2021-25748).
+// plainPath matches paths that controllers can write into a configuration file without interpreting any part of them
+// (CVE-2021-25745, CVE-2021-25748).
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._~%:@&+,=/!*()-]*$`)
 
-// CheckIngress lists what a tenant may not ask of the host with an ingress: all
-// spaces share one controller.
+// CheckIngress returns an error for each field of an ingress that the host can't allow a tenant: all spaces share one
+// controller.
 func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
 	errs := CheckIngressSize(spec)
 	if len(errs) > 0 {
@@ -67,7 +67,7 @@ func CheckIngress(spec *networkingv1.IngressSpec) field.ErrorList {
 	return errs
 }
 
-// CheckIngressSize lists what is too much in an ingress, whatever its class.
+// CheckIngressSize returns an error for each limit that an ingress of any class exceeds.
 func CheckIngressSize(spec *networkingv1.IngressSpec) field.ErrorList {
 	hosts, paths := len(spec.Rules), 0
 	for i := range spec.Rules {
@@ -82,9 +82,8 @@ func CheckIngressSize(spec *networkingv1.IngressSpec) field.ErrorList {
 		AtMost(field.NewPath("spec", "rules"), paths, bounds.IngressPaths)...)
 }
 
-// Ingress is v's host object. v must have passed [CheckIngress]: what that
-// refuses is left out. Of its annotations, which are commands to the controller
-// that all spaces share, only those of the keys allowed go along.
+// Ingress returns v's host object. v must have passed [CheckIngress]; what that rejects is left out. Annotations
+// configure the controller that all spaces share, so only those with allowed keys are copied.
 func (s Space) Ingress(v *networkingv1.Ingress, allowed []string) *networkingv1.Ingress {
 	p := v.Spec.DeepCopy()
 	host := &networkingv1.Ingress{
@@ -137,8 +136,8 @@ func (s Space) Ingress(v *networkingv1.Ingress, allowed []string) *networkingv1.
 
 func namesHost(host string) bool { return host != "" && !strings.Contains(host, "*") }
 
-// PushIngress copies onto have what the tenant owns of an ingress. Of the
-// annotations allowed, those that v has no more are taken away.
+// PushIngress copies the tenant's fields of an ingress to have. It removes allowed annotations that v no longer has. It
+// reports whether anything differed.
 func PushIngress(want, have *networkingv1.Ingress, allowed []string) bool {
 	changed := false
 	for _, key := range allowed {
@@ -155,16 +154,14 @@ func PushIngress(want, have *networkingv1.Ingress, allowed []string) bool {
 	return changed
 }
 
-// PullIngressStatus is what the tenant sees of the host ingress's status: where
-// it is reached, less addresses of nodes.
+// PullIngressStatus returns what the tenant sees of the host ingress's status: its addresses, except those of nodes.
 func (s Space) PullIngressStatus(host *networkingv1.Ingress, nodes AddressSet) networkingv1.IngressStatus {
 	out := *host.Status.DeepCopy()
 	out.LoadBalancer.Ingress = withoutNodes(s, out.LoadBalancer.Ingress, nodes, func(i networkingv1.IngressLoadBalancerIngress) []string { return []string{i.IP, i.Hostname} })
 	return out
 }
 
-// IngressHosts are the host names that an ingress claims, each once, sorted; ""
-// stands for all.
+// IngressHosts returns the host names that an ingress claims, sorted and unique. "" means all.
 func IngressHosts(v *networkingv1.Ingress) []string {
 	var hosts []string
 	for _, rule := range v.Spec.Rules {
@@ -177,8 +174,7 @@ func IngressHosts(v *networkingv1.Ingress) []string {
 	return slices.Compact(hosts)
 }
 
-// IngressServices are the names of the services that an ingress leads to, each
-// once, sorted.
+// IngressServices returns the names of the services that an ingress routes to, sorted and unique.
 func IngressServices(v *networkingv1.Ingress) (names []string) {
 	for i := range v.Spec.Rules {
 		if v.Spec.Rules[i].HTTP == nil {
@@ -194,7 +190,7 @@ func IngressServices(v *networkingv1.Ingress) (names []string) {
 	return slices.Compact(names)
 }
 
-// IngressSecrets lists the secrets that an ingress refers to.
+// IngressSecrets returns the secrets that an ingress refers to.
 func IngressSecrets(v *networkingv1.Ingress) (refs []types.NamespacedName) {
 	for _, tls := range v.Spec.TLS {
 		if tls.SecretName != "" {

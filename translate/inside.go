@@ -12,33 +12,33 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Names of what stands in each space's host namespace for its pods. A virtual
-// object's host name holds two dashes in a row, so that none meets these.
+// Names of Berth's own objects for pods in each space's host namespace. The host name of a virtual object contains two
+// consecutive dashes, so it never equals one of these.
 const (
 	DNSServiceName   = "berth-dns"
 	APIEndpointsName = "berth-api"
 )
 
-// PodsEndpoint is where pods reach Berth: the DNS of their space, and its API.
+// PodsEndpoint is where pods reach Berth, for the DNS and the API of their space.
 type PodsEndpoint struct {
-	// Address as pods see it. Berth must see theirs, too: by them it tells spaces
-	// apart. It is of the family that the host's services have by default, or
-	// their addresses would not lead to it. While it is not valid, pods reach
-	// neither.
+	// Address is the address as pods see it. Berth must also see the pods' own addresses, because it recognizes their
+	// spaces by them. Its IP family must be the default family of the host's services; otherwise, the services can't
+	// route to it. While it is not valid, pods have neither DNS nor API.
 	Address netip.Addr
-	// APIPort and DNSPort are Berth's. Pods use the usual ones, at the addresses
-	// of services that lead there.
+	// APIPort and DNSPort are the ports at which Berth listens. Pods use the standard ports of services that route
+	// there.
 	APIPort, DNSPort int32
-	// Namespace and Labels select the pods on the host that Address is of. They are empty if it is none of a pod.
+	// Namespace and Labels select the pods on the host that have Address. They are empty if it is not the address of a
+	// pod.
 	Namespace string
 	Labels    map[string]string
 }
 
-// Valid reports whether there is one.
+// Valid reports whether there is an address.
 func (e PodsEndpoint) Valid() bool { return e.Address.IsValid() }
 
-// DNSService is the host service whose cluster IP is the nameserver of the
-// space's pods. It is no virtual object's: tenants see it in a resolv.conf only.
+// DNSService returns the host service whose cluster IP is the nameserver of the space's pods. It has no virtual object:
+// tenants see it only in resolv.conf.
 func (s Space) DNSService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: s.insideMeta(DNSServiceName),
@@ -52,8 +52,7 @@ func (s Space) DNSService() *corev1.Service {
 	}
 }
 
-// PodsEndpoints lead the host services of the space's DNS and of its API to
-// Berth.
+// PodsEndpoints returns the endpoint slices that route the host services of the space's DNS and API to Berth.
 func (s Space) PodsEndpoints() []*discoveryv1.EndpointSlice {
 	return []*discoveryv1.EndpointSlice{
 		s.toPodsEndpoint(DNSServiceName, DNSServiceName,
@@ -79,7 +78,7 @@ func (s Space) toPodsEndpoint(name, service string, ports ...discoveryv1.Endpoin
 	return slice
 }
 
-// insideMeta records no virtual identity, so that syncers leave it alone.
+// insideMeta returns metadata without a virtual identity, so that syncers ignore the object.
 func (s Space) insideMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: s.HostNamespace(), Name: name,

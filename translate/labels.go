@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AddLabels puts a pod's own labels on its host object, where the selectors of
-// services and of affinity terms look for them.
+// AddLabels copies a pod's own labels to its host object, because selectors of services and of affinity terms match
+// them there.
 func (s Space) AddLabels(host *metav1.ObjectMeta, labels map[string]string) {
 	for key, value := range labels {
 		host.Labels[s.hostLabel(key)] = value
 	}
 }
 
-// mapSelector is a tenant's map of labels as host pods have them.
+// mapSelector translates a tenant's map of labels to the labels of host pods.
 func (s Space) mapSelector(selector map[string]string) map[string]string {
 	if selector == nil {
 		return nil
@@ -29,10 +29,9 @@ func (s Space) mapSelector(selector map[string]string) map[string]string {
 	return out
 }
 
-// selects reports whether a selector that an API server let through matches
-// labels. It says what [metav1.LabelSelectorAsSelector] would: each pod meets all
-// policies and budgets of its namespace, and to parse these each time takes many
-// times as long as to match. A nil selector matches nothing.
+// selects reports whether a selector, which an API server has validated, matches labels. The result is that of
+// [metav1.LabelSelectorAsSelector]. Each pod is matched with all policies and budgets of its namespace, and parsing the
+// selectors each time would take many times as long as matching them. A nil selector matches nothing.
 func selects(selector *metav1.LabelSelector, of map[string]string) bool {
 	if selector == nil {
 		return false
@@ -63,9 +62,8 @@ func selects(selector *metav1.LabelSelector, of map[string]string) bool {
 	return true
 }
 
-// Selector narrows a selector of the tenant's to the host objects that were
-// made for this space and the given namespaces of it. A nil selector, which
-// selects nothing, stays nil.
+// Selector restricts a tenant's selector to the host objects of this space and of these namespaces in it. A nil
+// selector, which matches nothing, stays nil.
 func (s Space) Selector(selector *metav1.LabelSelector, namespaces ...string) *metav1.LabelSelector {
 	if selector == nil {
 		return nil
@@ -78,7 +76,7 @@ func (s Space) Selector(selector *metav1.LabelSelector, namespaces ...string) *m
 	out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key: LabelSpace, Operator: metav1.LabelSelectorOpIn, Values: []string{s.Name},
 	})
-	if len(namespaces) == 0 { // a namespace selector that matched none
+	if len(namespaces) == 0 { // a namespace selector matched none
 		return &metav1.LabelSelector{MatchExpressions: append(out.MatchExpressions, metav1.LabelSelectorRequirement{
 			Key: LabelSpace, Operator: metav1.LabelSelectorOpDoesNotExist,
 		})}

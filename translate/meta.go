@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PushMeta makes the labels of have those of want, and sets want's annotations
-// on it. Annotations that others put on a host object stay: kubelets,
-// provisioners and load balancers keep theirs there. It reports a difference.
+// PushMeta replaces the labels of have by those of want, and sets want's annotations on it. Other annotations stay,
+// because kubelets, provisioners, and load balancers keep theirs there. It reports whether anything differed.
 func PushMeta(want, have metav1.Object) bool {
 	changed := false
 	if !maps.Equal(want.GetLabels(), have.GetLabels()) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Limits of names on the host, in bytes.
+// Limits of the length of names on the host, in bytes.
 const (
 	LimitSubdomain = 253 // pods, config maps, secrets, claims, ...
 	LimitLabel     = 63  // services
@@ -21,16 +21,15 @@ const (
 	hashMark  = "---" // before a hash
 )
 
-// HostName names the host object of the virtual object namespace/name in at most
-// limit bytes (S3). No two of one kind have the same.
+// HostName returns the name of the host object for the virtual object namespace/name, with at most limit bytes (S3). It
+// is unique among the objects of a kind.
 //
-// The name is "<space>--<namespace>--<name>" where that is short enough and reads
-// back one way only: the first separators end the space and the namespace, so
-// neither may hold one. All others become "<cut>---<hash of the full identity>":
-// in a plain name a letter or digit follows the first "--", in a hashed one a
-// third dash, so that the two forms never meet.
+// The name is "<space>--<namespace>--<name>" if that is short enough and unambiguous: the first two separators end the
+// space and the namespace, so neither of these may contain one. Otherwise, it is "<cut>---<hash of the full identity>".
+// In a plain name, a letter or digit follows the first "--"; in a hashed name, a third dash does. So the two forms
+// never collide.
 //
-// Without a namespace it is [Space.ClusterName], whatever the limit.
+// Without a namespace, it is [Space.ClusterName], whatever the limit is.
 func (s Space) HostName(namespace, name string, limit int) string {
 	if namespace == "" {
 		return s.ClusterName(name)
@@ -42,17 +41,15 @@ func (s Space) HostName(namespace, name string, limit int) string {
 	return Hashed(plain, limit, "object", s.Name, namespace, name)
 }
 
-// ClusterPrefix begins the names of a space's host objects that are in no
-// namespace. No space's name holds a dot: the host can tell by it alone whose an
-// object is, and holds spaces' accounts to it.
+// ClusterPrefix returns the prefix of the names of a space's cluster-scoped host objects. The name of a space contains
+// no dot. So the host can tell by the prefix to which space an object belongs, and its policies rely on that.
 func (s Space) ClusterPrefix() string { return s.Name + ClusterSeparator }
 
-// ClusterSeparator ends the space in [Space.ClusterPrefix].
+// ClusterSeparator ends the name of the space in [Space.ClusterPrefix].
 const ClusterSeparator = "."
 
-// ClusterName names the host object of a virtual object that is in no namespace:
-// "<space>.<name>", or with "<cut>---<hash>" for a name that is too long, or that
-// could be meant for one with a hash.
+// ClusterName returns the name of the host object of a cluster-scoped virtual object: "<space>.<name>". A name that is
+// too long, or that looks like a hashed name, becomes "<cut>---<hash>".
 func (s Space) ClusterName(name string) string {
 	plain := s.ClusterPrefix() + name
 	if len(plain) <= LimitSubdomain && !strings.Contains(name, hashMark) {
@@ -61,8 +58,8 @@ func (s Space) ClusterName(name string) string {
 	return s.ClusterPrefix() + Hashed(name, LimitSubdomain-len(s.ClusterPrefix()), "object", s.Name, name)
 }
 
-// TokenSecretName names the host secret that holds a pod's service account
-// tokens. It is always in the hashed form: no secret of the tenant's can bear it.
+// TokenSecretName returns the name of the host secret with a pod's service account tokens. It is always a hashed name,
+// so that no secret of the tenant can have it.
 func (s Space) TokenSecretName(namespace, pod string) string {
 	plain := strings.Join([]string{s.Name, namespace, pod, "token"}, separator)
 	return Hashed(plain, LimitSubdomain, "token", s.Name, namespace, pod)
@@ -70,8 +67,8 @@ func (s Space) TokenSecretName(namespace, pod string) string {
 
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Hashed cuts readable to what fits beside the hash of identity. 128 bits of
-// SHA-256 leave a tenant no way to search for two names that meet.
+// Hashed truncates readable so that the hash of identity fits after it. With 128 bits of SHA-256, a tenant can't find
+// two names that collide.
 func Hashed(readable string, limit int, identity ...string) string {
 	digest := sha256.New()
 	for _, part := range identity {

@@ -18,22 +18,20 @@ import (
 	"github.com/berth-dev/berth/internal/netrange"
 )
 
-// Labels on those host pods that a policy of the tenant's selects, in each
-// direction. What the space's isolation lets through is for pods without: policies
-// add up, and one of the tenant's could else take nothing away. With the label
-// or without, no pod gets more than the isolation lets through.
+// These labels mark host pods that a tenant's policy selects, one for each direction. The space's isolation policy
+// allows traffic only for pods without the label. Network policies are additive, so a tenant's policy could otherwise
+// restrict nothing. With or without the label, no pod can have more traffic than the isolation allows.
 const (
 	LabelPolicedIngress = Domain + "/policed-ingress"
 	LabelPolicedEgress  = Domain + "/policed-egress"
 )
 
-// LabelReachesPods is for the host's admin to put, as "true", on those namespaces
-// of the host whose pods may reach the pods of all spaces: an ingress controller's.
+// LabelReachesPods is a label that the host's admin sets to "true" on namespaces of the host whose pods may reach the
+// pods of all spaces, such as an ingress controller's.
 const LabelReachesPods = Domain + "/reaches-pods"
 
-// Outside are the addresses, beyond its own pods', with which a space's pods
-// may talk: those of the internet, not those of other spaces, of the host's own
-// networks, or of a cloud's metadata service.
+// Outside returns the addresses, other than those of its own pods, with which a space's pods may communicate: the
+// internet, without other spaces, the host's own networks, and a cloud's metadata service.
 func (s Space) Outside() []networkingv1.IPBlock {
 	v4, v6 := networkingv1.IPBlock{CIDR: "0.0.0.0/0"}, networkingv1.IPBlock{CIDR: "::/0"}
 	for _, closed := range slices.Concat(netrange.Closed(), s.Closed) {
@@ -46,7 +44,7 @@ func (s Space) Outside() []networkingv1.IPBlock {
 	return []networkingv1.IPBlock{v4, v6}
 }
 
-// Everyone is all that a space's pods may talk with: each other, and [Space.Outside].
+// Everyone returns all peers of a space's pods: each other, and [Space.Outside].
 func (s Space) Everyone() []networkingv1.NetworkPolicyPeer {
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
 	for _, block := range s.Outside() {
@@ -55,15 +53,15 @@ func (s Space) Everyone() []networkingv1.NetworkPolicyPeer {
 	return peers
 }
 
-// Callers are all that may reach a space's pods: [Space.Everyone], and the pods of the
-// namespaces that the admin labels. The space's pods can't reach those.
+// Callers returns all peers that may reach a space's pods: [Space.Everyone], and the pods of namespaces with
+// [LabelReachesPods]. The space's pods can't reach the latter.
 func (s Space) Callers() []networkingv1.NetworkPolicyPeer {
 	return append(s.Everyone(), networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelReachesPods: "true"}},
 	})
 }
 
-// CheckNetworkPolicy lists what is too much in a policy.
+// CheckNetworkPolicy returns an error for each limit that a policy exceeds.
 func CheckNetworkPolicy(v *networkingv1.NetworkPolicy) field.ErrorList {
 	ingress, egress := 0, 0
 	for i := range v.Spec.Ingress {
@@ -76,7 +74,7 @@ func CheckNetworkPolicy(v *networkingv1.NetworkPolicy) field.ErrorList {
 		AtMost(field.NewPath("spec", "egress"), egress, bounds.PolicyPeers)...)
 }
 
-// countPeers is what a rule counts towards [bounds.PolicyPeers].
+// countPeers returns what a rule counts towards [bounds.PolicyPeers].
 func countPeers(rule []networkingv1.NetworkPolicyPeer) int {
 	count := len(rule)
 	for i := range rule {
@@ -87,12 +85,11 @@ func countPeers(rule []networkingv1.NetworkPolicyPeer) int {
 	return max(count, 1)
 }
 
-// NetworkPolicy is v's host object, and what of v has no effect because it asks
-// for more than a space may have. On the host, policies are a union with the
-// space's isolation: each peer is one that the isolation lets through, so that a policy
-// opens nothing. All pods of a space are in one host namespace, and namespace
-// selectors become the names that they select. What is too much, as it may be
-// older than the check, has no effect either.
+// NetworkPolicy returns v's host object, and the parts of v that have no effect because a space may not allow that
+// traffic. On the host, policies add to the space's isolation. So each peer of the result is one that the isolation
+// allows, and a policy never allows more. All pods of a space are in one host namespace, so namespace selectors become
+// the names of the namespaces that they match. Entries above the limits have no effect either; the policy may be older
+// than the check.
 func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1.Namespace) (*networkingv1.NetworkPolicy, field.ErrorList) {
 	p := v.Spec.DeepCopy()
 	host := &networkingv1.NetworkPolicy{
@@ -122,7 +119,7 @@ func (s Space) NetworkPolicy(v *networkingv1.NetworkPolicy, namespaces []*corev1
 	return host, without
 }
 
-// PushNetworkPolicy copies onto have what the tenant owns of a policy.
+// PushNetworkPolicy copies the tenant's fields of a policy to have. It reports whether anything differed.
 func PushNetworkPolicy(want, have *networkingv1.NetworkPolicy) bool {
 	changed := PushMeta(want, have)
 	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) {
@@ -131,7 +128,7 @@ func PushNetworkPolicy(want, have *networkingv1.NetworkPolicy) bool {
 	return changed
 }
 
-// policyTypes are the directions that a policy is about.
+// policyTypes returns the directions to which a policy applies.
 func policyTypes(p *networkingv1.NetworkPolicySpec) []networkingv1.PolicyType {
 	switch {
 	case len(p.PolicyTypes) > 0:
@@ -151,8 +148,8 @@ type peers struct {
 	without    *field.ErrorList
 }
 
-// translate never makes an empty list of one that is not, nor of one that is: that
-// would be everybody on the host, and not everyone whom the isolation lets through.
+// translate never returns an empty list, which would allow all peers on the host, instead of only those that the
+// isolation allows.
 func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer, everyone func() []networkingv1.NetworkPolicyPeer) []networkingv1.NetworkPolicyPeer {
 	if len(all) == 0 {
 		return everyone()
@@ -169,7 +166,7 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer,
 					peer.IPBlock.CIDR+" is closed to spaces, so the policy cannot allow it; select pods by their labels instead"))
 			}
 			for _, block := range blocks {
-				// One that is there already would say nothing more, with all its exceptions.
+				// An equal block would only repeat the exceptions, of which there may be many.
 				if key := block.CIDR + " " + strings.Join(block.Except, " "); !seen[key] {
 					seen[key] = true
 					out = append(out, networkingv1.NetworkPolicyPeer{IPBlock: &block})
@@ -195,8 +192,8 @@ func (t peers) translate(path *field.Path, all []networkingv1.NetworkPolicyPeer,
 	return out
 }
 
-// within is the part of a block that lies in those allowed. What does not parse
-// strictly has none: readers of addresses differ over leading zeros and the like.
+// within returns the parts of a block that are in the allowed ones. A block that does not parse strictly has none,
+// because parsers of addresses differ, for example about leading zeros.
 func within(asked networkingv1.IPBlock, allowed []networkingv1.IPBlock) (parts []networkingv1.IPBlock) {
 	cidr, err := netip.ParsePrefix(asked.CIDR)
 	if err != nil || cidr.Addr().Is4In6() {
@@ -233,8 +230,8 @@ func within(asked networkingv1.IPBlock, allowed []networkingv1.IPBlock) (parts [
 	return parts
 }
 
-// less is a block without those of cut, or false if nothing is left. Exceptions
-// of a policy must lie inside of its block, and may not be all of it.
+// less returns a block with those in cut as exceptions, or false if nothing is left. The exceptions of a policy must be
+// inside its block, and may not cover all of it.
 func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok bool) {
 	out.CIDR = block.String()
 	seen := make(map[netip.Prefix]bool, len(cut))
@@ -253,8 +250,8 @@ func less(block netip.Prefix, cut []netip.Prefix) (out networkingv1.IPBlock, ok 
 	return out, true
 }
 
-// AddPoliced labels a host pod with the directions in which v's own policies
-// apply: those of them that are of its namespace and select it.
+// AddPoliced labels a host pod with the directions in which tenants' policies apply to v: those of its namespace that
+// select it.
 func AddPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1.NetworkPolicy) {
 	for _, p := range policies {
 		if p.Namespace != v.Namespace || !selects(&p.Spec.PodSelector, v.Labels) {
@@ -271,8 +268,7 @@ func AddPoliced(host *metav1.ObjectMeta, v *corev1.Pod, policies []*networkingv1
 	}
 }
 
-// SelectsNamespaces reports whether a policy's host object depends on the labels
-// of namespaces.
+// SelectsNamespaces reports whether a policy's host object depends on the labels of namespaces.
 func SelectsNamespaces(v *networkingv1.NetworkPolicy) bool {
 	selects := func(p networkingv1.NetworkPolicyPeer) bool { return p.NamespaceSelector != nil }
 	return slices.ContainsFunc(v.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool { return slices.ContainsFunc(r.From, selects) }) ||

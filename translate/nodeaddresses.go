@@ -8,8 +8,8 @@ import "slices"
 // AddressSet reports whether an address, or a host name, is in a set.
 type AddressSet func(address string) bool
 
-// withoutNodes leaves out of a status what is reached at an address of a host's node
-// (N1). Some controllers publish their nodes' addresses, in place of one of their own.
+// withoutNodes removes the entries of a status that have an address of a host's node (N1). Some controllers publish the
+// addresses of nodes instead of an address of their own.
 func withoutNodes[T any](s Space, list []T, nodes AddressSet, addresses func(T) []string) []T {
 	if s.Settings.ShowNodeAddresses || nodes == nil {
 		return list

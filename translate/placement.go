@@ -15,25 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Placement says on which of the host's nodes a space's pods run (M2). The zero
-// value leaves that to the host's scheduler alone.
+// Placement says on which nodes of the host a space's pods run (M2). The zero value means all nodes.
 type Placement struct {
-	// Selector is added to each pod.
+	// Selector is added to the node selector of each pod.
 	Selector map[string]string
-	// Labels are the keys of nodes' labels that tenants may select by.
+	// Labels are the keys of node labels that tenants may use in selectors.
 	Labels []string
-	// ByName says that a pod may name a node of the space, by its alias, as
-	// those of a DaemonSet do.
+	// ByName allows pods to name a node of the space by its alias, as the pods of a DaemonSet do.
 	ByName bool
 }
 
-// nameField is what [Placement.String] says if nodes may be named. It is no key of
-// a label.
+// nameField is part of [Placement.String] if pods may name nodes. It is not a valid label key.
 const nameField = "fields:" + metav1.ObjectNameField
 
-// String is what the host's admission reads of it: the labels of the selector,
-// as key=value, and the keys for tenants, fields:metadata.name among them where
-// nodes may be named, with commas between.
+// String returns the form that the host's admission policies read: the labels of the selector as key=value, and the
+// keys for tenants, separated by commas. If pods may name nodes, fields:metadata.name is among the keys.
 func (p Placement) String() string {
 	all := slices.Clone(p.Labels)
 	for key, value := range p.Selector {
@@ -46,8 +42,8 @@ func (p Placement) String() string {
 	return strings.Join(all, ",")
 }
 
-// Check lists by which labels that are not for tenants a pod would choose, probe
-// or name nodes, each with its field.
+// Check returns an error for each place where a pod uses a node label that is not for tenants, whether to select, to
+// exclude, or to name nodes.
 func (p Placement) Check(spec *corev1.PodSpec) (errs field.ErrorList) {
 	path := field.NewPath("spec")
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
@@ -69,7 +65,7 @@ func (p Placement) Check(spec *corev1.PodSpec) (errs field.ErrorList) {
 	return errs
 }
 
-// nodeTerms are all terms about nodes, by their fields.
+// nodeTerms iterates over all node selector terms, with their field paths.
 func nodeTerms(path *field.Path, affinity *corev1.NodeAffinity) iter.Seq2[*field.Path, *corev1.NodeSelectorTerm] {
 	return func(yield func(*field.Path, *corev1.NodeSelectorTerm) bool) {
 		if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
@@ -108,8 +104,8 @@ func (p Placement) checkTerm(path *field.Path, term *corev1.NodeSelectorTerm) (e
 	return errs
 }
 
-// checkLabel refuses a label that is not for tenants, and one that the admin has
-// chosen another value of: the pod would run nowhere, or not where it says.
+// checkLabel rejects a label that is not for tenants, and a label for which the admin has set another value: the pod
+// could run nowhere, or only on other nodes than it asks for.
 func (p Placement) checkLabel(path *field.Path, key string, values []string) field.ErrorList {
 	if !slices.Contains(p.Labels, key) {
 		return field.ErrorList{field.Forbidden(path, p.remedy())}
@@ -127,10 +123,9 @@ func (p Placement) remedy() string {
 	return "nodes are hidden in a space, except for the labels " + strings.Join(p.Labels, ", ") + "; remove the field or use these"
 }
 
-// Place has v's host pod, which is about to be made, run where v asks to, and
-// where the space's pods run. v must have passed [Placement.Check]. hostNode finds
-// the host's node of an alias of the space's; what names another must not be
-// made.
+// Place sets where v's host pod, which is about to be created, runs: where v asks, and where the space's pods run. v
+// must have passed [Placement.Check]. hostNode returns the host's node for an alias. A pod with an unknown alias must
+// not be created.
 func (p Placement) Place(v, host *corev1.Pod, hostNode func(alias string) (name string, ok bool)) (errs field.ErrorList) {
 	selector, affinity := v.Spec.NodeSelector, nodeAffinity(&v.Spec).DeepCopy()
 	if p.ByName {
@@ -166,7 +161,7 @@ func (p Placement) Place(v, host *corev1.Pod, hostNode func(alias string) (name 
 	return errs
 }
 
-// nodeAffinity of a pod; nil if it has none.
+// nodeAffinity returns the node affinity of a pod; nil if there is none.
 func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
 	if spec.Affinity == nil {
 		return nil
@@ -174,16 +169,14 @@ func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
 	return spec.Affinity.NodeAffinity
 }
 
-// namesNode reports whether an expression asks for one node by the label that holds
-// its name.
+// namesNode reports whether an expression selects one node by its host name label.
 func namesNode(e corev1.NodeSelectorRequirement) bool {
 	return e.Key == corev1.LabelHostname && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1
 }
 
-// byName turns requirements on the label kubernetes.io/hostname into requirements on
-// the field metadata.name. In a space both hold the alias of a node; a host's node
-// may have a label of another value than its name, and Berth knows the name alone.
-// It changes affinity, and leaves selector as it is.
+// byName replaces requirements on the label kubernetes.io/hostname by requirements on the field metadata.name. In a
+// space, both are the alias of a node. On the host, the label may differ from the name, and Berth knows only the name.
+// It changes affinity, and does not change selector.
 func byName(selector map[string]string, affinity *corev1.NodeAffinity) (map[string]string, *corev1.NodeAffinity) {
 	named := func(node string) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
@@ -222,7 +215,7 @@ func byName(selector map[string]string, affinity *corev1.NodeAffinity) (map[stri
 	return selector, affinity
 }
 
-// NamedNodes are the aliases of the nodes that v asks for by name.
+// NamedNodes returns the aliases of the nodes that v asks for by name.
 func NamedNodes(v *corev1.Pod) (aliases []string) {
 	_, affinity := byName(v.Spec.NodeSelector, nodeAffinity(&v.Spec).DeepCopy())
 	if affinity == nil {
@@ -236,8 +229,7 @@ func NamedNodes(v *corev1.Pod) (aliases []string) {
 	return aliases
 }
 
-// transient are taints of nodes that will do again, or not be there for long, and
-// have been the space's all the time.
+// transient returns the taints of nodes with temporary conditions. Such a node still belongs to the space.
 func transient() []string {
 	return []string{
 		corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeMemoryPressure,
@@ -245,7 +237,7 @@ func transient() []string {
 	}
 }
 
-// Selects reports whether a node of the host's has the labels of the selector.
+// Selects reports whether a node of the host matches the selector.
 func (p Placement) Selects(node *corev1.Node) bool {
 	for key, value := range p.Selector {
 		if have, ok := node.Labels[key]; !ok || have != value {
@@ -255,15 +247,15 @@ func (p Placement) Selects(node *corev1.Node) bool {
 	return true
 }
 
-// View tells whether a node of the host's is for the space, and what its virtual node
-// says of it. Of the node it needs the labels in p, and the taints.
+// View reports whether a node of the host is for the space, and what its virtual node shows. It reads only taints and
+// the labels in p.
 func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
 	if !p.Selects(node) {
 		return NodeView{Closed: corev1.TaintEffectNoExecute}, false
 	}
 	is = true
 	for _, taint := range node.Spec.Taints {
-		if keepsOff(taint) { // memory pressure, too: few hosts' admission has pods tolerate that
+		if keepsOff(taint) { // includes memory pressure, because the admission of few hosts lets pods tolerate it
 			is, view.Closed = is && slices.Contains(transient(), taint.Key), corev1.TaintEffectNoSchedule
 		}
 	}
@@ -278,10 +270,10 @@ func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
 	return view, is
 }
 
-// TrimNode is what of a node placements look at, and its addresses.
+// TrimNode returns a copy of a node with only what placements read, and its addresses.
 func TrimNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}}
-	out.Status.Addresses = node.Status.Addresses // no space sees them, see [AddressSet]
+	out.Status.Addresses = node.Status.Addresses // no space sees them; see [AddressSet]
 	for _, taint := range node.Spec.Taints {
 		if keepsOff(taint) {
 			out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: taint.Key, Effect: taint.Effect})

@@ -10,33 +10,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DefaultReservedLabels are the keys of pods' labels by which controllers, network
-// plugins, and admission webhooks of a host are steered: see
-// [Settings]. Berth's own domain is always reserved.
+// DefaultReservedLabels are the keys of pod labels on which controllers, network plugins, and admission webhooks of a
+// host act; see [Settings]. Berth's own domain is always reserved.
 func DefaultReservedLabels() []string {
 	return []string{
-		// Calico takes these for labels of the pod's namespace, and of its service account.
+		// Calico reads these as labels of the pod's namespace and service account.
 		"pcns.", "pcsa.",
-		// Cilium derives a pod's identity from its labels, these among them.
+		// Cilium derives a pod's identity from its labels, including these.
 		"io.cilium.", "io.kubernetes.",
-		// Argo CD takes what has this label for part of an application, and may prune it.
+		// Argo CD treats objects with this label as part of an application, and may delete them.
 		"app.kubernetes.io/instance",
-		// Berth's own on host objects.
+		// Berth sets this label on host objects.
 		LabelManagedBy,
-		// Kubernetes' own controllers, schedulers and queues. Labels of app.kubernetes.io
-		// are for people, see [Space.hostLabel].
+		// Kubernetes' own controllers, schedulers, and queues. Labels of app.kubernetes.io are informational; see
+		// [Space.hostLabel].
 		"kubernetes.io", "k8s.io", "x-k8s.io", "volcano.sh", "yunikorn.apache.org", "keda.sh", "knative.dev", "kubevirt.io",
 		// Networks, meshes, and workload identities.
 		"projectcalico.org", "cilium.io", "antrea.io", "ovn.org", "cni.cncf.io", "istio.io", "linkerd.io", "kuma.io", "hashicorp.com",
 		"dapr.io", "spiffe.io", "azure.workload.identity", "azure.com", "amazonaws.com", "gke.io", "google.com", "googleapis.com",
-		// Injectors, policies, deployers, and backups.
+		// Injectors, policy engines, deployment tools, and backups.
 		"datadoghq.com", "dynatrace.com", "newrelic.com", "opentelemetry.io", "jaegertracing.io", "kyverno.io", "gatekeeper.sh",
 		"openpolicyagent.org", "argoproj.io", "fluxcd.io", "crossplane.io", "velero.io", "cert-manager.io", "external-secrets.io",
 		"openshift.io", "cattle.io", "coreos.com", "stakater.com",
 	}
 }
 
-// reservedKeys are entries of [Settings], by their form.
+// reservedKeys are the entries of [Settings], grouped by their form.
 type reservedKeys struct {
 	domains, whole map[string]bool
 	prefixes       []string
@@ -76,18 +75,16 @@ func (r reservedKeys) have(key string) bool {
 	return false
 }
 
-// PrefixLabel begins the keys under which the host has labels that it must not have under their own.
+// PrefixLabel is the prefix of the keys that replace reserved keys on the host.
 const PrefixLabel = "label." + Domain + "/"
 
 var defaultReserved = sync.OnceValue(func() reservedKeys { return newReservedKeys(DefaultReservedLabels()) })
 
-// hostLabel is the key on host pods of a tenant's label. One that is reserved gets
-// another, which no other key gets. Selectors are translated in the same way: they
-// select what they would in a cluster of the space's own.
+// hostLabel returns the key of a tenant's label on host pods. A reserved key is replaced by one that no other key is
+// replaced by. Selectors are translated in the same way, so they select what they would in an independent cluster.
 //
-// A host tells each pod, by labels of upstream's names, the zone and the region of
-// its node (upstream's PodTopologyLabels): a tenant's selectors must not be able to
-// ask for them.
+// By upstream's PodTopologyLabels, the host sets the zone and the region of its node as labels on each pod. A tenant's
+// selectors must not match these.
 func (s Space) hostLabel(key string) string {
 	switch {
 	case key == corev1.LabelTopologyZone:

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// CheckService lists what a tenant may not ask of the host with a service.
+// CheckService returns an error for each field of a service that the host can't allow a tenant.
 func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := AtMost(path.Child("ports"), len(spec.Ports), bounds.ServicePorts)
@@ -25,7 +25,7 @@ func CheckService(spec *corev1.ServiceSpec) field.ErrorList {
 	return errs
 }
 
-// ServiceWarnings tell a tenant what the host does not do for a service.
+// ServiceWarnings returns warnings about what the host does not support for a service.
 func ServiceWarnings(spec *corev1.ServiceSpec) (warnings []string) {
 	if hasOwnBalancer(spec) {
 		warnings = append(warnings, "spec.loadBalancerClass: the host does not implement load balancer classes for spaces; run a controller for the class in the space, or remove the field to use the host's load balancer")
@@ -36,26 +36,24 @@ func ServiceWarnings(spec *corev1.ServiceSpec) (warnings []string) {
 	return warnings
 }
 
-// Exposed reports whether a service, in a space or on the host, is reached from
-// outside the cluster.
+// Exposed reports whether a service, in a space or on the host, can be reached from outside the cluster.
 func Exposed(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// hasOwnBalancer reports whether a service is for a load balancer of the tenant's
-// own. The host has no part in that but the node ports.
+// hasOwnBalancer reports whether a load balancer controller of the tenant serves a service. The host only provides the
+// node ports.
 func hasOwnBalancer(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer && spec.LoadBalancerClass != nil
 }
 
-// Service is v's host object. Its selector finds the host pods of v's namespace
-// only, so that the host's own controller keeps the endpoints; a service
-// without one gets the endpoint slices that the tenant wrote. One that is reached
-// from outside then selects nothing: endpoints that a tenant writes could lead into
-// the host's network (CVE-2021-25740).
+// Service returns v's host object. Its selector matches only the host pods of v's namespace, so the host's own
+// controller maintains the endpoints. A service without a selector gets the endpoint slices that the tenant wrote. If
+// it is exposed, it selects nothing instead, because endpoints that a tenant writes could route into the host's network
+// (CVE-2021-25740).
 //
-// Cluster IPs and node ports are the host's to give: they are asked for by
-// value where v has them, for both sides must show the same.
+// The host allocates cluster IPs and node ports. If v already has them, its host object requests the same values,
+// because both sides must show the same.
 func (s Space) Service(v *corev1.Service) *corev1.Service {
 	p := v.Spec.DeepCopy()
 	host := &corev1.Service{
@@ -94,8 +92,7 @@ func (s Space) Service(v *corev1.Service) *corev1.Service {
 	return host
 }
 
-// Unexposed is a copy of an exposed host service that has its selector, and is
-// not exposed.
+// Unexposed returns a copy of an exposed host service with its selector, but not exposed.
 func Unexposed(host *corev1.Service) *corev1.Service {
 	out := host.DeepCopy()
 	spec := &out.Spec
@@ -109,10 +106,8 @@ func Unexposed(host *corev1.Service) *corev1.Service {
 	return out
 }
 
-// PushServiceSelector copies onto the host service have the selector that v's
-// should have, and nothing else. It reports whether it differed. A service that
-// has none keeps none, and one that has one keeps one: the selector decides whose
-// endpoints the service has.
+// PushServiceSelector copies only the selector for v's host service to have. It reports whether it differed. It neither
+// adds nor removes a selector, because the selector decides who maintains the service's endpoints.
 func (s Space) PushServiceSelector(v, have *corev1.Service) bool {
 	want := s.Service(v).Spec.Selector
 	if len(want) == 0 || len(have.Spec.Selector) == 0 || maps.Equal(want, have.Spec.Selector) {
@@ -125,7 +120,7 @@ func (s Space) PushServiceSelector(v, have *corev1.Service) bool {
 // labelNothing is a label that no pod has.
 const labelNothing = Domain + "/nothing"
 
-// leaveBalancer makes a service what its load balancer leads to.
+// leaveBalancer changes a service to the type that a tenant's load balancer needs as its target.
 func leaveBalancer(spec *corev1.ServiceSpec) {
 	spec.Type = corev1.ServiceTypeNodePort
 	if allocate := spec.AllocateLoadBalancerNodePorts; allocate != nil && !*allocate {
@@ -137,8 +132,8 @@ func leaveBalancer(spec *corev1.ServiceSpec) {
 	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerSourceRanges = nil, nil
 }
 
-// PushService copies onto have what the tenant owns of a service. The host's
-// allocations stay; so do node ports, which ports keep by their number and protocol.
+// PushService copies the tenant's fields of a service to have. It reports whether anything differed. The host's
+// allocations stay, including node ports, which are matched by port number and protocol.
 func PushService(want, have *corev1.Service) bool {
 	changed := PushMeta(want, have)
 	spec := want.Spec.DeepCopy()
@@ -160,7 +155,7 @@ func PushService(want, have *corev1.Service) bool {
 	return changed
 }
 
-// keepNodePorts gives the ports that ask for no node port those that they have.
+// keepNodePorts sets the allocated node ports on the ports that don't ask for one.
 func keepNodePorts(want, have []corev1.ServicePort) {
 	type key struct {
 		port     int32
@@ -177,9 +172,8 @@ func keepNodePorts(want, have []corev1.ServicePort) {
 	}
 }
 
-// PullServiceStatus is what the tenant sees of the host service's status: its
-// load balancer's addresses, less those of nodes. Those of a load balancer of the
-// tenant's own are the tenant's to write.
+// PullServiceStatus returns what the tenant sees of the host service's status: the load balancer's addresses, except
+// those of nodes. The status of a tenant's own load balancer is written by the tenant.
 func (s Space) PullServiceStatus(v, host *corev1.Service, nodes AddressSet) corev1.ServiceStatus {
 	if hasOwnBalancer(&v.Spec) {
 		return v.Status
@@ -189,26 +183,23 @@ func (s Space) PullServiceStatus(v, host *corev1.Service, nodes AddressSet) core
 	return out
 }
 
-// HasOwnEndpoints reports whether the tenant writes the service's endpoints,
-// which then go down to the host; otherwise the host's controller makes them.
-// They may be anybody's, see [LeadsOut]: what reaches them comes from the space's
-// own pods, and meets their network policy. Those of the space's API are Berth's
-// to say.
+// HasOwnEndpoints reports whether the tenant writes the service's endpoints, which are then synced to the host.
+// Otherwise, the host's controller creates them. The endpoints may be anybody's; see [LeadsOut]. Only the space's own
+// pods reach them by the service, and their network policies apply. Berth writes the endpoints of the space's API.
 func HasOwnEndpoints(v *corev1.Service) bool {
 	return len(v.Spec.Selector) == 0 && v.Spec.Type == corev1.ServiceTypeClusterIP &&
 		(v.Namespace != metav1.NamespaceDefault || v.Name != "kubernetes")
 }
 
-// TakesEndpoints reports whether endpoints that a tenant wrote may be on the
-// host for a host service.
+// TakesEndpoints reports whether a host service may have endpoints that a tenant wrote.
 func TakesEndpoints(host *corev1.Service) bool {
 	return host.Spec.Type == corev1.ServiceTypeClusterIP && len(host.Spec.Selector) == 0
 }
 
-// LeadsOut reports whether a service may lead to what is not a pod of the
-// space's: by a name or by endpoints that the tenant writes, or to the space's
-// API. The space's pods can't reach those, by their network policies. A controller that
-// reaches them in the space's stead is under no such policy: it must not be led there.
+// LeadsOut reports whether a service may route to something other than the space's pods: by an external name, by
+// endpoints that the tenant writes, or to the space's API. Network policies keep the space's pods from reaching these
+// targets. They don't apply to a controller that forwards requests to the space, so such a controller must not use the
+// service.
 func LeadsOut(v *corev1.Service) bool {
 	return v.Spec.Type == corev1.ServiceTypeExternalName || len(v.Spec.Selector) == 0
 }

@@ -9,54 +9,51 @@ import (
 	"k8s.io/pod-security-admission/api"
 )
 
-// Settings are what the platform's admin may decide about a space's objects on the
-// host. The zero value is the defaults.
+// Settings are an admin's settings for a space's objects on the host. The zero value means the defaults.
 type Settings struct {
-	// PodSecurity is how much the space's pods may do on the host's nodes.
+	// PodSecurity restricts what the space's pods may do on the host's nodes.
 	PodSecurity PodSecurity
-	// ShowNodeAddresses passes on the addresses of nodes in the statuses of services,
-	// ingresses and gateways, for hosts whose controllers publish them on purpose.
+	// ShowNodeAddresses syncs the addresses of nodes in the statuses of services, ingresses, and gateways, for hosts
+	// whose controllers publish them on purpose.
 	ShowNodeAddresses bool
-	// ReservedLabels are keys of pods' labels, besides [DefaultReservedLabels], that
-	// stay off the host under their own names. One that ends in a dot stands for all
-	// keys that begin with it, one with a slash for itself, and any other is a domain,
-	// with all below it.
+	// ReservedLabels are keys of pod labels, in addition to [DefaultReservedLabels], that are renamed on the host. An
+	// entry that ends in a dot is a prefix of keys, an entry with a slash is one key, and any other entry is a domain
+	// with its subdomains.
 	ReservedLabels []string
-	// Domains are those that the host names of the space's ingresses, gateways and
-	// routes must be in, or equal: "example.com". Any if there are none.
+	// Domains are the domains in which the host names of the space's ingresses, gateways, and routes must be, such as
+	// "example.com". If there are none, all host names are allowed.
 	Domains []string
-	// DefaultLimits are those that the host gives a container without limits: [DefaultLimits] if nil.
+	// DefaultLimits are the limits of containers that set none. Nil means [DefaultLimits].
 	DefaultLimits corev1.ResourceList
 }
 
-// PodSecurityLevel is the Pod Security Standard that every tenant pod meets, whatever
-// [PodSecurity] asks beyond it: it is checked here, in the space, and again by the label on the host namespace.
+// PodSecurityLevel is the Pod Security Standard that every pod of a tenant must meet, in addition to [PodSecurity]. The
+// space checks it, and so does the host, by the label on the host namespace.
 const PodSecurityLevel = api.LevelBaseline
 
-// PodSecurity is how much a space's pods may do on the host's nodes, on top of what
-// pods of all spaces may not ask for. The zero value is the defaults.
+// PodSecurity restricts what a space's pods may do on the host's nodes, in addition to what pods of no space may do.
+// The zero value means the defaults.
 type PodSecurity struct {
-	// Level of the Pod Security Standards: [PodSecurityLevel] if empty, or restricted.
+	// Level is a level of the Pod Security Standards: restricted, or [PodSecurityLevel] if it is empty.
 	Level api.Level
-	// Seccomp is the profile type of pods that set none: RuntimeDefault if empty.
-	// Unconfined leaves them without one, as Kubernetes does by default.
+	// Seccomp is the profile type of pods that set none; RuntimeDefault if it is empty. With Unconfined, they have no
+	// profile, as by default in Kubernetes.
 	Seccomp corev1.SeccompProfileType
-	// RuntimeClass of the host's that all pods run with; "" lets tenants choose among
-	// those that they are shown.
+	// RuntimeClass is the class of the host with which all pods run. If it is empty, tenants choose among the imported
+	// ones.
 	RuntimeClass string
-	// UserNamespaces has all pods run in a user namespace, so that root in a container
-	// is nobody on its node.
+	// UserNamespaces runs all pods in user namespaces, so that root in a container has no rights on its node.
 	UserNamespaces bool
-	// DropNetRaw takes the capability NET_RAW from all containers. With it, a process
-	// can pretend to be another pod on networks that do not check senders.
+	// DropNetRaw removes the capability NET_RAW from all containers. With it, a process can impersonate other pods on
+	// networks that don't check senders.
 	DropNetRaw bool
-	// HostProfiles lets tenants name seccomp and AppArmor profiles that are files on
-	// the host's nodes, and SELinux labels.
+	// HostProfiles allows tenants to use seccomp and AppArmor profiles that are files on the host's nodes, and SELinux
+	// labels.
 	HostProfiles bool
 }
 
-// DefaultLimits are what a container may use that sets no limit of its own, if [Settings] say nothing else. The LimitRange of
-// the host namespace says the same: a quota counts only what is limited.
+// DefaultLimits returns the limits of containers that set none, unless [Settings] has others. The LimitRange of the
+// host namespace has the same limits, because a quota counts only resources with limits.
 func DefaultLimits() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
@@ -64,7 +61,7 @@ func DefaultLimits() corev1.ResourceList {
 	}
 }
 
-// Limits are the limits of containers that have none.
+// Limits returns the limits of containers that set none.
 func (s *Settings) Limits() corev1.ResourceList {
 	if s.DefaultLimits != nil {
 		return s.DefaultLimits

@@ -12,11 +12,11 @@ import (
 
 const (
 	annotationDefaultSnapshotClass = "snapshot.storage.kubernetes.io/is-default-class"
-	// annotationProvisionedBy is upstream's on volumes that were made for a claim.
+	// annotationProvisionedBy is upstream's annotation on volumes that were provisioned for a claim.
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
-// CheckSnapshot lists what a tenant may not ask of the host with a snapshot.
+// CheckSnapshot returns an error for each field of a snapshot that the host can't allow a tenant.
 func CheckSnapshot(v *snapshotv1.VolumeSnapshot) (errs field.ErrorList) {
 	if v.Spec.Source.VolumeSnapshotContentName != nil {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "source", "volumeSnapshotContentName"),
@@ -25,7 +25,7 @@ func CheckSnapshot(v *snapshotv1.VolumeSnapshot) (errs field.ErrorList) {
 	return errs
 }
 
-// Snapshot is v's host object, of the host's claim.
+// Snapshot returns v's host object, for the host's claim.
 func (s Space) Snapshot(v *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSnapshot {
 	host := &snapshotv1.VolumeSnapshot{ObjectMeta: s.ObjectMeta(v, LimitSubdomain)}
 	if claim := v.Spec.Source.PersistentVolumeClaimName; claim != nil {
@@ -37,13 +37,12 @@ func (s Space) Snapshot(v *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSnapshot
 	return host
 }
 
-// PushSnapshot copies onto have what may change of a snapshot, which is nothing
-// of its spec: its class is the host's to fill in.
+// PushSnapshot copies the mutable fields of a snapshot to have. The spec has none: the host sets the class.
 func PushSnapshot(want, have *snapshotv1.VolumeSnapshot) bool { return PushMeta(want, have) }
 
-// PullSnapshotStatus is what v's tenant sees of the host's status. A driver's
-// message names the host's volumes, and the content is one of the host's: its
-// name tells no more than that there is one.
+// PullSnapshotStatus returns what v's tenant sees of the host's status. The messages of drivers are dropped, because
+// they name the host's volumes. The name of the content, which is an object of the host, is replaced by one that only
+// shows that it exists.
 func PullSnapshotStatus(v, host *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSnapshotStatus {
 	h := host.Status.DeepCopy()
 	if h == nil {
@@ -59,12 +58,12 @@ func PullSnapshotStatus(v, host *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSn
 	return out
 }
 
-// IsDefaultSnapshots reports whether a class is for snapshots that name none.
+// IsDefaultSnapshots reports whether a class is the default for snapshots that name none.
 func IsDefaultSnapshots(class *snapshotv1.VolumeSnapshotClass) bool {
 	return class.Annotations[annotationDefaultSnapshotClass] == "true"
 }
 
-// DriverOf is the driver of a host's volume, by which its snapshots are taken.
+// DriverOf returns the driver of a host's volume, which takes its snapshots.
 func DriverOf(host *corev1.PersistentVolume) string {
 	if csi := host.Spec.CSI; csi != nil {
 		return csi.Driver
@@ -72,16 +71,14 @@ func DriverOf(host *corev1.PersistentVolume) string {
 	return host.Annotations[annotationProvisionedBy]
 }
 
-// SnapshotClass is what the space sees of the host's class. Its parameters name
-// the host's secrets, and stay there.
+// SnapshotClass returns the space's copy of the host's class, without parameters, which name the host's secrets.
 func SnapshotClass(host *snapshotv1.VolumeSnapshotClass) *snapshotv1.VolumeSnapshotClass {
 	return &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: classMeta(host, annotationDefaultSnapshotClass), Driver: VolumeDriver, DeletionPolicy: host.DeletionPolicy,
 	}
 }
 
-// PullSnapshotClass copies onto have what the host says of a class, and reports
-// whether it differed. Nothing of it can change by recreation only.
+// PullSnapshotClass copies the host's class to have. It reports whether anything differed; nothing needs recreation.
 func PullSnapshotClass(want, have *snapshotv1.VolumeSnapshotClass) (changed, recreate bool) {
 	changed = pullClassMeta(want, have, annotationDefaultSnapshotClass)
 	if have.Driver != want.Driver || have.DeletionPolicy != want.DeletionPolicy || len(have.Parameters) > 0 {
@@ -90,8 +87,7 @@ func PullSnapshotClass(want, have *snapshotv1.VolumeSnapshotClass) (changed, rec
 	return changed, false
 }
 
-// isSnapshot reports whether a claim's data are those of a snapshot in its own
-// namespace.
+// isSnapshot reports whether the data source of a claim is a snapshot in the claim's own namespace.
 func isSnapshot(group *string, kind string, namespace *string) bool {
 	return ptr.Deref(group, "") == snapshotv1.GroupName && kind == "VolumeSnapshot" && ptr.Deref(namespace, "") == ""
 }

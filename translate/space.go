@@ -12,47 +12,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HostNamespacePrefix begins the name of every host namespace that holds a
-// space's objects.
+// HostNamespacePrefix is the prefix of the names of spaces' host namespaces.
 const HostNamespacePrefix = "berth-"
 
-// MaxSpaceName is the longest name of a space in bytes: its host namespace
-// must still be a DNS label.
+// MaxSpaceName is the maximum length of a space's name in bytes. The name of its host namespace must be a DNS label.
 const MaxSpaceName = 63 - len(HostNamespacePrefix)
 
-// Space is what translation must know of one space.
+// Space is what translation needs to know about a space.
 type Space struct {
-	// Name of the space, a DNS label of at most [MaxSpaceName] bytes.
+	// Name is the name of the space, a DNS label of at most [MaxSpaceName] bytes.
 	Name string
-	// Store identifies the space's data: another space of the same name has
-	// another. It is no secret.
+	// Store is the ID of the space's data. It is not secret. Another space with the same name has another ID.
 	Store string
-	// Platform names the platform that runs the space, as [LabelPlatform] on the
-	// host has it. Translation of objects does not depend on it.
+	// Platform is the platform that runs the space; see [LabelPlatform]. The translation of objects does not depend on
+	// it.
 	Platform string
-	// NodeKey is the secret under which the space's node aliases are made.
-	// Without it a tenant could confirm a guessed node name by hashing it.
+	// NodeKey is the secret key of the space's node aliases. Without a key, a tenant could verify a guessed node name
+	// by hashing it.
 	NodeKey []byte
-	// Nameservers are the IP addresses of the space's cluster DNS. While it is
-	// empty, pods keep the host's.
+	// Nameservers are the IP addresses of the space's cluster DNS. While there are none, pods use the host's.
 	Nameservers []string
 	// Pods is where the space's pods reach Berth.
 	Pods PodsEndpoint
-	// Settings are the admin's for the space.
+	// Settings are the admin's settings of the space.
 	Settings Settings
-	// Closed are address ranges that are closed to the space's pods beside those
-	// that are closed to all.
+	// Closed are address ranges that are closed to the space's pods, in addition to those that are closed to all.
 	Closed []netip.Prefix
-	// ClusterDomain of the space's DNS names, "cluster.local" if empty.
+	// ClusterDomain is the cluster domain of the space; "cluster.local" if it is empty.
 	ClusterDomain string
 }
 
-// HostNamespace is the one namespace on the host that holds the space's objects.
+// HostNamespace returns the name of the host namespace with the space's objects.
 func (s Space) HostNamespace() string { return HostNamespacePrefix + s.Name }
 
-// NodeAlias is the name under which the space sees a host node (N2): stable,
-// so that "are these two pods together" still answers, and meaningless outside
-// of the space. An unscheduled pod's empty node stays empty.
+// NodeAlias returns the name of a host node in the space (N2). It is stable, so that tenants can see which pods share a
+// node, and it reveals nothing outside the space. The empty node of an unscheduled pod stays empty.
 func (s Space) NodeAlias(hostNode string) string {
 	if hostNode == "" {
 		return ""
@@ -62,10 +56,9 @@ func (s Space) NodeAlias(hostNode string) string {
 	return "node-" + hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
-// ObjectMeta is the metadata of v's host object: its name, namespace, and
-// identity. The tenant's labels, annotations, owners and finalizers stay in the
-// space: on the host they could steer its controllers, some of which pick up
-// any config map or secret that bears a certain label.
+// ObjectMeta returns the metadata of v's host object: its name, namespace, and identity. The tenant's labels,
+// annotations, owners, and finalizers stay in the space. On the host, controllers could act on them: some use any
+// config map or secret with a certain label.
 func (s Space) ObjectMeta(v metav1.Object, nameLimit int) metav1.ObjectMeta {
 	labels := map[string]string{LabelManagedBy: ManagedBy, LabelSpace: s.Name}
 	if v.GetNamespace() != "" {

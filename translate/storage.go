@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// VolumeDriver stands in the space for whatever driver the host's volume has.
+// VolumeDriver is the driver that the space sees in place of the drivers of the host's volumes.
 const VolumeDriver = "volumes." + Domain
 
 const (
@@ -19,8 +19,8 @@ const (
 	annotationBindCompleted = "pv.kubernetes.io/bind-completed"
 )
 
-// CheckClaim lists what a tenant may not ask of the host with a volume claim.
-// It may be made of a snapshot where these are synced.
+// CheckClaim returns an error for each field of a volume claim that the host can't allow a tenant. Claims may use
+// snapshots as data sources only if snapshots are synced.
 func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
@@ -52,8 +52,7 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.Er
 	return errs
 }
 
-// AskedClaim is what the tenant asked of a claim that is in the space already:
-// its spec less what Berth has written into it since.
+// AskedClaim returns the spec of an existing claim as the tenant wrote it, without what Berth has added.
 func AskedClaim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
 	spec := v.Spec
 	spec.VolumeName = ""
@@ -64,7 +63,7 @@ func isClaim(group *string, kind string, namespace *string) bool {
 	return (group == nil || *group == "") && kind == "PersistentVolumeClaim" && (namespace == nil || *namespace == "")
 }
 
-// Claim is v's host object.
+// Claim returns v's host object.
 func (s Space) Claim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	p := v.Spec.DeepCopy()
 	host := &corev1.PersistentVolumeClaim{
@@ -83,7 +82,7 @@ func (s Space) Claim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCl
 	return host
 }
 
-// PushClaim copies onto have what may change of a claim: its size.
+// PushClaim copies the mutable fields of a claim, which is only its size, to have. It reports whether it differed.
 func PushClaim(want, have *corev1.PersistentVolumeClaim) bool {
 	changed := PushMeta(want, have)
 	asked := want.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -94,12 +93,12 @@ func PushClaim(want, have *corev1.PersistentVolumeClaim) bool {
 	return changed
 }
 
-// VolumeName is the name in the space of the volume bound to v: the one that a
-// provisioner of the space's own would give it.
+// VolumeName returns the name in the space of the volume that is bound to v: the name that a provisioner in the space
+// would use.
 func VolumeName(v *corev1.PersistentVolumeClaim) string { return "pvc-" + string(v.UID) }
 
-// PullClaim is v as bound on the host: the volume's name in the space and the
-// claim's status, without what others wrote into the host's.
+// PullClaim returns v with the binding and the status of the host's claim: the volume's name in the space, and the
+// status without what controllers of the host wrote for themselves.
 func PullClaim(v, host *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	out, status := v.DeepCopy(), host.Status.DeepCopy()
 	out.Status = corev1.PersistentVolumeClaimStatus{
@@ -110,7 +109,7 @@ func PullClaim(v, host *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCl
 		AllocatedResourceStatuses: status.AllocatedResourceStatuses,
 	}
 	for _, c := range host.Status.Conditions {
-		c.Message = "" // written by drivers, about the host
+		c.Message = "" // drivers write messages about the host
 		out.Status.Conditions = append(out.Status.Conditions, c)
 	}
 	if host.Status.Phase == corev1.ClaimBound {
@@ -122,8 +121,8 @@ func PullClaim(v, host *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCl
 	return out
 }
 
-// Volume is what the space sees of the host's volume bound to v's host claim:
-// its size and modes. Where and what it really is stays on the host (N1).
+// Volume returns the space's copy of the host's volume that is bound to v's host claim: its size and modes. Its source
+// stays on the host (N1).
 func Volume(v *corev1.PersistentVolumeClaim, host *corev1.PersistentVolume) *corev1.PersistentVolume {
 	p := host.Spec.DeepCopy()
 	class := ""
@@ -153,7 +152,7 @@ func Volume(v *corev1.PersistentVolumeClaim, host *corev1.PersistentVolume) *cor
 	}
 }
 
-// PullVolume copies onto have what the host says of a volume.
+// PullVolume copies the host's volume to have. It reports whether anything differed.
 func PullVolume(want, have *corev1.PersistentVolume) bool {
 	spec := want.Spec.DeepCopy()
 	spec.ClaimRef.ResourceVersion = ""
@@ -167,8 +166,8 @@ func PullVolume(want, have *corev1.PersistentVolume) bool {
 	return true
 }
 
-// StorageClass is what the space sees of a host's class. Parameters, mount
-// options and topologies name the host's secrets and zones, and stay there.
+// StorageClass returns the space's copy of a class of the host, without parameters, mount options, and topologies,
+// which name the host's secrets and zones.
 func StorageClass(host *storagev1.StorageClass) *storagev1.StorageClass {
 	host = host.DeepCopy()
 	out := &storagev1.StorageClass{
@@ -184,12 +183,12 @@ func StorageClass(host *storagev1.StorageClass) *storagev1.StorageClass {
 	return out
 }
 
-// IsDefaultStorage reports whether a class is for claims that name none.
+// IsDefaultStorage reports whether a class is the default for claims that name none.
 func IsDefaultStorage(class *storagev1.StorageClass) bool {
 	return class.Annotations[annotationDefaultClass] == "true"
 }
 
-// NewerClass reports whether, of two default classes, a is the one that counts.
+// NewerClass reports whether, of two default classes, a is the one that is used.
 func NewerClass(a, b metav1.Object) bool {
 	of, than := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	if !of.Equal(&than) {
@@ -198,8 +197,8 @@ func NewerClass(a, b metav1.Object) bool {
 	return a.GetName() < b.GetName()
 }
 
-// PullStorageClass copies onto have what the host says of a class, and reports
-// whether it differed, and whether in fields that can only change by recreation.
+// PullStorageClass copies the host's class to have. It reports whether anything differed, and whether that includes
+// immutable fields, so that the class must be recreated.
 func PullStorageClass(want, have *storagev1.StorageClass) (changed, recreate bool) {
 	recreate = want.Provisioner != have.Provisioner || !equality.Semantic.DeepEqual(want.ReclaimPolicy, have.ReclaimPolicy) ||
 		!equality.Semantic.DeepEqual(want.VolumeBindingMode, have.VolumeBindingMode) || len(have.Parameters) > 0

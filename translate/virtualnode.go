@@ -12,26 +12,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TaintClosed is on the virtual node of a node on which the host places no new pods
-// of the space.
+// TaintClosed is the taint of virtual nodes on which the host places no new pods of the space.
 const TaintClosed = Domain + "/closed"
 
-// NodeView is what a virtual node tells of the host's node beyond its alias.
+// NodeView is what a virtual node shows of the host's node, in addition to its alias.
 type NodeView struct {
-	// Labels that tenants may select nodes by.
+	// Labels are those that tenants may use in node selectors.
 	Labels map[string]string
-	// Closed is empty if the host places new pods of the space there, NoSchedule if
-	// it does not, and NoExecute if the node is not the space's any more, so that
-	// pods of DaemonSets are to leave it.
+	// Closed is empty if the host places new pods of the space on the node. It is NoSchedule if it does not, and
+	// NoExecute if the node no longer belongs to the space, so that pods of DaemonSets must leave it.
 	Closed corev1.TaintEffect
 }
 
-// Equal reports whether both tell the same.
+// Equal reports whether both views are equal.
 func (n NodeView) Equal(o NodeView) bool {
 	return n.Closed == o.Closed && maps.Equal(n.Labels, o.Labels)
 }
 
-// Restate has a virtual node tell n in place of what it told before.
+// Restate changes a virtual node to show n.
 func (n NodeView) Restate(node *corev1.Node) {
 	node.Labels = map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
 	maps.Copy(node.Labels, n.Labels)
@@ -42,12 +40,11 @@ func (n NodeView) Restate(node *corev1.Node) {
 	}
 }
 
-// VirtualNode is the node that a space may see in place of one of the host's (N1):
-// its alias, its view, and what is the same for all of them. release is the
-// Kubernetes release of the space itself.
+// VirtualNode returns the node that a space sees in place of a node of the host (N1): its alias, its view, and fixed
+// values. release is the Kubernetes release of the space.
 //
-// It has a capacity because clients divide by it. The figures are round, so that
-// nobody takes them for a node's.
+// It has a capacity because clients divide by it. The numbers are round, so that nobody mistakes them for those of a
+// real node.
 func VirtualNode(alias, release string, since metav1.Time, view NodeView) *corev1.Node {
 	many, much := resource.MustParse("1k"), resource.MustParse("1000Gi")
 	capacity := corev1.ResourceList{
@@ -68,8 +65,7 @@ func VirtualNode(alias, release string, since metav1.Time, view NodeView) *corev
 	return node
 }
 
-// IsVirtualNode tells whether have is what [VirtualNode] makes of its name and view,
-// whenever that was.
+// IsVirtualNode reports whether have is what [VirtualNode] returns for its name and view, at any time.
 func IsVirtualNode(have *corev1.Node, release string, view NodeView) bool {
 	since := metav1.Time{}
 	if len(have.Status.Conditions) > 0 {

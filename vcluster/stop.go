@@ -110,6 +110,6 @@ func (p *ControlPlane) waitHooks() {
 	ctx, cancel := context.WithTimeout(context.Background(), hookTimeout)
 	defer cancel()
 	if err := p.hooks.waitAll(ctx); errors.Is(err, context.DeadlineExceeded) {
-		p.config.Logger.Info("Stopping before these hooks have finished", "hooks", p.hooks.pending())
+		p.config.Logger.Info("Stopped waiting for post-start hooks that have not finished", "hooks", p.hooks.pending())
 	}
 }

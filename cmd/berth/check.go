@@ -59,7 +59,7 @@ In a cluster, 'helm test' runs this command in a pod.`,
 	return cmd
 }
 
-// checkCluster retries until the cluster is ready, and returns a line that names its version.
+// checkCluster retries until the cluster is ready, and returns a line with its version.
 func checkCluster(ctx context.Context, path string) (answer string, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
@@ -75,7 +75,7 @@ func checkCluster(ctx context.Context, path string) (answer string, err error) {
 	err = wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		asked := ask(ctx, client)
 		if asked == nil || last == nil || !late(ctx) {
-			last = asked // a request that the deadline ends hides the cause, which the error before names
+			last = asked // a request that the deadline ends hides the cause, which the error before it has
 		}
 		return asked == nil, nil
 	})

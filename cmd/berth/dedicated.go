@@ -16,7 +16,8 @@ import (
 	"github.com/berth-dev/berth/platform/spaceprocess"
 )
 
-// newDedicated is the command that `berth up` and `berth serve` run for each dedicated space, in a child process or a pod.
+// newDedicated returns the command that `berth up` and `berth serve` run for each dedicated space, in a child process
+// or a pod.
 func newDedicated() *cobra.Command {
 	var o dedicatedOptions
 	cmd := &cobra.Command{

@@ -53,7 +53,7 @@ To limit what one user can do, change the role bindings in the space.`,
 			}
 			var data []byte
 			flags := cmd.Flags()
-			switch { // empty, they would mean an admin
+			switch { // if empty, they would mean an admin
 			case flags.Changed("user") && request.User == "":
 				return errors.New("--user must not be empty")
 			case flags.Changed("group") && len(request.Groups) == 0:

@@ -22,24 +22,23 @@ import (
 
 const logFile = "berth.log"
 
-// logs sends the process's log lines to a file, so that the terminal is left to
-// what a person wants to read.
+// logs sends the process's log lines to a file, so that the terminal shows only what is meant for people.
 type logs struct {
 	file   io.Closer
 	logger klog.Logger
 }
 
-// maxLogMiB bounds the log, and one older part of it: what tenants can make
-// Berth say must not fill the disk that their stores are on.
+// maxLogMiB limits the log file, and the one older file that is kept. Tenants can cause log lines, which must not fill
+// the disk of their stores.
 const maxLogMiB = 64
 
-// The formats of a log that is not a file of ours.
+// These are the formats of a log on standard error.
 const (
 	logText = "text"
 	logJSON = "json"
 )
 
-// openLogs makes the data directory and takes over the process's logging.
+// openLogs creates the data directory and redirects the process's log to a file in it.
 func openLogs(dir string, verbosity int) (*logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -56,8 +55,7 @@ func (l *logs) close() {
 	_ = l.file.Close()
 }
 
-// logTo makes the data directory and sends the process's log lines to out, in a
-// format that is a line of key=value pairs or a line of JSON.
+// logTo creates the data directory and sends the process's log lines to out, as text with key=value pairs or as JSON.
 func logTo(out io.Writer, dir, format string, verbosity int) (klog.Logger, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return klog.Logger{}, fmt.Errorf("make data directory: %w", err)
@@ -75,7 +73,7 @@ func logTo(out io.Writer, dir, format string, verbosity int) (klog.Logger, error
 	return klog.Background(), nil
 }
 
-// setUpKlog sends log lines to out and nowhere else.
+// setUpKlog sends log lines only to out.
 func setUpKlog(out io.Writer, verbosity int) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)

@@ -20,8 +20,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	// Nobody reads profiles here, and what they record of allocations grows with
-	// each space that was ever awake.
+	// Nobody reads memory profiles here, and the records of allocations grow with each space that was ever awake.
 	runtime.MemProfileRate = 0
 	tuned := shard.TuneGC()
 	err := newRoot().ExecuteContext(ctx)

@@ -24,8 +24,8 @@ import (
 	"github.com/berth-dev/berth/platform/manager"
 )
 
-// runOptions are the flags of the commands that run spaces. Most of them are fields of the platform's configuration; config
-// joins the others to it, and the configuration file.
+// runOptions are the flags of the commands that run spaces. Most of them set fields of the platform's configuration;
+// config adds the others and the configuration file.
 type runOptions struct {
 	platform.Config
 	file              string
@@ -33,8 +33,8 @@ type runOptions struct {
 	verbosity         int
 }
 
-// addFlags declares those that mean and default to the same in all commands. The
-// others are each command's to declare.
+// addFlags declares the flags that have the same meaning and default in all commands. Each command declares its other
+// flags.
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	addDataDir(cmd, &o.DataDir)
 	cmd.Flags().StringVar(&o.file, "config", "", "file with a PlatformConfiguration, which contains defaults for all spaces, and spaces to create")
@@ -62,7 +62,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// config is the whole configuration, except for what it needs logs for.
+// config returns the whole configuration, except for what is set after logging has started.
 func (o *runOptions) config() (platform.Config, error) {
 	c := o.Config
 	info := readVersion()
@@ -96,7 +96,7 @@ func (o *runOptions) config() (platform.Config, error) {
 	return c, err
 }
 
-// allSpaces are those of the file and of the flags. What a flag says of one that is in the file, too, counts more.
+// allSpaces returns the spaces of the file and of the flags. If both have a space, the flags take precedence.
 func (o *runOptions) allSpaces(spaces []v1alpha1.Space) ([]v1alpha1.Space, error) {
 	for flag, names := range map[string][]string{"space": o.spaces, "dedicated": o.dedicated} {
 		for _, name := range names {
@@ -118,7 +118,7 @@ func (o *runOptions) allSpaces(spaces []v1alpha1.Space) ([]v1alpha1.Space, error
 	return spaces, nil
 }
 
-// flagError names the flag by which a value was set that is wrong.
+// flagError names the flag that set the wrong value.
 func flagError(err error) error {
 	if field, ok := errors.AsType[*fielderror.Error](err); ok {
 		return fmt.Errorf("--%w", field)

@@ -13,7 +13,7 @@ import (
 )
 
 func newRoot() *cobra.Command {
-	// Upstream's packages add flags of their own commands to these, which cobra would show as ours.
+	// Upstream's packages add flags here, which cobra would show as flags of berth.
 	pflag.CommandLine = pflag.NewFlagSet("berth", pflag.ContinueOnError)
 	root := &cobra.Command{
 		Use:   "berth",
@@ -34,13 +34,13 @@ prints the error to standard error.`,
 	return root
 }
 
-// addDataDir declares the flag that all commands on a data directory share.
+// addDataDir declares the flag for the data directory.
 func addDataDir(cmd *cobra.Command, dir *string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "."
 	}
-	// In a container it is set, so that commands run there find the directory.
+	// The image sets it, so that commands that run in the container find the directory.
 	usual := cmp.Or(os.Getenv("BERTH_DATA_DIR"), filepath.Join(home, ".berth"))
 	cmd.Flags().StringVar(dir, "data-dir", usual, "directory in which Berth keeps all of its data; $BERTH_DATA_DIR sets another default")
 	_ = cmd.MarkFlagDirname("data-dir")

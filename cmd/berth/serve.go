@@ -24,7 +24,7 @@ type serveOptions struct {
 // podOptions configure the pods of dedicated spaces.
 type podOptions struct {
 	template string
-	// at is API,COMMANDS,DATADIR, for tests: the addresses and the data directory of the processes that replace the pods.
+	// at is API,COMMANDS,DATADIR, for tests: the addresses and the data directory of processes that replace the pods.
 	at []string
 }
 
@@ -76,7 +76,7 @@ The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig'. W
 			}
 			config.Progress = func(format string, args ...any) { config.Logger.Info(fmt.Sprintf(format, args...)) }
 			config.Serving = func(p *platform.Platform) {
-				config.Logger.Info("serving", "advertised", p.Endpoint("SPACE"), "spaces", len(p.Manager().Names()))
+				config.Logger.Info("Serving spaces", "endpoint", p.Endpoint("SPACE"), "spaces", len(p.Manager().Names()))
 			}
 			return flagError(platform.New(config).Run(cmd.Context()))
 		},

@@ -99,7 +99,7 @@ Berth isn't running.`,
 	return cmd
 }
 
-// listSnapshots asks the running Berth. If none runs, it reads the storage itself.
+// listSnapshots asks the running server. If none runs, it reads the storage itself.
 func listSnapshots(ctx context.Context, dir, space, from string) (list manager.SnapshotList, err error) {
 	query := url.Values{"space": {space}, "from": {from}}
 	err = control.NewClient(dir).Do(ctx, http.MethodGet, "/snapshots?"+query.Encode(), &list)
@@ -114,7 +114,7 @@ func listSnapshots(ctx context.Context, dir, space, from string) (list manager.S
 	return list, err
 }
 
-// printSnapshots prints what was found, and fails if that is not all.
+// printSnapshots prints the snapshots that were found, and fails if the list is incomplete.
 func printSnapshots(out, hints io.Writer, list manager.SnapshotList, now time.Time) error {
 	var incomplete error
 	if len(list.Failures) > 0 {

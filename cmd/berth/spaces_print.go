@@ -86,7 +86,7 @@ func (p *spacePrinter) list(out, hints io.Writer, spaces []shard.Status) error {
 	return nil
 }
 
-// objectOf puts a status in the shape of an object.
+// objectOf converts a status to an object for printers.
 func objectOf(space shard.Status) (*unstructured.Unstructured, error) {
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&space)
 	if err != nil {

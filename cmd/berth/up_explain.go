@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 )
 
-// explainUse prints what the user can do with the running spaces.
+// explainUse prints how to use the running spaces.
 func explainUse(out io.Writer, c *platform.Config, endpoint func(space string) string) {
 	for _, space := range c.Spaces {
 		fmt.Fprintf(out, "\nSpace %s serves at %s", space.Name, endpoint(space.Name))

@@ -63,7 +63,7 @@ func shapes() (all []admissionv1.Validation) {
 
 // OnlyFields begins what a host answers to an account that would write a field, or a
 // value, that Berth never writes.
-const OnlyFields = "a space's account may write only the fields that Berth writes of "
+const OnlyFields = "a space's account may write only the fields that Berth needs of "
 
 const (
 	header       = "set[]{name value} add[]{name value} remove"

@@ -16,7 +16,7 @@ import (
 // name and namespace, which [whose] is about.
 const serverFields = "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds managedFields selfLink labels annotations"
 
-const onlyMetadata = "a space's objects may get no annotation but Berth's, no label but Berth's and a pod's own, no finalizer and no owner: controllers of the host act on them"
+const onlyMetadata = "a space's objects may have only metadata that no controller of the host acts on: Berth's annotations, Berth's labels and those of pods, no finalizers, and no ownerReferences, unless the admin has allowed others"
 
 // metadata is about all objects but pods. The labels that translate writes are
 // Berth's own, and an endpoint slice's.

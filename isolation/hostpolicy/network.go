@@ -39,11 +39,11 @@ func networkPolicies() []admissionv1.Validation {
 	few := func(rules, peers string) string {
 		return atMost("object.spec.?"+rules+".orValue([]).map(r, size(r.?"+peers+".orValue([]))).sum()", mostPeers())
 	}
-	const message = "network policies of a space can allow only its own pods and public addresses, and must list the peers that they allow"
+	const message = "a space's network policies may allow only the space's own pods and public addresses: each rule must list its peers in from or to, by podSelector or ipBlock"
 	return []admissionv1.Validation{
 		Refuse(message, about("networkpolicies", own("object.spec.?ingress.orValue([]).map(r, r.?from.orValue([]).filter(p, !("+callers+")))"))),
 		Refuse(message, about("networkpolicies", own("object.spec.?egress.orValue([]).map(r, r.?to.orValue([]))"))),
-		Refuse(fmt.Sprintf("a space's network policies may have %d peers in a direction", mostPeers()),
+		Refuse(fmt.Sprintf("a space's network policies may have at most %d peers in spec.ingress and as many in spec.egress", mostPeers()),
 			about("networkpolicies", few("ingress", "from")+" && "+few("egress", "to"))),
 	}
 }
@@ -56,12 +56,12 @@ func services() []admissionv1.Validation {
 	const exposed = "object.spec.?type.orValue('') in ['NodePort', 'LoadBalancer']"
 	return []admissionv1.Validation{
 		// Between the two writes the syncer deletes the endpoints that the tenant wrote (CVE-2021-25740).
-		Refuse("a space's services may not claim addresses of the network, and need a selector before they may be reached from outside",
+		Refuse("a space's services may have no spec.externalIPs, and those of type NodePort or LoadBalancer need a spec.selector, both before and after the change",
 			about("services", "size(object.spec.?externalIPs.orValue([])) == 0 && "+
 				"(!("+exposed+") || size(object.spec.?selector.orValue({})) > 0 && (oldObject == null || size(oldObject.spec.?selector.orValue({})) > 0))")),
-		Refuse("a space's services may not choose their load balancer's address nor its class",
+		Refuse("a space's services may choose neither spec.loadBalancerIP nor a spec.loadBalancerClass that the admin has not allowed",
 			about("services", kept("spec.loadBalancerIP")+" && ("+kept("spec.loadBalancerClass")+" || "+says("adds", "('loadBalancerClass:' + object.spec.loadBalancerClass)")+")")),
-		Refuse(fmt.Sprintf("a space's services may have %d ports, and select the space's own pods only", bounds.ServicePorts.Bound().Default),
+		Refuse(fmt.Sprintf("a space's services may have at most %d ports, and spec.selector may select only the space's own pods", bounds.ServicePorts.Bound().Default),
 			about("services", "("+atMost("size(object.spec.?ports.orValue([]))", bounds.ServicePorts.Bound().Default)+" || "+
 				// Of one that is older than the bound the selector still changes.
 				"oldObject != null && size(object.spec.?ports.orValue([])) <= size(oldObject.spec.?ports.orValue([]))) && "+
@@ -75,12 +75,12 @@ func services() []admissionv1.Validation {
 func endpointSlices() []admissionv1.Validation {
 	addresses := "object.endpoints.map(e, size(e.addresses)).sum()"
 	return []admissionv1.Validation{
-		Refuse(fmt.Sprintf("a space's endpoint slices may have %d addresses and %d ports, and %d of both multiplied",
+		Refuse(fmt.Sprintf("a space's endpoint slices may have at most %d addresses and %d ports, and at most %d addresses multiplied by ports",
 			bounds.EndpointAddresses.Bound().Default, bounds.EndpointPorts.Bound().Default, bounds.EndpointTargets.Bound().Default),
 			about("endpointslices", "object.endpoints == null || [size(object.?ports.orValue(null) == null ? [] : object.ports)].all(ports, "+
 				atMost("ports", bounds.EndpointPorts.Bound().Default)+" && "+atMost(addresses, bounds.EndpointAddresses.Bound().Default)+" && "+
 				atMost(addresses+" * ports", bounds.EndpointTargets.Bound().Default)+")")),
-		Refuse("a space's endpoints may not be in ranges that are special on the host's network",
+		Refuse("a space's endpoint slices may not have endpoints[].addresses in ranges that are special on the host's network, such as loopback and link-local addresses",
 			about("endpointslices", "object.endpoints == null || object.addressType == 'FQDN' || "+
 				"object.endpoints.all(e, e.addresses.all(a, [ip(a)].all(i, variables.unroutable.all(c, !c.containsIP(i)))))")),
 	}
@@ -89,10 +89,10 @@ func endpointSlices() []admissionv1.Validation {
 func ingresses() []admissionv1.Validation {
 	const named = "%[1]s != '' && !%[1]s.contains('*')"
 	return []admissionv1.Validation{
-		Refuse("a space's ingresses may name hosts only, no wildcard and no default backend",
+		Refuse("a space's ingresses need a host without wildcard in each of spec.rules and spec.tls, and may have no spec.defaultBackend",
 			about("ingresses", "!has(object.spec.defaultBackend) && object.spec.?rules.orValue([]).all(r, "+fmt.Sprintf(named, "r.?host.orValue('')")+") && "+
 				"object.spec.?tls.orValue([]).all(t, size(t.?hosts.orValue([])) > 0 && t.hosts.all(h, "+fmt.Sprintf(named, "h")+"))")),
-		Refuse(fmt.Sprintf("a space's ingresses may have %d hosts and %d paths", bounds.IngressHosts.Bound().Default, bounds.IngressPaths.Bound().Default),
+		Refuse(fmt.Sprintf("a space's ingresses may have at most %d hosts and %d paths", bounds.IngressHosts.Bound().Default, bounds.IngressPaths.Bound().Default),
 			about("ingresses", atMost("size(object.spec.?rules.orValue([])) + object.spec.?tls.orValue([]).map(t, size(t.?hosts.orValue([]))).sum()", bounds.IngressHosts.Bound().Default)+" && "+
 				atMost("object.spec.?rules.orValue([]).map(r, size(r.?http.?paths.orValue([]))).sum()", bounds.IngressPaths.Bound().Default))),
 	}
@@ -103,13 +103,13 @@ func ingresses() []admissionv1.Validation {
 func gateways() []admissionv1.Validation {
 	const own = "(!has(r.namespace) || r.namespace == request.namespace)"
 	return []admissionv1.Validation{
-		Refuse("a space's gateways may claim no address and no infrastructure of the host's, and listen at ports 80 and 443 only, for a host name each and for the space's own HTTPRoutes",
+		Refuse("a space's gateways may have neither spec.addresses nor spec.infrastructure, and each listener must use HTTP at port 80 or HTTPS at port 443, and may have no wildcard hostname, no TLS options, and only HTTPRoutes and certificates of the space",
 			about("gateways", "!has(object.spec.addresses) && !has(object.spec.infrastructure) && "+
 				"object.spec.listeners.all(l, (l.protocol == 'HTTP' && l.port == 80 || l.protocol == 'HTTPS' && l.port == 443) && "+
 				"l.?hostname.orValue('*') != '' && !l.?hostname.orValue('*').contains('*') && "+
 				"l.?allowedRoutes.?namespaces.?from.orValue('Same') == 'Same' && l.?allowedRoutes.?kinds.orValue([]).all(k, k.kind == 'HTTPRoute') && "+
 				"size(l.?tls.?options.orValue({})) == 0 && l.?tls.?certificateRefs.orValue([]).all(r, "+own+"))")),
-		Refuse("a space's routes may attach to its own gateways, and lead to its own services, only",
+		Refuse("a space's HTTPRoutes may attach only to the space's gateways and lead only to its services: parentRefs and backendRefs must be in the same namespace, and no filter may be an ExtensionRef",
 			about("httproutes", "object.spec.?parentRefs.orValue([]).all(r, "+own+") && "+
 				"object.spec.?rules.orValue([]).all(rule, rule.?filters.orValue([]).all(f, f.type != 'ExtensionRef' && (!has(f.requestMirror) || [f.requestMirror.backendRef].all(r, "+own+"))) && "+
 				"rule.?backendRefs.orValue([]).all(r, r.?group.orValue('') == '' && r.?kind.orValue('Service') == 'Service' && "+own+"))")),

@@ -13,9 +13,9 @@ import (
 // poses as.
 func configs() []admissionv1.Validation {
 	return []admissionv1.Validation{
-		Refuse("a space's volume snapshots may be of its own claims only",
+		Refuse("a space's volume snapshots may have no spec.source.volumeSnapshotContentName: name a claim of the space in persistentVolumeClaimName",
 			about("volumesnapshots", "!has(object.spec.source.volumeSnapshotContentName)")),
-		Refuse("a space's secrets may hold no token of a host's service account",
+		Refuse("a space's secrets may not have the type kubernetes.io/service-account-token, for which the host issues a token",
 			about("secrets", "object.?type.orValue('') != 'kubernetes.io/service-account-token'")),
 	}
 }
@@ -25,10 +25,10 @@ func configs() []admissionv1.Validation {
 // would get any volume that was made there by hand.
 func volumes() []admissionv1.Validation {
 	return []admissionv1.Validation{
-		Refuse("a space's claims may not choose a volume: no name, no selector, no attributes class, and none without a storage class",
+		Refuse("a space's claims may not choose a volume: they may have no spec.volumeName, selector or volumeAttributesClassName, and need a storageClassName",
 			about("persistentvolumeclaims", kept("spec.volumeName")+" && "+kept("spec.selector")+" && "+kept("spec.volumeAttributesClassName")+" && "+
 				"(object.spec.?storageClassName.orValue('') != '' || oldObject != null && oldObject.spec.?storageClassName == object.spec.?storageClassName)")),
-		Refuse("a space's claims may copy claims and snapshots of the space only",
+		Refuse("a space's claims may copy claims and snapshots of the space only: spec.dataSourceRef must name a PersistentVolumeClaim or VolumeSnapshot and no namespace",
 			about("persistentvolumeclaims", "!has(object.spec.dataSourceRef) || object.spec.dataSourceRef.?namespace.orValue('') == '' && "+
 				"(object.spec.dataSourceRef.kind == 'PersistentVolumeClaim' ? object.spec.dataSourceRef.?apiGroup.orValue(null) == null : "+
 				"object.spec.dataSourceRef.kind == 'VolumeSnapshot' && object.spec.dataSourceRef.?apiGroup.orValue(null) == 'snapshot.storage.k8s.io')")),
@@ -38,7 +38,7 @@ func volumes() []admissionv1.Validation {
 // budgets has disruption budgets be of the form that translate.PushBudget gives them.
 // It can't bound the number: it does not know how many pods there are.
 func budgets() []admissionv1.Validation {
-	return []admissionv1.Validation{Refuse("a space's disruption budgets may hold back a number of pods, and none that is not ready",
+	return []admissionv1.Validation{Refuse("a space's disruption budgets need a number as spec.minAvailable, AlwaysAllow as unhealthyPodEvictionPolicy, and Berth's selector",
 		about("poddisruptionbudgets", "!has(object.spec.maxUnavailable) && type(object.spec.?minAvailable.orValue('')) == int && "+
 			"object.spec.?unhealthyPodEvictionPolicy.orValue('') == 'AlwaysAllow' && "+
 			"object.spec.?selector.?matchLabels[?'"+translate.LabelBudget+"'].orValue('') == object.metadata.name"))}

@@ -36,11 +36,11 @@ func placement() []admissionv1.Validation {
 		".all(t, t.topologyKey in " + nodes + " && !has(t.namespaces) && !has(t.namespaceSelector)))"
 	spread := "object.spec.?topologySpreadConstraints.orValue([]).all(c, c.topologyKey in " + nodes + ")"
 	return []admissionv1.Validation{
-		Refuse("a space's pods may choose neither their node nor the kind of it: no name, selector, affinity or topology of nodes, no toleration but of failing ones",
+		Refuse("a space's pods may not choose nodes: spec may have no nodeName, no nodeSelector, node affinity or topologyKey but of the space's nodes, and no tolerations but of failing nodes",
 			"has(request.subResource) || object == null || "+
 				"("+selected+" || "+same+" || "+adminsChoose()+") && "+
 				"("+created+"!has(object.spec.nodeName) && "+spread+" && ("+near+"))"),
-		Refuse("a space's pods run on the nodes of the space only: those of the annotation "+translate.AnnotationPlacement+" of its namespace",
+		Refuse("a space's pods may run on the space's nodes only: spec.nodeSelector must have the labels in the annotation "+translate.AnnotationPlacement+" of the namespace",
 			"has(request.subResource) || "+created+said+".all(l, !l.contains('=') || l in "+selector+".map(k, k + '=' + object.spec.nodeSelector[k]))"),
 	}
 }
@@ -63,14 +63,14 @@ func podParts() []admissionv1.Validation {
 	const token = "has(s.serviceAccountToken) && s.serviceAccountToken.?audience.orValue('') != '' && object.spec.?serviceAccountName.orValue('').contains('--')"
 	const shared = ".all(r, r in ['cpu', 'memory', 'ephemeral-storage'])"
 	return []admissionv1.Validation{
-		Refuse("a space's pods may not have a priority of the system's, nor run as Berth",
+		Refuse("a space's pods may have neither a spec.priorityClassName that begins with system- nor the spec.serviceAccountName of Berth",
 			created+"!object.spec.?priorityClassName.orValue('').startsWith('system-') && "+
 				"(object.spec.?serviceAccountName.orValue('default') == 'default' || object.spec.serviceAccountName.contains('--'))"),
-		Refuse("a space's pods may mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim and image volumes of the space, and no token of the host's API",
+		Refuse("a space's pods may mount only configMap, secret, emptyDir, downwardAPI, projected, persistentVolumeClaim and image volumes of the space, and no token for the host's API",
 			created+"object.spec.?volumes.orValue([]).all(v, "+parse(podVolume).at("dyn(v)", "", 1)+" && "+
 				"v.?projected.?sources.orValue([]).all(s, !has(s.serviceAccountToken) || "+token+"))"),
 		// Of what is not cpu or memory, requests and limits are the same.
-		Refuse("a space's pods may ask for cpu, memory and ephemeral-storage only, and for no device",
+		Refuse("a space's pods may request cpu, memory and ephemeral-storage only, and no device: spec may have no resourceClaims and no other resources",
 			created+"!has(object.spec.resourceClaims) && object.spec.?resources.?requests.orValue({})"+shared+" && "+
 				"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.?resources.?requests.orValue({})"+shared+")"),
 	}

@@ -70,7 +70,7 @@ func podShape() []admissionv1.Validation {
 		// One that is there can't change.
 		Refuse(message, "!has(request.subResource) || request.subResource != 'ephemeralcontainers' || object.spec.?ephemeralContainers.orValue([]).all(c, "+
 			"c in oldObject.spec.?ephemeralContainers.orValue([]) || "+parse(containers+"resources:empty targetContainerName").at("dyn(c)", "", 1)+")"),
-		Refuse(fmt.Sprintf("a space's pods may have %d terms about other pods, and %d topology spread constraints, and end within %d seconds",
+		Refuse(fmt.Sprintf("a space's pods may have at most %d terms of podAffinity and podAntiAffinity, %d topologySpreadConstraints, and %d seconds as terminationGracePeriodSeconds",
 			bounds.AffinityTerms.Bound().Default, bounds.SpreadConstraints.Bound().Default, bounds.GracePeriodSeconds.Bound().Default),
 			"request.operation == 'DELETE' ? "+atMost("dyn(request).?options.?gracePeriodSeconds.orValue(0)", bounds.GracePeriodSeconds.Bound().Default)+" : "+created+
 				atMost("size(object.spec.?topologySpreadConstraints.orValue([]))", bounds.SpreadConstraints.Bound().Default)+" && (!has(object.spec.affinity) || "+
@@ -86,10 +86,10 @@ func podStatus() []admissionv1.Validation {
 	const conditions = ".status.?conditions.orValue([])"
 	answer := "c.type.startsWith('" + pod.GatePrefix + "') && oldObject.spec.?readinessGates.orValue([]).exists(g, g.conditionType == c.type)"
 	return []admissionv1.Validation{
-		Refuse("a space's account may change only conditions in the status of a pod", elsewhere+
+		Refuse("a space's account may change only status.conditions in the status of a pod", elsewhere+
 			"dyn(object.status).all(f, f == 'conditions' || f in oldObject.status && object.status[f] == oldObject.status[f]) && "+
 			"dyn(oldObject.status).all(f, f == 'conditions' || f in object.status)"),
-		Refuse("a space's account may set only the conditions of readiness gates that are Berth's", elsewhere+
+		Refuse("a space's account may set only those of a pod's status.conditions that answer Berth's readiness gates", elsewhere+
 			"object"+conditions+".all(c, "+answer+" || c in oldObject"+conditions+") && "+
 			"oldObject"+conditions+".all(c, "+answer+" || c in object"+conditions+")"),
 	}

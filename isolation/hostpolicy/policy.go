@@ -41,7 +41,7 @@ const (
 
 // NotOurs begins what a host answers to an account that would write what is not
 // made for the space's objects.
-const NotOurs = "a space's account may write only what is made for the space's objects"
+const NotOurs = "a space's account may write only copies of the space's objects"
 
 // FromAccounts matches requests of spaces' accounts. Neither a namespace nor the
 // name of a service account holds a colon.
@@ -64,10 +64,10 @@ func whose(own ...string) []admissionv1.Validation {
 		return "(" + o + " == null || '" + translate.HostNamespacePrefix + "' + " + o + ".metadata.?labels['" + translate.LabelSpace + "'].orValue('') == request.namespace && " + name + ")"
 	}
 	return []admissionv1.Validation{
-		Refuse("a space's account may write in the space's namespace only",
+		Refuse("a space's account may write only in the space's namespace",
 			"request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':"+syncer.ServiceAccount+"'"),
-		Refuse(NotOurs+": nothing without the label "+translate.LabelSpace+
-			", no isolation object, no account of Berth's", ours("object")+" && "+ours("oldObject")),
+		Refuse(NotOurs+": they have the label "+translate.LabelSpace+
+			", and are neither isolation objects nor service accounts of Berth", ours("object")+" && "+ours("oldObject")),
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func Runtimes() Policy {
 	said := "namespaceObject.metadata.?annotations['" + translate.AnnotationPlacement + "'].orValue('').split(',')"
 	return Policy{Validations: []admissionv1.Validation{
-		Refuse("a space's pods may choose the nodes that their runtime class chooses, and no others",
+		Refuse("a space's pods may choose only nodes of the space or of their runtime class: remove other entries of spec.nodeSelector and spec.tolerations",
 			"oldObject != null || object == null || params.metadata.name != object.spec.runtimeClassName || "+adminsChoose()+" || "+
 				"object.spec.?nodeSelector.orValue({}).all(k, k in "+said+" || k + '=' + object.spec.nodeSelector[k] in "+said+" || "+
 				"params.?scheduling.?nodeSelector.orValue({})[?k].orValue('') == object.spec.nodeSelector[k]) && "+

@@ -28,20 +28,20 @@ func TestHostilePodsAreHeldToTheSpacesSettings(t *testing.T) {
 		"nothing said":            {"", func(*corev1.PodSpec) {}, ""},
 		"a profile of the node's": {"", func(p *corev1.PodSpec) { p.SecurityContext = local }, "only the fields"},
 		"one that is granted":     {"host-profiles", func(p *corev1.PodSpec) { p.SecurityContext = local }, ""},
-		"no profile":              {"seccomp-default", func(*corev1.PodSpec) {}, "have a seccomp profile"},
+		"no profile":              {"seccomp-default", func(*corev1.PodSpec) {}, "a seccompProfile in"},
 		"a profile":               {"seccomp-default", func(p *corev1.PodSpec) { p.SecurityContext = secured }, ""},
 		"Windows":                 {"seccomp-default", func(p *corev1.PodSpec) { p.OS = &corev1.PodOS{Name: corev1.Windows} }, ""},
-		"raw packets":             {"drop-net-raw", func(*corev1.PodSpec) {}, "none gets the capability NET_RAW"},
+		"raw packets":             {"drop-net-raw", func(*corev1.PodSpec) {}, "NET_RAW or ALL in capabilities.drop"},
 		"no raw packets":          {"drop-net-raw", func(p *corev1.PodSpec) { p.Containers[0].SecurityContext = dropped }, ""},
 		"raw packets in one": {"drop-net-raw", func(p *corev1.PodSpec) {
 			p.Containers[0].SecurityContext, p.InitContainers = dropped, []corev1.Container{{Name: "i", Image: "i"}}
 		}, "NET_RAW"},
-		"root on the node":      {"user-namespaces", func(*corev1.PodSpec) {}, "a user namespace"},
+		"root on the node":      {"user-namespaces", func(*corev1.PodSpec) {}, "hostUsers: false"},
 		"a user namespace":      {"user-namespaces", func(p *corev1.PodSpec) { p.HostUsers = ptr.To(false) }, ""},
-		"the node's runtime":    {"runtime-class=gvisor", func(*corev1.PodSpec) {}, "the runtime class that its admin says"},
-		"another runtime":       {"runtime-class=gvisor", func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("runc") }, "the runtime class that its admin says"},
+		"the node's runtime":    {"runtime-class=gvisor", func(*corev1.PodSpec) {}, "the spec.runtimeClassName that the space's admin requires"},
+		"another runtime":       {"runtime-class=gvisor", func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("runc") }, "the spec.runtimeClassName that the space's admin requires"},
 		"the space's runtime":   {"runtime-class=gvisor", func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("gvisor") }, ""},
-		"a name that begins so": {"runtime-class=gvisor", func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("gvisor,x") }, "the runtime class that its admin says"},
+		"a name that begins so": {"runtime-class=gvisor", func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("gvisor,x") }, "the spec.runtimeClassName that the space's admin requires"},
 		"all of it": {"drop-net-raw,runtime-class=gvisor,seccomp-default", func(p *corev1.PodSpec) {
 			p.SecurityContext = secured
 			p.RuntimeClassName = ptr.To("gvisor")

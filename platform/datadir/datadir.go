@@ -1,8 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package datadir knows where things are in the data directory of a platform, and moves the directories of spaces that are
-// deleted or come back.
+// Package datadir is the layout of a platform's data directory. It also moves the directories of spaces when they are
+// deleted or restored.
 package datadir
 
 import (
@@ -18,17 +18,18 @@ import (
 	"github.com/berth-dev/berth/internal/fielderror"
 )
 
-// HostName is the name of the kubeconfig of an embedded host among those of spaces. No space has it.
+// HostName is the name of an embedded host's kubeconfig, beside those of spaces. No space can have this name.
 const HostName = "host"
 
 const kubeconfigSuffix = ".kubeconfig"
 
-// Kubeconfig is where the kubeconfig of a space, or of the host, is in a data directory.
+// Kubeconfig returns the path of the kubeconfig of a space, or of the host.
 func Kubeconfig(dataDir, name string) string {
 	return filepath.Join(dataDir, name+kubeconfigSuffix)
 }
 
-// Kubeconfigs lists the names of the spaces that have a kubeconfig in a data directory, and "host" if the host has one.
+// Kubeconfigs returns the names of the spaces that have a kubeconfig in a data directory, and "host" if the host has
+// one.
 func Kubeconfigs(dataDir string) (names []string, err error) {
 	entries, err := os.ReadDir(dataDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +43,7 @@ func Kubeconfigs(dataDir string) (names []string, err error) {
 	return names, nil
 }
 
-// Lock makes a data directory ours until the file is closed.
+// Lock locks a data directory until the returned file is closed.
 func Lock(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -58,32 +59,32 @@ func Lock(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// Dedicated holds the log and the socket of a dedicated space's process.
+// Dedicated returns the directory of the log and the socket of a dedicated space's process.
 func Dedicated(dataDir, space string) string { return filepath.Join(dataDir, "dedicated", space) }
 
-// Spaces holds a directory for each space: its store and its keys.
+// Spaces returns the directory that contains a directory for each space, with its store and its keys.
 func Spaces(dataDir string) string { return filepath.Join(dataDir, "spaces") }
 
-// Space is the directory of a space.
+// Space returns the directory of a space.
 func Space(dataDir, space string) string { return filepath.Join(Spaces(dataDir), space) }
 
-// Retained is the directory of a space that was deleted with Retain.
+// Retained returns the directory of a space that was deleted with the policy Retain.
 func Retained(dataDir, space string) string { return filepath.Join(dataDir, "retained", space) }
 
-// Deleted is the directory of a space that is deleted, of which only what identifies its store is left until its object is
-// gone.
+// Deleted returns the directory of a space that is being deleted. Until the space's object is gone, it contains the ID
+// of the store and nothing else.
 func Deleted(dataDir, space string) string { return filepath.Join(dataDir, "deleted", space) }
 
-// Host holds the store and the keys of an embedded host.
+// Host returns the directory of the store and the keys of an embedded host.
 func Host(dataDir string) string { return filepath.Join(dataDir, "host") }
 
-// Scratch is for files that are lost in a crash.
+// Scratch returns the directory of temporary files, which may be lost in a crash.
 func Scratch(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 
 // PortCA is the name of the CA of the TLS listener's certificate.
 const PortCA = "berth"
 
-// PortKeys is the directory of the keys of [PortCA].
+// PortKeys returns the directory of the keys of [PortCA].
 func PortKeys(dataDir string) string { return filepath.Join(dataDir, "pki") }
 
 // SyncDir has what was renamed and removed in a directory be on disk.

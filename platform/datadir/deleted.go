@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// MoveAway takes the directory of a space from where spaces are, in one step, so that a crash leaves it there or not. It needs no
-// space on the disk, which may be full. What identifies the store stays in Retained or Deleted until the object of the
-// space is gone: by it the platform knows that the object is its own.
+// MoveAway moves the directory of a space out of [Spaces] in one atomic step. It needs no free space on the disk, which
+// may be full. The ID of the store stays in Retained or Deleted until the object of the space is gone, because the
+// platform recognizes its objects by the ID.
 func MoveAway(dataDir, name string, retain bool) error {
 	dir, to := Space(dataDir, name), Deleted(dataDir, name)
 	if retain {
@@ -26,7 +26,7 @@ func MoveAway(dataDir, name string, retain bool) error {
 		if err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), makeWay(to, retain)); err == nil {
 			err = os.Rename(dir, to)
 		}
-	case errors.Is(err, fs.ErrNotExist): // a try before this one has moved it
+	case errors.Is(err, fs.ErrNotExist): // an earlier attempt has moved it
 		err = nil
 	}
 	if err == nil && !retain {
@@ -38,7 +38,8 @@ func MoveAway(dataDir, name string, retain bool) error {
 	return nil
 }
 
-// makeWay removes what is in the way of a directory. An older one that was retained gets another name: no space has one with a dot.
+// makeWay removes a directory that is in the way. If it was retained, makeWay renames it, to a name with a dot, which
+// no space can have.
 func makeWay(dir string, retained bool) error {
 	if !retained {
 		return os.RemoveAll(dir)
@@ -50,7 +51,7 @@ func makeWay(dir string, retained bool) error {
 	return err
 }
 
-// removeAllBut removes what is in a directory, if there is one, except for one file.
+// removeAllBut removes the contents of a directory, except for one file. The directory need not exist.
 func removeAllBut(dir, file string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +65,8 @@ func removeAllBut(dir, file string) error {
 	return err
 }
 
-// TakeBack gives a space that is created the directory that one of its name left when it was deleted with Retain.
+// TakeBack moves the directory that a space of this name left, when it was deleted with the policy Retain, back to
+// [Spaces].
 func TakeBack(dataDir, name string) error {
 	from, dir := Retained(dataDir, name), Space(dataDir, name)
 	if _, err := os.Stat(dir); err == nil {

@@ -14,10 +14,11 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// storeIDFile holds what identifies a store, in the directory of its space.
+// storeIDFile is the file with the ID of a store, in the directory of its space.
 const storeIDFile = "store.id"
 
-// StoreID identifies the store of a space among those of all platforms of a host. A space that has no identity yet gets one.
+// StoreID returns the ID of a space's store, which is unique among all platforms of a host. It creates one if there is
+// none.
 func StoreID(dataDir, space string) (string, error) {
 	store, err := pki.Secret(Space(dataDir, space), storeIDFile)
 	if err != nil {
@@ -26,7 +27,8 @@ func StoreID(dataDir, space string) (string, error) {
 	return hex.EncodeToString(store[:8]), nil
 }
 
-// KnownStoreID is [StoreID] of a space that is there, retained, or being deleted; it fails with [fs.ErrNotExist] otherwise.
+// KnownStoreID returns the ID of a space that exists, is retained, or is being deleted. Otherwise, it fails with
+// [fs.ErrNotExist].
 func KnownStoreID(dataDir, space string) (id string, err error) {
 	for _, dir := range []string{Space(dataDir, space), Retained(dataDir, space), Deleted(dataDir, space)} {
 		if id, err = StoreIDIn(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +38,7 @@ func KnownStoreID(dataDir, space string) (id string, err error) {
 	return id, err
 }
 
-// StoreIDIn is [StoreID] of what is in a directory; it fails with [fs.ErrNotExist] if it has no identity.
+// StoreIDIn returns the ID of the store in a directory. It fails with [fs.ErrNotExist] if there is none.
 func StoreIDIn(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, storeIDFile)); err != nil {
 		return "", err

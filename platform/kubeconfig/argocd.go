@@ -21,19 +21,20 @@ import (
 )
 
 const (
-	// ArgoCDUser is whom the certificates name that Argo CD gets. It is in [AdminGroup].
+	// ArgoCDUser is the user of Argo CD's certificates. It is in [AdminGroup].
 	ArgoCDUser = "argocd"
-	// suffixCluster follows the name of the space in the name of its Secret for Argo CD.
+	// suffixCluster is the suffix of the name of a space's Secret for Argo CD.
 	suffixCluster = "-argocd-cluster"
-	// argoCDFile is in the directory of a space, and holds Argo CD's certificate, in a kubeconfig.
+	// argoCDFile is the file with Argo CD's kubeconfig, in the directory of a space.
 	argoCDFile = "argocd.kubeconfig"
 )
 
-// Clusters are Secrets by which Argo CD knows the spaces as clusters. They are written and deleted as [Secrets] are.
+// Clusters are the Secrets by which Argo CD recognizes the spaces as clusters. They are written and deleted like
+// [Secrets].
 type Clusters struct{ secrets *Secrets }
 
-// OpenClusters returns those of a platform in the namespace of Argo CD on a host; nil, on which all methods do nothing, if
-// namespace is empty.
+// OpenClusters returns the Secrets of a platform in Argo CD's namespace on a host. If namespace is empty, it returns
+// nil, whose methods do nothing.
 func OpenClusters(host *rest.Config, namespace, platform string) (*Clusters, error) {
 	secrets, err := OpenSecrets(host, namespace, platform)
 	if err != nil || secrets == nil {
@@ -43,8 +44,8 @@ func OpenClusters(host *rest.Config, namespace, platform string) (*Clusters, err
 	return &Clusters{secrets}, nil
 }
 
-// Write writes the Secret of a space in a data directory, with a certificate that is good for a while. It leads where the
-// kubeconfig of the space's admin does, and trusts serverCA.
+// Write writes the Secret of a space, with a certificate that has been renewed if necessary. Its server is that of the
+// space's admin kubeconfig, and it trusts serverCA.
 func (c *Clusters) Write(ctx context.Context, dataDir, space string, admins, serverCA []byte) error {
 	if c == nil {
 		return nil
@@ -64,7 +65,7 @@ func (c *Clusters) Write(ctx context.Context, dataDir, space string, admins, ser
 	return c.secrets.write(ctx, space, data)
 }
 
-// Remove deletes the Secret of a space, if it is the space's.
+// Remove deletes the Secret of a space, if it belongs to the space.
 func (c *Clusters) Remove(ctx context.Context, space string) error {
 	if c == nil {
 		return nil
@@ -72,8 +73,8 @@ func (c *Clusters) Remove(ctx context.Context, space string) error {
 	return c.secrets.Remove(ctx, space)
 }
 
-// argoCDKubeconfig returns a kubeconfig for Argo CD that leads where another one does, with a certificate that is good for a while.
-// It keeps the certificate in a file, as the Secret is not read.
+// argoCDKubeconfig returns a kubeconfig for Argo CD with the server of another kubeconfig, and a certificate that has
+// been renewed if necessary. It keeps the certificate in a file, because Berth does not read the Secret.
 func argoCDKubeconfig(path string, admins []byte, clients *pki.CA, serverCA []byte) ([]byte, error) {
 	name, admin, err := currentContext(admins)
 	if err != nil {
@@ -102,7 +103,7 @@ func argoCDKubeconfig(path string, admins []byte, clients *pki.CA, serverCA []by
 	return own, nil
 }
 
-// currentContext reads a kubeconfig, and returns the name of its current cluster.
+// currentContext parses a kubeconfig, and returns the name of its current cluster.
 func currentContext(kubeconfig []byte) (cluster string, config *clientcmdapi.Config, err error) {
 	if config, err = clientcmd.Load(kubeconfig); err != nil {
 		return "", nil, fmt.Errorf("read kubeconfig: %w", err)
@@ -114,7 +115,7 @@ func currentContext(kubeconfig []byte) (cluster string, config *clientcmdapi.Con
 	return current.Cluster, config, nil
 }
 
-// clusterData is what Argo CD reads in a Secret of a cluster, see its page "Declarative Setup".
+// clusterData returns the data of a cluster Secret; see "Declarative Setup" in Argo CD's documentation.
 func clusterData(space string, kubeconfig []byte) (map[string][]byte, error) {
 	type tlsClientConfig struct {
 		CAData   []byte `json:"caData"`

@@ -1,6 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeconfig issues the kubeconfigs of spaces, and of an embedded host, from the keys in a data directory; it renews
-// those that are files there, and copies them into Secrets of the host. A platform may run on the directory or not.
+// Package kubeconfig issues the kubeconfigs of spaces, and of an embedded host, with the keys in a data directory. It
+// renews those in the directory, and copies them to Secrets of the host. It works whether a platform runs on the
+// directory or not.
 package kubeconfig

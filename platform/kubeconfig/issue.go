@@ -17,7 +17,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Defaults of a [Request], and the bounds of its TTL.
+// These are the defaults of a [Request], and the limits of its TTL.
 const (
 	AdminUser  = "admin"
 	AdminGroup = pki.AdminGroup
@@ -27,22 +27,22 @@ const (
 	MaxTTL     = pki.MaxClientLifetime
 )
 
-// Request says for whom to issue a kubeconfig.
+// Request describes the user of a kubeconfig to issue.
 type Request struct {
-	// User is [AdminUser] if it is empty. Without it and without Groups, the user is in [AdminGroup].
+	// User defaults to [AdminUser]. If User and Groups are both empty, the user is in [AdminGroup].
 	User   string
 	Groups []string
-	// TTL is how long the kubeconfig is good, from [MinTTL] to [MaxTTL].
+	// TTL is how long the kubeconfig is valid, from [MinTTL] to [MaxTTL].
 	TTL time.Duration
 }
 
-// maxNameBytes bounds the names of users and groups, as Kubernetes bounds most names.
+// maxNameBytes is the maximum length of the names of users and groups, as of most names in Kubernetes.
 const maxNameBytes = 253
 
-// reservedPrefix is of the names of users and groups that are Kubernetes' own.
+// reservedPrefix is the prefix of the users and groups of Kubernetes itself.
 const reservedPrefix = "system:"
 
-// complete fills in defaults, and refuses what can't be issued. An error is a [*fielderror.Error].
+// complete sets defaults, and rejects invalid values. An error is a [*fielderror.Error].
 func (r *Request) complete() error {
 	if r.User == "" {
 		r.User = AdminUser
@@ -81,8 +81,8 @@ func checkIdentity(field, name string) error {
 	return nil
 }
 
-// Issue returns a new kubeconfig of a space, or of the host, in a data directory. A platform may run on the
-// directory or not, and the space may sleep: nothing is woken or written.
+// Issue returns a new kubeconfig of a space, or of the host. A platform may run on the data directory or not, and the
+// space may sleep: Issue wakes nothing and writes nothing.
 func Issue(dataDir, name string, r Request) ([]byte, error) {
 	if err := r.complete(); err != nil {
 		return nil, err

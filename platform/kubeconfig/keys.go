@@ -11,11 +11,11 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ErrNoKeys says that a space never started, or that the host is not ours.
+// ErrNoKeys is returned for a space that never started, and for a host that is not embedded.
 var ErrNoKeys = errors.New("it has no keys here; start it first")
 
-// OpenClientCA opens the CA that issues client certificates of a space, or of the host. It fails with ErrNoKeys
-// if there is none.
+// OpenClientCA opens the CA that issues the client certificates of a space, or of the host. It fails with ErrNoKeys if
+// there is none.
 func OpenClientCA(dataDir, name string) (*pki.CA, error) {
 	keys := ClientKeys(dataDir, name)
 	if !pki.Exists(keys) {
@@ -24,7 +24,7 @@ func OpenClientCA(dataDir, name string) (*pki.CA, error) {
 	return pki.OpenCA(keys, pki.SpaceCA(name))
 }
 
-// ClientKeys is the directory of its keys.
+// ClientKeys returns the directory of the keys of that CA.
 func ClientKeys(dataDir, name string) string {
 	if name == datadir.HostName {
 		return filepath.Join(datadir.Host(dataDir), "pki")

@@ -13,10 +13,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Renew has the kubeconfig of a space, or of the host, bear a
-// certificate that is good for a while and trust the port's authority, and
-// returns it. It is to lead to server, or to where it did if that is empty. The
-// space need not be awake.
+// Renew renews the certificate in the kubeconfig of a space, or of the host, if necessary, makes the kubeconfig trust
+// the CA of the port, and returns it. server replaces the address in it, unless it is empty. The space may sleep.
 func Renew(dataDir, name, server string, port *pki.CA) ([]byte, error) {
 	path := datadir.Kubeconfig(dataDir, name)
 	old, err := os.ReadFile(path)
@@ -42,8 +40,8 @@ func Renew(dataDir, name, server string, port *pki.CA) ([]byte, error) {
 	return renewed, nil
 }
 
-// Read returns the kubeconfig of a space, or of the host, in a data directory, with a certificate that is good for
-// half of [DefaultTTL] at least. A platform may run on the directory or not.
+// Read returns the kubeconfig of a space, or of the host, with a certificate that is valid for at least half of
+// [DefaultTTL]. A platform may run on the data directory or not.
 func Read(dataDir, name string) ([]byte, error) {
 	if !pki.Exists(datadir.PortKeys(dataDir)) {
 		return os.ReadFile(datadir.Kubeconfig(dataDir, name))

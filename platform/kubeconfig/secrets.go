@@ -22,44 +22,46 @@ import (
 )
 
 const (
-	// labelKubeconfig marks a Secret as one of Berth's, and names the space. It
-	// is not the label by which the syncer finds a space's own objects.
+	// labelKubeconfig marks a Secret of Berth's, and names the space. It is not the label by which the syncer finds a
+	// space's objects.
 	labelKubeconfig = translate.Domain + "/kubeconfig"
-	// typeKubeconfig is the type of these Secrets, which nobody can change: a Secret of this type is Berth's, and was from
-	// the first.
+	// typeKubeconfig is the type of these Secrets. The type of a Secret is immutable, so a Secret of this type has
+	// always been Berth's.
 	typeKubeconfig corev1.SecretType = translate.Domain + "/kubeconfig"
-	// suffixKubeconfig follows the name of the space in the name of its Secret.
+	// suffixKubeconfig is the suffix of the name of a space's Secret.
 	suffixKubeconfig = "-kubeconfig"
-	// kubeconfigKey and valueKey are where tools look for a kubeconfig in a Secret: most at the first, Cluster API and
-	// what works with it at the second.
+	// kubeconfigKey and valueKey are the keys at which tools look for a kubeconfig in a Secret: most tools use the
+	// first, Cluster API and compatible tools the second.
 	kubeconfigKey = "kubeconfig"
 	valueKey      = "value"
 )
 
-// Secrets are copies of the spaces' kubeconfigs in a namespace of the
-// host, for those who may read Secrets there (X2). It is the platform's: no
-// space is synced to it, and no owner reference leads from or to it.
+// Secrets are copies of the spaces' kubeconfigs in a namespace of the host, for users who may read Secrets there (X2).
+// The namespace belongs to the platform: no space is synced to it, and no owner references lead from or to it.
 //
-// It writes without reading, because RBAC knows no prefixes of names: the right to get Secrets there would be the right
-// to get each of them. Somebody else's Secret of such a name stays as it is all the same, because the host compares:
+// Berth writes these Secrets without reading them, because RBAC can't match prefixes of names: the right to get them
+// would be the right to get all Secrets of the namespace. A Secret of such a name that is not Berth's is not changed,
+// because the host compares:
 //
-//   - Each write says the type. The host refuses a write that would change the type of a Secret, before anything is written
-//     and whoever owns its fields, and nobody but Berth makes Secrets of this type.
-//   - A deletion first has the host test type and labels, by a patch that changes nothing and fails where a test does, and
-//     then names the UID that the host answered, so that it is about the Secret that was tested.
-//   - The chart's admission policy refuses Berth's account all else about a Secret that is not of this type, name, and
-//     label before and after the write: also a patch that changes nothing, to which the host would answer what is in it.
+// - Each write contains the type. The host rejects a write that would change the type of a Secret before anything is
+// written, whoever owns the fields, and only Berth creates Secrets of this type.
+// - A deletion begins with a patch that tests type and labels and changes nothing. It fails if a test fails. The
+// deletion then names the UID in the host's response, so that it deletes only the Secret that was tested.
+// - The chart's admission policy rejects all other requests of Berth's account for Secrets that don't have this type,
+// name, and label both before and after the write. This includes patches that change nothing, because the host would
+// respond with the contents.
 //
-// Nor does it matter whether a kubeconfig changed: the host does not store a write that changes nothing.
+// Berth need not know whether a kubeconfig has changed: the host does not store a write that changes nothing.
 type Secrets struct {
 	namespace, platform string
 	client              corev1client.SecretInterface
-	// suffix follows the name of the space in the name of its Secret, and labels are on it, besides Berth's.
+	// suffix is the suffix of the Secrets' names. labels are added to those of Berth.
 	suffix string
 	labels map[string]string
 }
 
-// OpenSecrets returns those of a platform in a namespace of a host; nil, on which all methods do nothing, if namespace is empty.
+// OpenSecrets returns the Secrets of a platform in a namespace of a host. If namespace is empty, it returns nil, whose
+// methods do nothing.
 func OpenSecrets(host *rest.Config, namespace, platform string) (*Secrets, error) {
 	if namespace == "" {
 		return nil, nil
@@ -84,7 +86,7 @@ func (s *Secrets) write(ctx context.Context, space string, data map[string][]byt
 	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).WithLabels(s.labels).
 		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelPlatform: s.platform, translate.LabelManagedBy: translate.ManagedBy}).
 		WithData(data)
-	// By force, so that what somebody else changed in it is as it was.
+	// Force reverts what somebody else has changed.
 	_, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true})
 	switch {
 	case apierrors.IsInvalid(err):
@@ -96,7 +98,7 @@ func (s *Secrets) write(ctx context.Context, space string, data map[string][]byt
 	return nil
 }
 
-// Remove deletes the Secret of a space, if it is the space's.
+// Remove deletes the Secret of a space, if it belongs to the space.
 func (s *Secrets) Remove(ctx context.Context, space string) error {
 	if s == nil {
 		return nil
@@ -120,5 +122,5 @@ func (s *Secrets) Remove(ctx context.Context, space string) error {
 	return nil
 }
 
-// labelPath is where a label is in an object, as a JSON pointer.
+// labelPath returns the JSON pointer of a label of an object.
 func labelPath(key string) string { return "/metadata/labels/" + strings.ReplaceAll(key, "/", "~1") }

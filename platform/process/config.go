@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process has what each process of a platform is told: its own, and those of dedicated spaces.
+// Package process is the configuration of each process of a platform: the main one, and those of dedicated spaces.
 package process
 
 import (
@@ -10,20 +10,21 @@ import (
 	"github.com/berth-dev/berth/platform/specs"
 )
 
-// Options are what each process of a platform is told.
+// Options are what all processes of a platform need.
 type Options struct {
-	// DataDir is the directory that holds all state on this machine. One platform uses it at a time.
+	// DataDir is the directory with all state on this machine. Only one platform may use it at a time.
 	DataDir string
 	specs.Options
 
 	Pods   Pods
 	Traces Traces
 
-	// Specs are what Options.Options say. [Options.Complete] sets it.
+	// Specs are made from Options by [Options.Complete].
 	Specs *specs.Specs `json:"-"`
 }
 
-// Complete refuses what means nothing, as a [*fielderror.Error], or about what is said of spaces a [field.ErrorList]'s aggregate.
+// Complete sets defaults, and rejects invalid values. The error is a [*fielderror.Error], or for the specs of spaces
+// the aggregate of a [field.ErrorList].
 func (c *Options) Complete() (err error) {
 	if err := errors.Join(c.Traces.check(), c.Pods.check()); err != nil {
 		return err

@@ -13,21 +13,21 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Dedicated is what the process of a dedicated space is told, in a file.
+// Dedicated is the configuration of a dedicated space's process, which reads it from a file.
 type Dedicated struct {
 	Options
 	Space    string
 	Endpoint string         // URL of the platform's TLS listener, without a path
 	Closed   []netip.Prefix // public ranges of the host, which are closed to spaces' pods
-	// Listen is where the process serves the platform, if it runs on another machine and has a volume of its own; it serves
-	// sockets in its directory if that is empty.
+	// Listen is where the process serves the platform if it runs on another machine with a volume of its own. If it is
+	// empty, the process serves sockets in its directory.
 	Listen dedicated.Addresses
 }
 
-// Remote reports whether the process runs elsewhere than the platform.
+// Remote reports whether the process runs on another machine than the platform.
 func (d *Dedicated) Remote() bool { return d.Listen != dedicated.Addresses{} }
 
-// ReadDedicated reads what the process of a dedicated space is told.
+// ReadDedicated reads the configuration file of a dedicated space's process.
 func ReadDedicated(file string) (*Dedicated, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func ReadDedicated(file string) (*Dedicated, error) {
 	return d, d.Complete()
 }
 
-// Write writes that file.
+// Write writes the configuration file.
 func (d *Dedicated) Write(file string) error {
 	data, err := json.Marshal(d)
 	if err != nil {

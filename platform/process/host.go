@@ -10,7 +10,8 @@ import (
 	"github.com/berth-dev/berth/internal/fielderror"
 )
 
-// LoadHostConfig is by what the host is reached: a kubeconfig, or if path is empty, what a pod finds of its cluster.
+// LoadHostConfig returns the configuration of clients of the host, from a kubeconfig, or, if path is empty, from what
+// the cluster provides to this pod.
 func LoadHostConfig(path string) (*rest.Config, error) {
 	if path == "" {
 		config, err := rest.InClusterConfig()

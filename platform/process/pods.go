@@ -17,23 +17,23 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Pods says where spaces' pods reach the DNS and the API of their space.
+// Pods configures where the spaces' pods reach DNS and the API of their space.
 type Pods struct {
-	// Address is an IP of this machine or pod, at which pods reach it without their own addresses being masked. If it is
-	// empty, pods have the host's DNS, and no API.
+	// Address is an IP of this machine or pod. Pods must reach it with their own source addresses, without
+	// masquerading. If it is empty, pods use the host's DNS and don't reach the API.
 	Address          string
 	APIPort, DNSPort uint16
-	// Namespace and Selector, which is of the form KEY=VALUE,..., are those of the pods on the host that this process is one of;
-	// empty if it is none. Network policies then open its ports by them, and by Address otherwise.
+	// Namespace and Selector (KEY=VALUE,...) select the host's pods that this process is one of. They are empty if it
+	// does not run in a pod. Network policies open the ports of these pods, or otherwise those of Address.
 	Namespace, Selector string
-	// Upstreams are the IP or IP:PORT of resolvers for names outside of spaces; those of the machine if there are none,
-	// and none if it is "none".
+	// Upstreams are the resolvers, as IP or IP:PORT, for names outside of spaces. By default, these are the machine's
+	// resolvers. "none" means none.
 	Upstreams []string
-	// HostDomain is the host's own cluster domain, which pods must not resolve names of.
+	// HostDomain is the cluster domain of the host. Pods can't resolve names in it.
 	HostDomain string
 }
 
-// ResolvConf is where the machine says which resolvers it uses.
+// ResolvConf is the file with the machine's resolvers.
 const ResolvConf = "/etc/resolv.conf"
 
 func (p *Pods) check() error {
@@ -64,8 +64,8 @@ func (p *Pods) check() error {
 	return nil
 }
 
-// Suits refuses an address that no service would lead to: the host gives services
-// addresses of the family of its range, and takes endpoints of that family only.
+// Suits rejects an address of the wrong family: a Service of the host has only endpoints of the family of its cluster
+// IP.
 func (p *Pods) Suits(services netip.Prefix) error {
 	if addr := p.Endpoint().Address; addr.Is4() != services.Addr().Is4() {
 		return fielderror.New("pods-address", addr, "the host's services have addresses in %s, which can't lead to an address of the other IP family; use an address of the same family",
@@ -74,14 +74,14 @@ func (p *Pods) Suits(services netip.Prefix) error {
 	return nil
 }
 
-// Endpoint is what the spaces' pods are told.
+// Endpoint returns what the objects of the spaces' pods need to know.
 func (p *Pods) Endpoint() translate.PodsEndpoint {
 	addr, err := netip.ParseAddr(p.Address)
 	if err != nil {
 		return translate.PodsEndpoint{}
 	}
 	selected, err := labels.ConvertSelectorToLabelsMap(p.Selector)
-	if err != nil { // as checkSelector has said
+	if err != nil { // checkSelector has rejected it
 		return translate.PodsEndpoint{}
 	}
 	return translate.PodsEndpoint{Address: addr.Unmap(), APIPort: int32(p.APIPort), DNSPort: int32(p.DNSPort), Namespace: p.Namespace, Labels: selected}
@@ -100,7 +100,7 @@ func (p *Pods) checkSelector() error {
 	return nil
 }
 
-// withPort makes an address that of DNS, unless it has a port.
+// withPort adds the port of DNS to an address without a port.
 func withPort(address string) (string, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
 		return netip.AddrPortFrom(addr, 53).String(), nil
@@ -109,7 +109,7 @@ func withPort(address string) (string, error) {
 	return addr.String(), err
 }
 
-// Resolvers are the upstream resolvers, other than this process itself.
+// Resolvers returns the upstream resolvers, without this process itself.
 func (p *Pods) Resolvers() (resolvers []string, err error) {
 	all := p.Upstreams
 	if len(all) == 1 && all[0] == "none" {

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-dev/berth/internal/fielderror"
 )
 
-// Traces says where traces of requests are sent.
+// Traces configures where traces of requests are sent.
 type Traces struct {
-	Endpoint   string // HOST:PORT of a collector that takes OTLP by gRPC without TLS; there are none if it is empty
+	Endpoint   string // HOST:PORT of a collector that accepts OTLP over gRPC without TLS; empty turns traces off
 	PerMillion int32  // how many of a million requests are traced
 }
 
@@ -35,7 +35,7 @@ func (t *Traces) check() error {
 	return nil
 }
 
-// Start has requests traced, if that is configured: traces is nil if not. stop sends what is left.
+// Start starts tracing requests. If it is not configured, traces is nil. stop sends the remaining traces.
 func (t *Traces) Start(ctx context.Context, version string, logger klog.Logger) (traces tracing.TracerProvider, stop func(context.Context), err error) {
 	if t.Endpoint == "" {
 		return nil, func(context.Context) {}, nil
@@ -50,7 +50,7 @@ func (t *Traces) Start(ctx context.Context, version string, logger klog.Logger) 
 	}
 	return traces, func(ctx context.Context) {
 		if err := traces.Shutdown(ctx); err != nil {
-			logger.Error(err, "send the last traces")
+			logger.Error(err, "Could not send the last traces")
 		}
 	}, nil
 }

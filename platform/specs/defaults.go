@@ -11,9 +11,9 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// withDefaults returns a spec in which what it does not say is as the defaults have it: single fields, entries of maps, and
-// resources of sync. AllowedLabels, and address ranges that are closed, are those of both. AllowedDomains, and each list of
-// ignored clients, replace those of the defaults. Isolation, paused, and deletionPolicy are the space's own.
+// withDefaults returns a spec in which the defaults replace what is not set: single fields, entries of maps, and
+// resources of sync. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains or a list of
+// ignored clients is set, it replaces that of the defaults. Isolation, paused, and deletionPolicy have no defaults.
 func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Isolation = cmp.Or(own.Isolation, v1alpha1.Shared)
 	own.DeletionPolicy = cmp.Or(own.DeletionPolicy, v1alpha1.DeletionDelete)
@@ -52,7 +52,8 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	return own
 }
 
-// joinMaps returns the entries of both; those of own count more. It is nil if there are none.
+// joinMaps returns the entries of both maps. Where both have a key, the value of own is used. It returns nil if there
+// are no entries.
 func joinMaps[K comparable, V any](own, defaults map[K]V) map[K]V {
 	if len(defaults) == 0 {
 		return own
@@ -62,7 +63,7 @@ func joinMaps[K comparable, V any](own, defaults map[K]V) map[K]V {
 	return joined
 }
 
-// joinSets returns the entries of both, sorted, each once.
+// joinSets returns the sorted union of two lists.
 func joinSets(a, b []string) []string {
 	joined := slices.Concat(a, b)
 	slices.Sort(joined)

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Settings are what the spec of a space says, in the terms of the packages that act on it. The zero value has the
+// Settings are the contents of a space's spec, in the types of the packages that use them. The zero value means the
 // built-in defaults.
 type Settings struct {
 	limits    bounds.Limits
@@ -35,17 +35,17 @@ type Settings struct {
 	placement translate.Placement
 	security  translate.PodSecurity
 	domains   []string
-	closed    []netip.Prefix // besides those that the host says are its own
-	// Quota and LimitRange are those of the host namespace. If the spec says nothing of them, they are nil: the defaults, and
-	// what an admin changed in the host's objects.
+	closed    []netip.Prefix // in addition to those of the host itself
+	// Quota and LimitRange are those of the host namespace. They are nil if the spec does not set them: then the host's
+	// objects have the defaults, or what an admin changed in them.
 	Quota      corev1.ResourceList
 	LimitRange []corev1.LimitRangeItem
 	Namespace  v1alpha1.HostNamespace
-	idle       shard.Idle // After is -1 if the spec says nothing of it
+	idle       shard.Idle // After is -1 if the spec does not set it
 	Snapshots  Snapshots
 }
 
-// settingsOf returns what a spec says, and what in it means nothing.
+// settingsOf returns the settings of a spec, and an error for each invalid value.
 func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, errs field.ErrorList) {
 	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Snapshots: snapshotsOf(&spec.Snapshots)}
 	if len(spec.Quota) > 0 {
@@ -54,7 +54,7 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	settings.idle = idleOf(&spec.Sleep)
 	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
-	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // of spaceDefaults: the definition of spaces refuses it
+	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // in spaceDefaults; the schema of Space rejects it
 		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "must be 0 or more"))
 	}
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
@@ -71,7 +71,7 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	return settings, append(append(errs, quotaErrs...), checkHostNamespace(&spec.HostNamespace, path.Child("hostNamespace"))...)
 }
 
-// checkQuota refuses what the host would.
+// checkQuota rejects what the host would reject.
 func checkQuota(quota map[corev1.ResourceName]resource.Quantity, path *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(quota)) {
 		for _, problem := range validation.IsQualifiedName(string(name)) {
@@ -84,7 +84,8 @@ func checkQuota(quota map[corev1.ResourceName]resource.Quantity, path *field.Pat
 	return errs
 }
 
-// idleOf returns when a space is idle. Without a word about user agents, those of clients that look at all clusters are ignored.
+// idleOf returns when a space is idle. If the spec names no user agents, those of common clients that watch all
+// clusters are ignored.
 func idleOf(sleep *v1alpha1.Sleep) shard.Idle {
 	idle := shard.Idle{After: -1, Ignored: shard.Clients{
 		UserAgents: either(sleep.IgnoredClients.UserAgents, v1alpha1.DefaultIgnoredUserAgents()), Users: sleep.IgnoredClients.Users, Groups: sleep.IgnoredClients.Groups,
@@ -95,7 +96,7 @@ func idleOf(sleep *v1alpha1.Sleep) shard.Idle {
 	return idle
 }
 
-// defaultLimits are those that the host gives a container without limits; nil for the built-in ones.
+// defaultLimits returns what the host sets for a container without limits; nil for the built-in defaults.
 func (s *Settings) defaultLimits() corev1.ResourceList {
 	for _, item := range s.LimitRange {
 		if item.Type == corev1.LimitTypeContainer {
@@ -145,7 +146,7 @@ func placementOf(nodes *v1alpha1.Nodes, path *field.Path) (out translate.Placeme
 }
 
 func podSecurityOf(spec *v1alpha1.PodSecurity, path *field.Path) (out translate.PodSecurity, errs field.ErrorList) {
-	// oneOf accepts no value, and those that are there.
+	// oneOf accepts the empty value and the listed ones.
 	oneOf := func(name string, value string, values ...string) {
 		if value != "" && !slices.Contains(values, value) {
 			errs = append(errs, field.NotSupported(path.Child(name), value, values))
@@ -187,7 +188,7 @@ func rangesOf(ranges []string, path *field.Path) (out []netip.Prefix, errs field
 	return out, errs
 }
 
-// checkHostNamespace refuses labels and annotations by which the host's own controllers, or Berth's, know a namespace.
+// checkHostNamespace rejects labels and annotations by which controllers of the host or of Berth recognize namespaces.
 func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (errs field.ErrorList) {
 	errs = metav1validation.ValidateLabels(namespace.Labels, path.Child("labels"))
 	for _, key := range slices.Sorted(maps.Keys(namespace.Labels)) {
@@ -207,7 +208,7 @@ func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (er
 	return errs
 }
 
-// isOf reports whether a key is in one of the domains, or below.
+// isOf reports whether the prefix of a key is one of the domains or a subdomain.
 func isOf(key string, domains ...string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	return found && slices.ContainsFunc(domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Snapshots are those of a space that are taken on a schedule.
+// Snapshots is the schedule of a space's snapshots.
 type Snapshots struct {
 	To    string        // empty for the first destination
-	Every time.Duration // 0 for none, -1 if the spec says nothing of it
-	Keep  int           // 0 if the spec says nothing of it
+	Every time.Duration // 0 for none, -1 if the spec does not set it
+	Keep  int           // 0 if the spec does not set it
 }
 
 func snapshotsOf(spec *v1alpha1.Snapshots) Snapshots {
@@ -28,12 +28,12 @@ func snapshotsOf(spec *v1alpha1.Snapshots) Snapshots {
 	return s
 }
 
-// leastSnapshotSeconds keeps snapshots from being all that a machine does. The definition of spaces says the same, but not of the
-// defaults in a configuration file.
+// leastSnapshotSeconds is the shortest interval, so that a machine does more than take snapshots. The schema of Space
+// has the same limit, but does not cover the defaults in a configuration file.
 const leastSnapshotSeconds = 60
 
-// checkSnapshots refuses destinations that the admin does not allow: snapshots are written with the platform's credentials and as its
-// user.
+// checkSnapshots rejects destinations that the admin does not allow. Snapshots are written with the credentials and the
+// user of the platform, so a free choice would be dangerous.
 func checkSnapshots(spec *v1alpha1.Snapshots, destinations []string, path *field.Path) (errs field.ErrorList) {
 	every := spec.IntervalSeconds
 	switch {

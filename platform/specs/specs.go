@@ -1,8 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package specs turns the specs of spaces, with the defaults that the configuration has for them, into the settings of the
-// packages that act on them, and says what in a spec means nothing.
+// Package specs translates the specs of spaces, with the defaults of the configuration, into the settings of the
+// packages that use them. It rejects invalid values.
 package specs
 
 import (
@@ -24,43 +24,43 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Options are what a configuration says of spaces.
+// Options are the part of a configuration that is about spaces.
 type Options struct {
-	// Spaces are spaces whose objects the platform has on the host be like these, before it starts. Each needs a name only.
-	// All other spaces whose objects name the platform are served, too.
+	// Spaces are spaces whose objects the platform creates or updates on the host before it starts. Only the name is
+	// required. The platform also serves all other spaces whose objects name it.
 	Spaces []v1alpha1.Space
-	// SpaceDefaults are what spaces are that don't say otherwise.
+	// SpaceDefaults is the spec for what a space's own spec does not set.
 	SpaceDefaults v1alpha1.SpaceSpec
-	// AllowedSync are the values that spec.sync of a space may have at most, of resources of which that is more than
-	// SpaceDefaults say.
+	// AllowedSync are the maximum values that spec.sync of a space may have, for resources where that is more than
+	// SpaceDefaults.
 	AllowedSync []v1alpha1.SyncOption
-	// IngressAnnotations are the keys of annotations that are synced with Ingresses. ReservedLabels are domains, prefixes that
-	// end in a dot, or keys of labels that controllers of the host act on.
+	// IngressAnnotations are the keys of annotations that are synced with Ingresses. ReservedLabels are label keys,
+	// domains, or prefixes that end in a dot, on which controllers of the host act.
 	IngressAnnotations, ReservedLabels []string
-	// ShowNodeAddresses passes on the addresses of nodes in the statuses of Services, Ingresses, and Gateways.
+	// ShowNodeAddresses syncs the addresses of nodes in the statuses of Services, Ingresses, and Gateways.
 	ShowNodeAddresses bool
-	// IdleAfter is how long a space whose spec says nothing of it is idle before it is put to sleep, 0 for never.
+	// IdleAfter is how long a space is idle before it is put to sleep, if its spec does not set it. Zero means never.
 	IdleAfter time.Duration
-	// SnapshotDestinations are the URLs that spec.snapshots.to may name; spaces that name none have the first. Without any, no
-	// snapshots are taken on a schedule.
+	// SnapshotDestinations are the URLs that spec.snapshots.to may name. The first is the default. If there are none,
+	// no scheduled snapshots are taken.
 	SnapshotDestinations []string
 }
 
-// Specs are what spaces are to be, in the terms of the packages that act on it. It is safe for concurrent use.
+// Specs holds the settings of all spaces. It is safe for concurrent use.
 type Specs struct {
 	sync              syncer.Options
 	reservedLabels    []string
 	showNodeAddresses bool
 	idleAfter         time.Duration
 	defaults          v1alpha1.SpaceSpec
-	usual             *Settings // of a space that says nothing
+	usual             *Settings // of a space whose spec is empty
 	destinations      []string
 
 	mu       sync.RWMutex
-	settings map[string]*Settings // by space
+	settings map[string]*Settings // by name of the space
 }
 
-// New returns what a configuration says, or as an error what in it means nothing.
+// New returns the specs of a configuration, or an error that lists all invalid values.
 func New(c *Options) (*Specs, error) {
 	defaults := field.NewPath("spaceDefaults")
 	errs := checkDefaults(&c.SpaceDefaults, defaults)
@@ -106,16 +106,16 @@ func New(c *Options) (*Specs, error) {
 // Sync returns what spaces may sync with the host.
 func (s *Specs) Sync() syncer.Options { return s.sync }
 
-// DedicateAfter is how long a space with this spec is over its share before it becomes dedicated; 0 for never.
+// DedicateAfter returns how long a space with this spec exceeds its share before it becomes dedicated; 0 means never.
 func (s *Specs) DedicateAfter(spec *v1alpha1.SpaceSpec) time.Duration {
 	seconds := ptr.Deref(spec.DedicateAfterSeconds, ptr.Deref(s.defaults.DedicateAfterSeconds, 0))
 	return time.Duration(seconds) * time.Second
 }
 
-// ClosedRanges are the address ranges that are closed to a space that says nothing of them, besides those of the host.
+// ClosedRanges returns the address ranges that are closed to spaces by default, in addition to those of the host.
 func (s *Specs) ClosedRanges() []netip.Prefix { return s.usual.closed }
 
-// Read returns what a spec says, with the defaults, and what in it means nothing.
+// Read returns the settings of a spec, with the defaults, and an error for each invalid value.
 func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, field.ErrorList) {
 	errs := append(checkSpec(spec, path), checkSnapshots(&spec.Snapshots, s.destinations, path.Child("snapshots"))...)
 	_, more := settingsOf(spec, path)
@@ -127,14 +127,15 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	return &settings, append(errs, more...)
 }
 
-// Set has a space be what its settings say: at once in what is asked about while it runs, and in the rest once it next starts.
+// Set changes the settings of a space. Those that are read while it runs take effect at once, the others at its next
+// start.
 func (s *Specs) Set(space string, settings *Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settings[space] = settings
 }
 
-// Remove forgets a space that is gone.
+// Remove removes the settings of a deleted space.
 func (s *Specs) Remove(space string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +152,7 @@ func (s *Specs) Of(space string) *Settings {
 	return s.usual
 }
 
-// checkDefaults refuses what each space has to say for itself.
+// checkDefaults rejects fields that have no defaults, because each space has to set them itself.
 func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	for name, set := range map[string]bool{
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
@@ -163,7 +164,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 	return errs
 }
 
-// checkSpec refuses what the definition of spaces does, but of the spaces of a configuration, too.
+// checkSpec rejects what the schema of Space rejects, because spaces of a configuration file are not validated by it.
 func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	if spec.Isolation != "" && spec.Isolation != v1alpha1.Shared && spec.Isolation != v1alpha1.Dedicated {
 		errs = append(errs, field.NotSupported(path.Child("isolation"), spec.Isolation, []v1alpha1.Isolation{v1alpha1.Shared, v1alpha1.Dedicated}))
@@ -171,10 +172,10 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 	return errs
 }
 
-// Limits are for [gateway.NewLimiter].
+// Limits returns a space's limits, for [gateway.NewLimiter].
 func (s *Specs) Limits(space string) bounds.Limits { return s.Of(space).limits }
 
-// Idle says when a space is idle.
+// Idle returns when a space counts as idle.
 func (s *Specs) Idle(space string) shard.Idle {
 	idle := s.Of(space).idle
 	if idle.After < 0 {
@@ -183,7 +184,7 @@ func (s *Specs) Idle(space string) shard.Idle {
 	return idle
 }
 
-// Objects are the settings of a space's objects on the host.
+// Objects returns the settings of a space's objects on the host.
 func (s *Specs) Objects(space string) translate.Settings {
 	own := s.Of(space)
 	return translate.Settings{
@@ -192,7 +193,7 @@ func (s *Specs) Objects(space string) translate.Settings {
 	}
 }
 
-// Shard are those of a space, with the address ranges that are closed to all.
+// Shard returns the settings of a space for its shard. closed are ranges that are closed to all spaces.
 func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
 	own := s.Of(space)
 	return shard.Settings{Limits: own.limits, Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed))}

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// Sync says what is synced of a space.
+// Sync returns what is synced of a space.
 func (s *Settings) Sync() resources.SyncOptions { return s.sync }
 
 func (s *Settings) setSync(options resources.SyncOptions) {
 	s.sync, s.placement.ByName = options, options.On(resources.DaemonSets)
 }
 
-// syncOf returns what a configuration offers to spaces, and what is synced of a space that says nothing.
+// syncOf returns what spaces may sync at most, and what is synced of a space whose spec is empty.
 func syncOf(c *Options, path *field.Path) (offered, usual resources.SyncOptions, errs field.ErrorList) {
 	usual, errs = parseSync(c.SpaceDefaults.Sync, path)
 	if len(c.AllowedSync) == 0 {
@@ -38,10 +38,11 @@ func syncOf(c *Options, path *field.Path) (offered, usual resources.SyncOptions,
 	return offered, usual, errs
 }
 
-// syncOf returns what is synced of a space whose spec has these options. On an error, it is as if the spec had none.
+// syncOf returns what is synced of a space whose spec has these options. On an error, it returns what an empty spec
+// means.
 func (s *Specs) syncOf(own []v1alpha1.SyncOption, path *field.Path) (resources.SyncOptions, field.ErrorList) {
 	if len(own) == 0 {
-		return s.usual.sync, nil // which all such spaces share
+		return s.usual.sync, nil // shared by all such spaces
 	}
 	asked, errs := parseSync(joinSync(own, s.defaults.Sync), path)
 	if len(errs) > 0 {

@@ -18,12 +18,12 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// keys are what a space's credentials are signed by.
+// keys are the keys that sign a space's credentials.
 type keys struct {
 	cas    []crypto.PublicKey // of client certificates
-	tokens []pki.RetiredKey   // of service-account tokens; the one that signs now has no end
+	tokens []pki.RetiredKey   // of service-account tokens; the current key has no end
 	files  [keyFileCount]fileStamp
-	seen   *lru.Cache // of [sha256.Size]byte to the time.Time when it ends
+	seen   *lru.Cache // maps [sha256.Size]byte to the time.Time at which the credential expires
 }
 
 func newKeys() *keys { return &keys{seen: lru.New(rememberedBearers)} }
@@ -65,21 +65,21 @@ func readKeys(dir string, now time.Time) (*keys, error) {
 	return k, nil
 }
 
-// remembers reports whether a credential was found good before, and still is.
+// remembers reports whether a credential was verified before, and has not expired.
 func (k *keys) remembers(c credential, now time.Time) bool {
 	until, ok := k.seen.Get(c.sum())
 	return ok && now.Before(until.(time.Time))
 }
 
-// credential is what a client proves itself by.
+// credential is what a client authenticates with.
 type credential interface {
 	sum() [sha256.Size]byte
 	from() time.Time
-	// signedBy says until when it is good, if it is signed by one of the keys.
+	// signedBy returns when the credential expires, and whether one of the keys has signed it.
 	signedBy(*keys) (until time.Time, ok bool)
 }
 
-// certificate is a client's.
+// certificate is a client certificate.
 type certificate struct{ *x509.Certificate }
 
 func (c certificate) sum() [sha256.Size]byte { return sha256.Sum256(c.Raw) }
@@ -100,12 +100,12 @@ func (c certificate) signedBy(k *keys) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// token is a service account's.
+// token is a service-account token.
 type token string
 
 func (t token) sum() [sha256.Size]byte { return sha256.Sum256([]byte(t)) }
 
-// from is any time: whether a token is good already, the space's API server says.
+// from returns the zero time: whether a token is already valid is decided by the space's API server.
 func (t token) from() time.Time { return time.Time{} }
 
 func (t token) signedBy(k *keys) (time.Time, bool) {
@@ -118,7 +118,7 @@ func (t token) signedBy(k *keys) (time.Time, bool) {
 		if parsed.Claims(key.Key, &claims) != nil {
 			continue
 		}
-		until := time.Unix(1<<40, 0) // as of those in Secrets: they have no end
+		until := time.Unix(1<<40, 0) // for tokens in Secrets, which don't expire
 		if claims.Expiry != nil {
 			until = claims.Expiry.Time()
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ClientOf is the user, and the groups, as which a request that [Verifier.Verify] let pass comes to its space: that of its
-// certificate, or else that of its token.
+// ClientOf returns the user and the groups that a request has in its space, after [Verifier.Verify] has accepted it:
+// those of its certificate, otherwise those of its token.
 func ClientOf(r *http.Request) (user string, groups []string) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		subject := r.TLS.PeerCertificates[0].Subject
@@ -30,17 +30,17 @@ func ClientOf(r *http.Request) (user string, groups []string) {
 	return said.Subject, append([]string{kubeuser.AllAuthenticated}, serviceaccount.MakeGroupNames(namespace)...)
 }
 
-// SpaceOf is the space whose token a request says that it bears, "" if it says none. Nothing is verified: anybody can
-// make a token that names any space.
+// SpaceOf returns the space that the token of a request names, or "". It verifies nothing: anybody can make a token
+// that names any space.
 func SpaceOf(r *http.Request) string { return pki.SpaceOfIssuer(claimsOf(r).Issuer) }
 
-// claims are what a token says.
+// claims are the claims of a token.
 type claims struct {
 	Issuer  string `json:"iss"`
 	Subject string `json:"sub"`
 }
 
-// claimsOf are those of a request's token; none if it has no token.
+// claimsOf returns the claims of a request's token; the zero value if it has no token.
 func claimsOf(r *http.Request) (said claims) {
 	text := bearer(r)
 	if len(text) > maxToken {

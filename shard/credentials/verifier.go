@@ -28,45 +28,44 @@ import (
 )
 
 const (
-	// maxToken bounds the tokens that are looked at: a service account's has
-	// about one kilobyte.
+	// maxToken is the maximum length of tokens, in bytes. A service-account token has about one kilobyte.
 	maxToken = 16 << 10
-	// leastSpaces and mostSpaces bound the spaces whose keys are held: of all that may be awake, and of as many that
-	// are asked for while they sleep. Those of one space take up to 16 KiB.
+	// leastSpaces and mostSpaces limit for how many spaces keys are kept in memory. There must be enough for all spaces
+	// that may be awake, and for as many that get requests while they sleep. The keys of one space take up to 16 KiB.
 	leastSpaces, mostSpaces = 256, 8192
-	// rememberedBearers bounds the credentials of each space that are known again
-	// without a look at their signature.
+	// rememberedBearers is how many verified credentials of each space are remembered, so that their signatures need
+	// not be checked again.
 	rememberedBearers = 64
-	// rememberedRefusals bounds the credentials of nobody that are known again.
+	// rememberedRefusals is how many rejected credentials are remembered.
 	rememberedRefusals = 4096
 
-	// Bounds of the checks of signatures that wait, of all clients and of one. A
-	// check takes a tenth of a millisecond.
+	// These limit how many signature checks may wait, of all clients and of one. A check takes a tenth of a
+	// millisecond.
 	maxChecks          = 256
 	maxChecksPerClient = 16
 )
 
-// ErrBusy says that a signature is not checked now.
+// ErrBusy is returned if too many signatures are being checked. The client may retry.
 var ErrBusy = errors.New("too many credentials are being checked")
 
-// Verifier finds out who has a credential of a space. It is safe for concurrent use.
+// Verifier checks whether requests have a credential of a space. It is safe for concurrent use.
 //
-// Anybody may ask, as often as they like and with what they like. So the checks of
-// signatures are bounded, what was refused is remembered, and a space that is not
-// there costs the caller what one costs that is.
+// Anybody can send requests with any credential, as often as they like. So the number of signature checks is limited,
+// rejected credentials are remembered, and a request to a space that does not exist costs the client as much as one to
+// a space that does.
 type Verifier struct {
 	dir   func(space string) string
 	clock clock.PassiveClock
 
-	spaces  *lru.Cache // of names to *keys
-	refused *lru.Cache // of [sha256.Size]byte to nothing
-	nobody  *keys      // of spaces that are not there
+	spaces  *lru.Cache // maps names to *keys
+	refused *lru.Cache // set of [sha256.Size]byte
+	nobody  *keys      // for spaces that don't exist
 	waiting *clientaddr.Counter
 	checks  *semaphore.Weighted
 }
 
-// New returns a verifier for spaces whose keys are below dir. At most spacesMax of
-// them are awake at once; 0 if that has no bound.
+// New returns a verifier for spaces whose keys are below dir. At most spacesMax of them are awake at once; 0 means no
+// limit.
 func New(dir func(space string) string, spacesMax int, c clock.PassiveClock) (*Verifier, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -79,16 +78,15 @@ func New(dir func(space string) string, spacesMax int, c clock.PassiveClock) (*V
 		dir: dir, clock: c, nobody: nobody,
 		spaces: lru.New(remembered), refused: lru.New(rememberedRefusals),
 		waiting: clientaddr.NewCounter(maxChecks, maxChecksPerClient),
-		// What strangers have checked must leave processors to those who are known.
+		// Checks for unknown clients must leave processors to clients that are already verified.
 		checks: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2))),
 	}, nil
 }
 
-// Forget makes the next request look at the space's files again, and lets go of
-// what is remembered of the space.
+// Forget removes what is remembered of a space, so that the next request reads the space's key files again.
 func (c *Verifier) Forget(space string) { c.spaces.Remove(space) }
 
-// bearer is the token of a request, as the API server finds it; empty if there is none.
+// bearer returns the token of a request, parsed as the API server does; empty if there is none.
 func bearer(r *http.Request) string {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if !strings.EqualFold(scheme, "Bearer") { // RFC 7235, section 2.1
@@ -98,8 +96,7 @@ func bearer(r *http.Request) string {
 	return text
 }
 
-// Verify reports whether a request bears a credential of a space. It fails when
-// that can't be found out now.
+// Verify reports whether a request has a credential of a space. It returns an error if that can't be decided now.
 func (c *Verifier) Verify(space string, r *http.Request) (bool, error) {
 	var offered []credential
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -121,7 +118,7 @@ func (c *Verifier) Verify(space string, r *http.Request) (bool, error) {
 			return true, nil
 		}
 	}
-	// They may have been renewed, or not be read yet.
+	// The keys may have been renewed, or may not have been read yet.
 	dir := filepath.Join(c.dir(space), "pki")
 	stamps := stampsOf(dir)
 	if known == nil || known.files != stamps {
@@ -140,7 +137,7 @@ func (c *Verifier) Verify(space string, r *http.Request) (bool, error) {
 	return false, nil
 }
 
-// check looks at a signature, in its turn.
+// check verifies a signature, within the limit of concurrent checks.
 func (c *Verifier) check(ctx context.Context, space string, k *keys, o credential, client netip.Prefix, now time.Time) (bool, error) {
 	refusal := sha256.Sum256(fmt.Appendf(nil, "%s %v %x", space, k.files, o.sum()))
 	if _, is := c.refused.Get(refusal); is {

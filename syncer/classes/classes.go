@@ -27,13 +27,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Syncer syncs classes: the host's to the space, and the tenant's own to the host.
+// Syncer syncs classes: the host's to the space, and the tenant's to the host.
 type Syncer struct{ *engine.Engine }
 
-// New returns the syncer of the classes of the space that an engine is of.
+// New returns the syncer of the classes of an engine's space.
 func New(e *engine.Engine) *Syncer { return &Syncer{e} }
 
-// Declarations are the functions that declare the resources of this package to the engine.
+// Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.StorageClasses: s.syncStorageClasses, resources.IngressClasses: s.syncIngressClasses,
@@ -43,24 +43,22 @@ func (s *Syncer) Declarations() map[string]func() error {
 	}
 }
 
-// importedClass is a resource of the host's classes that spaces import, under the same names.
+// importedClass describes a class resource of which spaces import the host's objects, with the same names.
 type importedClass[T client.Object] struct {
 	*engine.Engine
 	name    string // plural, as in URLs
 	virtual cache.SharedIndexInformer
-	// toVirtual returns the class in the space for one of the host's.
+	// toVirtual returns the space's copy of a class of the host.
 	toVirtual func(host T) T
-	// update copies onto have what the host owns. It reports a difference, and
-	// whether only another object can have it.
+	// update copies to have what the host owns. It reports whether something differed, and whether the object must be
+	// recreated for it.
 	update func(want, have T) (changed, recreate bool)
-	// updateStatus, if set, copies onto have what the host says of its class, and
-	// reports a difference.
+	// updateStatus, if set, copies the status of the host's class to have, and reports whether it differed.
 	updateStatus func(host, have T) bool
 }
 
-// importClasses keeps in the space those of the host's classes that the admin chose.
-// It replaces a class of that name that the tenant made: an object that names it
-// means the host's.
+// importClasses imports the classes that the admin selected. It replaces a tenant's class of the same name, because
+// objects that name this class refer to the host's.
 func importClasses[T client.Object](c *importedClass[T]) error {
 	c.Work[c.name] = c.reconcile
 	byName := func(obj client.Object, enqueue func(engine.Key)) {
@@ -82,7 +80,7 @@ func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedNa
 	case !exists:
 		err := c.VirtualAPI.Create(ctx, c.toVirtual(host))
 		if apierrors.IsAlreadyExists(err) {
-			err = nil // the watch brings it
+			err = nil // the watch will deliver it
 		}
 		return 0, err
 	}
@@ -105,8 +103,8 @@ func (c *importedClass[T]) remove(ctx context.Context, v T) error {
 	return c.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid})
 }
 
-// Served reports whether what names a class is for the host: of a class that the
-// tenant made itself, it is for whatever the tenant runs.
+// Served reports whether the host serves objects of a class. A tenant's own class is served by a controller that the
+// tenant runs.
 func Served[T client.Object](e *engine.Engine, resource string, virtual cache.SharedIndexInformer, name string, path *field.Path) (bool, field.ErrorList) {
 	if _, ok := hostcache.Imported[T](e.Host, e.Sync, resource, name); ok {
 		return true, nil

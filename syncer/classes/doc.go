@@ -1,6 +1,6 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classes syncs classes both ways: those of the host's that the admin lets spaces import, and those of tenants that Berth
-// exports to the host. Pods and claims ask it which class on the host theirs is.
+// Package classes syncs classes in both directions: spaces import those that the admin selected, and Berth exports
+// those of tenants to the host. It also resolves the class of a pod or claim to the class on the host.
 package classes

@@ -25,11 +25,11 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// exportedClass is a resource of classes of which Berth exports the tenant's own to
-// the host, beside [importedClass], by which spaces import the host's.
+// exportedClass describes a class resource of which Berth exports the tenant's objects to the host. The host's objects
+// of the same resource are imported; see [importedClass].
 type exportedClass[T client.Object] struct {
 	*engine.Resource[T]
-	check  func(v T) field.ErrorList // why v can't be exported
+	check  func(v T) field.ErrorList // returns why v can't be exported
 	export func(v T) T               // returns v's host object
 }
 
@@ -39,7 +39,7 @@ func (c *exportedClass[T]) add() error {
 	return nil
 }
 
-// hostClass is v's host object.
+// hostClass returns v's host object.
 func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted bool, err error) {
 	if !translate.IsTenantClass(v) {
 		return host, false, nil
@@ -51,7 +51,8 @@ func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted b
 	if there, exists := hostcache.Get[T](c.Host, c.Name, "", host.GetName()); exists {
 		return host, true, c.Ours(v, there)
 	}
-	// It is in no namespace, and goes with the space's all the same.
+	// Its owner is the space's namespace on the host, so that it is deleted with the space, although it is
+	// cluster-scoped.
 	ns := &corev1.Namespace{}
 	if err := c.Host.Reader.Get(ctx, types.NamespacedName{Name: c.Space.HostNamespace()}, ns); err != nil {
 		return host, false, fmt.Errorf("read the space's host namespace: %w", err)
@@ -60,8 +61,8 @@ func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted b
 	return host, true, nil
 }
 
-// ensure returns the name of v's host object, which it makes if it is not there.
-// It is empty if v has none: it is not the tenant's own, or not allowed.
+// ensure returns the name of v's host object, and creates it if necessary. The name is empty if v has none, because it
+// is not the tenant's own or not allowed.
 func (c *exportedClass[T]) ensure(ctx context.Context, v T) (name string, made bool, err error) {
 	host, wanted, err := c.hostClass(ctx, v)
 	if err == nil && wanted {
@@ -118,9 +119,8 @@ func (s *Syncer) syncExportedPriorityClasses() error { return s.exportedPrioriti
 
 func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
 
-// HostPriority is the class of the host's that a pod of v's has there: an imported
-// one, or the tenant's own. Without any it counts in the space only, as on
-// the host it could put other spaces' pods out.
+// HostPriority returns the priority class of a pod on the host: an imported class, or the tenant's own exported one. If
+// it is neither, the priority counts only in the space, because on the host the pod could preempt pods of other spaces.
 func (s *Syncer) HostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
 	name := v.Spec.PriorityClassName
 	if _, ok := hostcache.Imported[*schedulingv1.PriorityClass](s.Host, s.Sync, resources.PriorityClasses, name); ok {
@@ -131,22 +131,22 @@ func (s *Syncer) HostPriority(ctx context.Context, v *corev1.Pod) (string, error
 	if name == "" || !s.Sync.On(resources.ExportedPriorityClasses) {
 		return "", nil
 	}
-	if !exists { // or its watch is behind that of pods, which the space's admission has let name it
+	if !exists { // or the watch on classes is behind: the space's admission accepted the pod with this class
 		class = &schedulingv1.PriorityClass{}
 		if err := s.VirtualAPI.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
 			return "", client.IgnoreNotFound(err)
 		}
 	}
 	host, made, err := own.ensure(ctx, class)
-	if err == nil && made { // the host's admission learns of it from a watch, and has refused pods until then
+	if err == nil && made { // the host's admission learns of a class from a watch, and rejects pods until then
 		err = apierrors.NewNotFound(schema.GroupResource{Group: schedulingv1.GroupName, Resource: resources.PriorityClasses}, name)
 	}
 	return host, err
 }
 
-// HostStorage is the class of the host's that a claim of v's has there: an imported
-// one, or the tenant's own. A claim that names none gets the default one of the
-// imported ones: the host would give it its own, imported or not.
+// HostStorage returns the storage class of a claim on the host: an imported class, or the tenant's own exported one. A
+// claim without a class gets the default among the imported classes, because the host would use its own default,
+// imported or not.
 func (s *Syncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClaim) (*string, error) {
 	name := v.Spec.StorageClassName
 	if name == nil {
@@ -165,8 +165,8 @@ func (s *Syncer) HostStorage(ctx context.Context, v *corev1.PersistentVolumeClai
 		fmt.Sprintf("class %q does not exist, or the host does not offer it to spaces; see 'kubectl get storageclasses'", *name))})
 }
 
-// defaultStorage is the default one of the imported classes; of
-// several, as anywhere, the latest.
+// defaultStorage returns the default among the imported classes. If there are several, it is the newest, as in any
+// cluster.
 func (s *Syncer) defaultStorage() (*string, error) {
 	var latest *storagev1.StorageClass
 	for class := range hostcache.AllImported[*storagev1.StorageClass](s.Host, s.Sync, resources.StorageClasses) {

@@ -144,7 +144,7 @@ func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
 					return
 				}
 				a.state.Store(failed)
-				s.logger.Error(err, "Could not define an extension in the space", "resource", a.resource)
+				s.logger.Error(err, "Could not create a CustomResourceDefinition in the space; Berth retries", "resource", a.resource)
 				select {
 				case <-time.After(installRetry):
 				case <-ctx.Done():

@@ -95,7 +95,7 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	case ctx.Err() != nil:
 		return next{}
 	default:
-		s.logger.Error(err, "Could not sync an object", "resource", key.Resource, "namespace", key.Namespace, "name", key.Name)
+		s.logger.Error(err, "Could not sync an object; Berth retries", "resource", key.Resource, "namespace", key.Namespace, "name", key.Name)
 		s.failing.Store(true)
 		return next{after: s.soon.When(key), idle: resources.Of(key.Resource).Class, failed: true}
 	}

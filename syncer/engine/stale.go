@@ -42,7 +42,7 @@ func (s *Engine) RemoveStale(resource string) {
 			q.Add(Key{Resource: resource, NamespacedName: name})
 		}
 		if len(stale) > 0 {
-			s.logger.Info("Removing the space's host objects, as the resource is disabled", "resource", resource, "objects", len(stale))
+			s.logger.Info("Deleting the space's host objects, as the resource is disabled", "resource", resource, "count", len(stale))
 		}
 		return func() {}, nil, nil
 	})

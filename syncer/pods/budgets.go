@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncBudgets lets drains of the host heed a space's disruption budgets, within
-// bounds. Evictions in the space heed them at any rate.
+// syncBudgets syncs disruption budgets, within limits, so that drains of the host's nodes respect them. Evictions in
+// the space respect them without this.
 func (s *Syncer) syncBudgets() error {
 	engine.Add(&engine.Resource[*policyv1.PodDisruptionBudget]{
 		Engine: s.Engine, Name: resources.Budgets, NameLimit: translate.LimitLabel,
@@ -30,16 +30,13 @@ func (s *Syncer) syncBudgets() error {
 	return nil
 }
 
-// podsUnder counts the space's pods on the host that are under a budget, as the
-// tenant can't.
+// podsUnder counts the pods of the space on the host that a budget selects. The tenant can't change what is counted.
 func (s *Syncer) podsUnder(budget string) int {
 	return len(hostcache.Find[*corev1.Pod](s.Host, resources.Pods, hostcache.IndexBudget, s.Space.HostNamespace()+"/"+budget))
 }
 
-// enqueueBudgets looks again at the budgets that a host pod may be, or may have
-// been, under: a pod that comes under another one leaves one behind. It takes
-// time of the watch of all spaces' pods, so it goes by what the host has of them,
-// which is bounded, unlike what a tenant has in its space.
+// enqueueBudgets enqueues the budgets that select a host pod, or may have selected it before it changed. It runs in the
+// watch that all spaces share. So it uses the budgets on the host, whose number is limited, and not those in the space.
 func (s *Syncer) enqueueBudgets(pod *corev1.Pod, enqueue func(engine.Key)) {
 	for _, namespace := range hostcache.VirtualNamespace(pod) {
 		for _, budget := range hostcache.Find[*policyv1.PodDisruptionBudget](s.Host, resources.Budgets, hostcache.IndexNamespace, namespace) {

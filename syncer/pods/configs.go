@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Config maps and secrets of a space are read when something refers to them, and
-// are not held: a tenant can make any number of them.
+// Config maps and secrets of a space are read when something refers to them. They are not cached, because a tenant can
+// create any number of them.
 
 func (s *Syncer) syncConfigMaps() error {
 	used := s.UsedBy(resources.ConfigMaps, engine.IndexConfigMaps)

@@ -1,8 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods syncs pods, and what comes and goes with them: config maps and secrets that they refer to, tokens, service accounts,
-// virtual nodes, events, and the network policies and disruption budgets that select them by labels.
+// Package pods syncs pods, and all that depends on them: the config maps and secrets that they refer to, tokens,
+// service accounts, virtual nodes, events, and the network policies and disruption budgets that select them.
 //
-// How a pod looks on the host is in package translate/pod; this package decides when, and reports what became of it.
+// Package translate/pod contains what a pod looks like on the host. This package decides when it is written, and
+// reports its status.
 package pods

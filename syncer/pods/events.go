@@ -20,16 +20,15 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// An event may come before the object that it is about: the host's watches don't
-// keep step. For so long after it was made, it is looked at again.
+// The host's watches are not synchronized, so an event may arrive before the object that it is about. Until the event
+// is this old, it is checked again.
 const (
 	eventTimeout = 30 * time.Second
 	eventRetry   = time.Second
 )
 
-// syncEvents brings up what the host's kubelets and scheduler say of the
-// space's pods and claims, in the space's own terms. Each side forgets its
-// events by itself.
+// syncEvents copies the events of the host's kubelets and scheduler about the space's pods and claims into the space,
+// with the space's names. On each side, events expire by themselves.
 func (s *Syncer) syncEvents() error {
 	s.Work[resources.Events] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		e, exists := hostcache.Get[*corev1.Event](s.Host, resources.Events, key.Namespace, key.Name)
@@ -48,7 +47,7 @@ func (s *Syncer) syncEvents() error {
 		if apierrors.IsNotFound(err) {
 			err = s.VirtualAPI.Create(ctx, want)
 			if apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
-				err = nil // its namespace is going away, or somebody was faster
+				err = nil // the namespace is being deleted, or the event exists already
 			}
 			return 0, err
 		}
@@ -63,8 +62,8 @@ func (s *Syncer) syncEvents() error {
 	return nil
 }
 
-// eventUp is the space's version of a host event, nil for one that is none of
-// the space's business, and whether what it is about is known.
+// eventUp returns the space's version of a host event, or nil if the event is not for the space. known reports whether
+// the object of the event is known.
 func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	about := e.InvolvedObject
 	core := s.Informers.Core().V1()
@@ -86,7 +85,7 @@ func (s *Syncer) eventUp(e *corev1.Event) (up *corev1.Event, known bool) {
 	}
 }
 
-// ofHost finds the virtual object of a host object, if that is known.
+// ofHost returns the virtual object of a host object, if it is known.
 func ofHost[T client.Object](s *Syncer, host T, known bool, virtual cache.SharedIndexInformer) (v T, ok bool) {
 	if !known {
 		return v, false

@@ -15,15 +15,15 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// ownNodes are the host's nodes that the space's node selector leaves: of the
-// thousands that a host may have, a space holds no others.
+// ownNodes are the host's nodes that match the space's node selector. A host may have thousands of nodes, so a space
+// keeps only these.
 type ownNodes struct {
 	mu      sync.RWMutex
 	names   map[string]string // by alias
 	aliases map[string]string // by name
 }
 
-// hostNode finds the host's node of an alias of the space's.
+// hostNode returns the host's node for an alias in the space.
 func (s *Syncer) hostNode(alias string) (node *corev1.Node, ok bool) {
 	s.ownNodes.mu.RLock()
 	name, ok := s.ownNodes.names[alias]
@@ -42,8 +42,8 @@ func (s *Syncer) hostNodeName(alias string) (name string, ok bool) {
 	return node.Name, true
 }
 
-// nodesNamedBy are the host's names of the nodes that v asks for, if it is a pod,
-// each with its alias: the host's admission may speak of what it was shown.
+// nodesNamedBy returns the host's names and the aliases of the nodes that v, if it is a pod, asks for. They are needed
+// because messages of the host's admission may contain them.
 func (s *Syncer) nodesNamedBy(v client.Object) (names [][2]string) {
 	pod, ok := v.(*corev1.Pod)
 	if !ok {
@@ -57,10 +57,9 @@ func (s *Syncer) nodesNamedBy(v client.Object) (names [][2]string) {
 	return names
 }
 
-// noteNode keeps the alias of a node of the host's that came, changed or went.
-// concerns is false if it neither is nor was among the space's own: then nothing
-// that a virtual node tells has changed. It looks and notes at once, as the watch and
-// who subscribes to it call at the same time.
+// noteNode updates the alias of a host node that was added, changed, or deleted. concerns is false if the node neither
+// is nor was one of the space's own, so that no virtual node changes. It reads and updates under one lock, because the
+// watch and new subscribers call it concurrently.
 func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 	own := &s.ownNodes
 	own.mu.Lock()
@@ -82,8 +81,8 @@ func (s *Syncer) noteNode(name string) (alias string, concerns bool) {
 	return alias, has || had
 }
 
-// followHost leads what happens to the host's nodes to virtual nodes. What is there is
-// known before the first pod asks for it.
+// followHost enqueues virtual nodes when the host's nodes change. Existing nodes are known before the first pod needs
+// them.
 func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(engine.Key))) {
 	if s.Sync.Value(resources.Nodes) != resources.All {
 		return
@@ -98,8 +97,8 @@ func (s *Syncer) followHost(enqueueNode func(alias string, enqueue func(engine.K
 	})
 }
 
-// viewOf is what the virtual node of an alias says of its node, and whether there is
-// to be one. used tells that the space's pods run on it.
+// viewOf returns the content of an alias's virtual node, and whether there must be one. used means that pods of the
+// space run on the node.
 func (s *Syncer) viewOf(alias string, used bool) (view translate.NodeView, wanted bool) {
 	if s.Sync.Value(resources.Nodes) != resources.All {
 		return translate.NodeView{}, used

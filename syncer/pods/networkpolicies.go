@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncNetworkPolicies syncs policies to the host. That they take anything away is the
-// doing of labels on the host pods, see translate.LabelPolicedIngress.
+// syncNetworkPolicies syncs policies to the host. They restrict pods only by labels on the host pods; see
+// translate.LabelPolicedIngress.
 func (s *Syncer) syncNetworkPolicies() error {
 	policies := s.Informers.Networking().V1().NetworkPolicies()
 	namespaces := s.Informers.Core().V1().Namespaces()
@@ -31,7 +31,7 @@ func (s *Syncer) syncNetworkPolicies() error {
 				return nil, false, err
 			}
 			host, without := s.Space.NetworkPolicy(v, all)
-			if len(without) > 0 { // the rest of it holds
+			if len(without) > 0 { // the rest of it is in force
 				s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonForbids, without.ToAggregate().Error())
 			}
 			return host, true, nil
@@ -39,7 +39,7 @@ func (s *Syncer) syncNetworkPolicies() error {
 		UpdateHost:       translate.PushNetworkPolicy,
 		ConcernsNoOthers: func(was, is *networkingv1.NetworkPolicy) bool { return was.Generation == is.Generation },
 	}, func(v *networkingv1.NetworkPolicy, enqueue func(engine.Key)) { s.enqueuePods(v.Namespace, enqueue) })
-	// What a namespace selector selects depends on the namespaces' labels.
+	// What a namespace selector matches depends on the labels of namespaces.
 	s.FromChanges(namespaces.Informer(), func(was, is client.Object, enqueue func(engine.Key)) {
 		if was != nil && maps.Equal(was.GetLabels(), is.GetLabels()) && was.GetUID() == is.GetUID() {
 			return

@@ -20,13 +20,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// indexNodes finds the pods of a space that run on a node, by its alias.
+// indexNodes is the index of the space's pods by the alias of their node.
 const indexNodes = "berth.dev/nodes"
 
-// syncNodes keeps a virtual node in the space for each node that its own pods run on
-// (N1): all that they tell, the pods tell as well, and the host is not asked. If the
-// admin shows all, those that are for the space are added. Where they are
-// disabled, none is left.
+// syncNodes keeps a virtual node in the space for each node on which its pods run (N1). Virtual nodes show only what
+// the pods show, so the host is not asked. If the admin shows all nodes, those that match the space's selector are
+// added. If nodes are disabled, there are none.
 func (s *Syncer) syncNodes() error {
 	if !s.Sync.On(resources.Nodes) {
 		s.clearNodes()
@@ -64,7 +63,7 @@ func (s *Syncer) syncNodes() error {
 	return nil
 }
 
-// runsOnNode reports whether a pod is on a node, and has not finished there.
+// runsOnNode reports whether a pod is on a node and has not finished.
 func runsOnNode(v *corev1.Pod) bool {
 	return v.Spec.NodeName != "" && v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed
 }
@@ -83,12 +82,12 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 	}
 	switch {
 	case exists:
-		// What differs is of another release of Berth's: its event brings us back.
+		// A difference is from another release of Berth. The deletion triggers another sync.
 		return client.IgnoreNotFound(s.VirtualAPI.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
 	case wanted:
 		err := s.VirtualAPI.Create(ctx, translate.VirtualNode(name, s.release, metav1.NewTime(s.Clock.Now()), view))
 		if apierrors.IsAlreadyExists(err) {
-			return nil // the watch brings it
+			return nil // the watch will deliver it
 		}
 		return err
 	default:
@@ -96,8 +95,7 @@ func (s *Syncer) showNode(ctx context.Context, shown cache.SharedIndexInformer, 
 	}
 }
 
-// clearNodes deletes, as the space wakes, the virtual nodes that it has from before
-// the admin disabled them.
+// clearNodes deletes the virtual nodes that a space still has when it wakes after the admin has disabled them.
 func (s *Syncer) clearNodes() {
 	s.Work[resources.Nodes] = func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 		if err := s.VirtualAPI.DeleteAllOf(ctx, &corev1.Node{}); err != nil {

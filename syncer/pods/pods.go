@@ -30,20 +30,20 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// Syncer syncs pods, and what they refer to, run on, and say.
+// Syncer syncs pods, their nodes and events, and the objects that they refer to.
 type Syncer struct {
 	*engine.Engine
 	classes *classes.Syncer
 	where   translate.Placement
-	release string // of Kubernetes, that virtual nodes say
-	// tokens of pods that were written.
+	release string // release of Kubernetes that virtual nodes report
+	// tokens are the token secrets that were written but not yet seen.
 	tokens    tokenWrites
 	tokenKey  string
 	tokenPace *rate.Limiter
 	ownNodes  ownNodes
 }
 
-// New returns the syncer of the pods of the space that an engine is of. They run where the placement says.
+// New returns the syncer of the pods of an engine's space. where is their placement.
 func New(e *engine.Engine, classes *classes.Syncer, where translate.Placement, release, tokenKey string) *Syncer {
 	s := &Syncer{Engine: e, classes: classes, where: where, release: release, tokenKey: tokenKey, tokenPace: newTokenPace()}
 	e.NamedNodes = s.nodesNamedBy
@@ -51,7 +51,7 @@ func New(e *engine.Engine, classes *classes.Syncer, where translate.Placement, r
 	return s
 }
 
-// Declarations are the functions that declare the resources of this package to the engine.
+// Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Pods: s.syncPods, resources.Nodes: s.syncNodes, resources.ConfigMaps: s.syncConfigMaps, resources.Secrets: s.syncSecrets,
@@ -60,9 +60,8 @@ func (s *Syncer) Declarations() map[string]func() error {
 	}
 }
 
-// syncPods plays for a space's pods what a kubelet is to a cluster's: it binds
-// them to a node alias, reports their status, and removes them once
-// their containers have stopped.
+// syncPods does for a space's pods what a kubelet does in a cluster: it binds them to a node alias, reports their
+// status, and removes them when their containers have stopped.
 func (s *Syncer) syncPods() error {
 	informer := s.Informers.Core().V1().Pods().Informer()
 	if err := engine.IndexReferences(informer); err != nil {
@@ -83,7 +82,7 @@ func (s *Syncer) syncPods() error {
 		Relabel:            s.relabelPod,
 		SyncStatus:         s.syncPodStatus,
 		OnHostEvent:        s.enqueueBudgets,
-		// What a pod refers to changes with its ephemeral containers only.
+		// Of a pod's references, only those of ephemeral containers can change.
 		ConcernsNoOthers: func(was, is *corev1.Pod) bool {
 			return len(was.Spec.EphemeralContainers) == len(is.Spec.EphemeralContainers)
 		},
@@ -117,7 +116,7 @@ func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 	return host, true, engine.Forbid(pod.CheckHost(host))
 }
 
-// relabelPod is for a host pod that would not be made today.
+// relabelPod updates a host pod that exists, but would not be created today.
 func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	in, err := s.surroundings(v.Namespace)
 	if err != nil {
@@ -130,9 +129,8 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	return s.HostAPI.Update(ctx, have)
 }
 
-// reportLeftOut records for the tenant what the host, or Berth, left out of a pod, which may mean much to
-// it: on a host that is too old, containers restart by other rules, or without the
-// pod's own limits.
+// reportLeftOut tells the tenant which fields of a pod the host or Berth dropped. This can change how the pod runs: on
+// a host that is too old, containers restart by other rules, or the pod-level limits are missing.
 func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	if fields := pod.Dropped(sent, host); len(fields) > 0 {
 		s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonDropped, "the host's Kubernetes version dropped "+strings.Join(fields, ", ")+"; the pod runs without these fields")
@@ -146,9 +144,8 @@ func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	}
 }
 
-// completePod names on a host pod that is about to be created those of v's classes that
-// are imported, or v's tenant's own on the host, v's account, and the
-// nodes to run on. A pod that is there keeps them, whatever becomes of them.
+// completePod sets the names that a new host pod needs: its classes, which are imported or the tenant's exported ones,
+// its service account, and its node selector. An existing pod keeps them, whatever happens to these objects.
 func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err error) {
 	if err := engine.Forbid(append(s.foreignClasses(v), s.where.Check(&v.Spec)...)); err != nil {
 		return err
@@ -165,7 +162,7 @@ func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err erro
 	return s.withAccount(ctx, v, host)
 }
 
-// foreignClasses refuses runtimes that the host does not offer to spaces.
+// foreignClasses rejects runtime classes that the host does not offer to spaces.
 func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	name := v.Spec.RuntimeClassName
 	if name == nil || *name == s.Space.Settings.PodSecurity.RuntimeClass {
@@ -203,14 +200,13 @@ func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 	return in, client.IgnoreNotFound(err)
 }
 
-// syncPodStatus reports what the host pod does: first where it runs, which is a
-// binding, then its status.
+// syncPodStatus reports what happens to the host pod: first its node, by a binding, then its status.
 func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
-	if host.UID == "" { // just created and not yet read back
+	if host.UID == "" { // created just now, and not read back yet
 		return 0, nil
 	}
 	if _, shown := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name); !shown && s.Queue.NewWaits() {
-		return 0, nil // other pods get to the host before this one's tokens: its event brings us back
+		return 0, nil // other pods get to the host before the tokens of this one; the write triggers another sync
 	}
 	refresh, tokens := s.podTokens(ctx, v, host)
 	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
@@ -221,7 +217,7 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 		return s.VirtualAPI.SubResource("binding").Create(ctx, v.DeepCopy(), &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID},
 			Target:     corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.Space.NodeAlias(host.Spec.NodeName)},
-		}) // its event brings us back
+		}) // the update triggers another sync
 	}
 	var status corev1.PodStatus
 	s.Compute(ctx, func() { status = pod.PullStatus(s.Space, v, host) })
@@ -233,17 +229,16 @@ func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
 		}
 	}
 	if host.DeletionTimestamp != nil {
-		// Evicted, drained or deleted on the host: its controller in the space
-		// learns it now, not when the containers have stopped.
+		// If the pod was evicted, drained, or deleted on the host, its controller in the space learns it now, and not
+		// only when the containers have stopped.
 		grace := ptr.Deref(host.DeletionGracePeriodSeconds, 0)
 		return s.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(grace))
 	}
 	return nil
 }
 
-// handleMissingPod deals with a pod that has no host pod although it had been given a
-// node: as on a cluster whose node lost it, it is gone, and its controller makes
-// another. A finished pod stays, as it would on a cluster.
+// handleMissingPod handles a pod that has a node, but no host pod. As in a cluster where the node has lost the pod, it
+// is deleted, and its controller creates another. A finished pod stays, as it would in a cluster.
 func handleMissingPod(ctx context.Context, k *engine.Resource[*corev1.Pod], v *corev1.Pod) (bool, error) {
 	finished := v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed
 	if finished {
@@ -258,7 +253,7 @@ func handleMissingPod(ctx context.Context, k *engine.Resource[*corev1.Pod], v *c
 	return true, k.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &v.UID}, client.GracePeriodSeconds(0))
 }
 
-// hostPodOf reads v's host pod past the watch.
+// hostPodOf reads v's host pod from the API, not from the watch.
 func hostPodOf(ctx context.Context, k *engine.Resource[*corev1.Pod], v *corev1.Pod) (host *corev1.Pod, exists bool, err error) {
 	host, err = k.Live(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.Namespace, v.Name, k.NameLimit),
@@ -270,11 +265,11 @@ func hostPodOf(ctx context.Context, k *engine.Resource[*corev1.Pod], v *corev1.P
 	return host, ours && id.Space == k.Space.Name && id.UID == v.UID, nil
 }
 
-// handlePodDeletion takes a pod that is being deleted to its end: the host pod stops with
-// the same grace, and only then the pod is gone from the space.
+// handlePodDeletion completes the deletion of a pod: the host pod stops with the same grace period, and after that the
+// pod is deleted in the space.
 func handlePodDeletion(ctx context.Context, k *engine.Resource[*corev1.Pod], v, host *corev1.Pod, exists bool) error {
 	if !exists {
-		// The watch may lag: gone is what the API says is gone.
+		// The watch may be behind, so the API decides whether the pod is gone.
 		var err error
 		if host, exists, err = hostPodOf(ctx, k, v); err != nil {
 			return err
@@ -297,7 +292,7 @@ func handlePodDeletion(ctx context.Context, k *engine.Resource[*corev1.Pod], v, 
 	return k.VirtualAPI.Status().Update(ctx, out)
 }
 
-// reportPodRefusal shows in the pod's conditions why it is not scheduled.
+// reportPodRefusal reports in the pod's conditions why it is not scheduled.
 func (s *Syncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r engine.Refusal) error {
 	if v.Spec.NodeName != "" {
 		return nil
@@ -311,7 +306,7 @@ func (s *Syncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r engine.R
 	}
 	have := &out.Status.Conditions[i]
 	if have.Status == want.Status && have.Reason == want.Reason {
-		return nil // used amounts in the message change with every try
+		return nil // the amounts in the message change with every try
 	}
 	want.LastTransitionTime = metav1.NewTime(s.Clock.Now())
 	*have = want
@@ -320,7 +315,7 @@ func (s *Syncer) reportPodRefusal(ctx context.Context, v *corev1.Pod, r engine.R
 
 func compareNames(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) }
 
-// enqueueReferences looks again at what a pod that came, changed or went refers to.
+// enqueueReferences enqueues the objects that a pod refers to, after it was added, changed, or deleted.
 func (s *Syncer) enqueueReferences(v *corev1.Pod, enqueue func(engine.Key)) {
 	refs := pod.ReferencesOf(v)
 	s.Refer(resources.ConfigMaps, refs.ConfigMaps, enqueue)

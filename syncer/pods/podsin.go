@@ -16,18 +16,18 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// podsIn is the resource of keys that stand for all pods of a namespace. Whoever is told of a change enqueues one key, however
-// many pods there are, and however often it changes until the key's turn.
+// podsIn is the resource of keys that stand for all pods of a namespace. A change that concerns all of them enqueues
+// one key, however many pods there are, and however often it happens before the key is processed.
 const podsIn = "pods of a namespace"
 
-// enqueuePods looks again at all pods of a namespace.
+// enqueuePods enqueues the key for all pods of a namespace.
 func (s *Syncer) enqueuePods(namespace string, enqueue func(engine.Key)) {
 	if s.Sync.On(resources.Pods) {
 		enqueue(engine.Key{Resource: podsIn, NamespacedName: types.NamespacedName{Namespace: namespace}})
 	}
 }
 
-// enqueuePodsIn is the work of podsIn.
+// enqueuePodsIn processes a key of podsIn: it enqueues all pods of the namespace.
 func (s *Syncer) enqueuePodsIn(ctx context.Context, in types.NamespacedName) (time.Duration, error) {
 	var err error
 	s.Compute(ctx, func() {

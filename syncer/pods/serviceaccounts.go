@@ -16,9 +16,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncServiceAccounts gives each service account of a space one on the host,
-// which its pods run as: an identity that admins, and what they run on the host,
-// can tell apart. It has no rights, no secrets and no tokens.
+// syncServiceAccounts creates a service account on the host for each one of the space. Admins, and
+// software on the host, can tell pods apart by it. It has no rights, no secrets, and no tokens.
 func (s *Syncer) syncServiceAccounts() error {
 	engine.Add(&engine.Resource[*corev1.ServiceAccount]{
 		Engine: s.Engine, Name: resources.ServiceAccounts, NameLimit: translate.LimitSubdomain,
@@ -31,8 +30,8 @@ func (s *Syncer) syncServiceAccounts() error {
 	return nil
 }
 
-// withAccount makes a host pod run as the host account of v's, which may have to
-// be made: pods come no earlier than their accounts, but their work may.
+// withAccount sets the host account of v's service account in a host pod, and creates it if necessary: in the space, a
+// pod can't exist before its account, but it may be synced before it.
 func (s *Syncer) withAccount(ctx context.Context, v, host *corev1.Pod) error {
 	if !s.Sync.On(resources.ServiceAccounts) || v.Spec.ServiceAccountName == "" {
 		return nil

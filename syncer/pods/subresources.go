@@ -14,9 +14,8 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// updatePodSubresources changes in a host pod that is there what Kubernetes takes only
-// through subresources: its ephemeral containers, its size, and the answers to
-// its readiness gates.
+// updatePodSubresources updates the parts of an existing host pod that Kubernetes accepts only through subresources:
+// its ephemeral containers, its resources, and the conditions of its readiness gates.
 func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev1.Pod) (*corev1.Pod, error) {
 	if host.DeletionTimestamp != nil || host.Status.Phase == corev1.PodSucceeded || host.Status.Phase == corev1.PodFailed {
 		return host, nil
@@ -33,7 +32,7 @@ func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev
 			continue
 		}
 		if err := s.Writer.UpdateVia(ctx, change.subresource, have); err != nil {
-			// The host's status is of another spec than v's, and must not pass for v's.
+			// The host pod's status is for another spec than v's, and must not be reported as v's.
 			behind := host.DeepCopy()
 			behind.Generation++
 			return behind, fmt.Errorf("change %s of the host pod: %w", change.subresource, err)

@@ -25,24 +25,23 @@ import (
 )
 
 const (
-	// annotationRefresh on a token secret is when its tokens are replaced: an
-	// instant in RFC 3339, before the first of them expires.
+	// annotationRefresh on a token secret is when its tokens are replaced, as a time in RFC 3339. It is before the
+	// first of them expires.
 	annotationRefresh = translate.Domain + "/refresh-at"
-	// annotationTokenKey is the ID of the key that signed them. They are replaced
-	// when the space has another.
+	// annotationTokenKey is the ID of the key that signed the tokens. They are replaced when the space has another key.
 	annotationTokenKey = translate.Domain + "/token-key"
 )
 
-// tokensPerSecond is how many tokens a space's syncer requests in a second, once it has requested those of ten seconds. A pod
-// may have as many as items of volumes, and each is signed.
+// tokensPerSecond is how many tokens a space's syncer requests in a second, after a burst of ten times as many. A pod
+// may have as many tokens as items of volumes, and each must be signed.
 const tokensPerSecond = 200
 
 func newTokenPace() *rate.Limiter {
 	return rate.NewLimiter(tokensPerSecond, engine.BurstSeconds*tokensPerSecond)
 }
 
-// tokenWrites are the token secrets that were written and that the host's watch has
-// not shown yet, by name: a pod's status changes several times meanwhile.
+// tokenWrites are the token secrets, by name, that were written but are not yet in the watch. A pod's status may change
+// several times before they are.
 type tokenWrites struct {
 	mu   sync.Mutex
 	made map[string]tokenWrite
@@ -55,7 +54,7 @@ type tokenWrite struct {
 	refresh time.Time
 }
 
-// wrote notes a write, and forgets those that the watch has shown up to a version.
+// wrote records a write, and removes those that the watch has delivered, up to the version shown.
 func (w *tokenWrites) wrote(name string, made tokenWrite, shown uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,8 +65,8 @@ func (w *tokenWrites) wrote(name string, made tokenWrite, shown uint64) {
 	w.made[name] = made
 }
 
-// unseen is when a secret of a host pod must be replaced that the watch, which has
-// got to a version, has not shown; ok is false if there is none.
+// unseen returns when the secret of a host pod must be replaced, if it was written after the version shown of the
+// watch; ok is false if it was not.
 func (w *tokenWrites) unseen(name string, of types.UID, shown uint64) (refresh time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,19 +74,19 @@ func (w *tokenWrites) unseen(name string, of types.UID, shown uint64) (refresh t
 	return made.refresh, ok && made.of == of && made.version > shown
 }
 
-// podTokens keeps the secret with the service account tokens that v's volumes
-// project. The tokens are of the space's API, bound to v, and short-lived. It
-// returns when they must be replaced. The host deletes the secret with the pod.
+// podTokens creates and renews the secret with the service account tokens that v's volumes project. The tokens are for
+// the space's API, bound to v, and short-lived. It returns when they must be replaced. The host deletes the secret with
+// the pod.
 func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Duration, error) {
 	requests := pod.TokenRequests(v)
 	if len(requests) == 0 || v.Status.Phase == corev1.PodSucceeded || v.Status.Phase == corev1.PodFailed {
 		return 0, nil
 	}
 	if s.Sync.On(resources.Nodes) && v.Spec.NodeName == "" {
-		return 0, nil // the token is to name the virtual node, which the pod has yet to be bound to: that brings us back
+		return 0, nil // the token must name the virtual node, so it has to wait for the binding, which triggers another sync
 	}
 	name := s.Space.TokenSecretName(v.Namespace, v.Name)
-	shown := s.Host.Routers[resources.Secrets].Delivered.Load() // before what is there is looked at
+	shown := s.Host.Routers[resources.Secrets].Delivered.Load() // must be read before the secret
 	if at, ok := s.tokens.unseen(name, host.UID, shown); ok && at.After(s.Clock.Now()) {
 		return at.Sub(s.Clock.Now()), nil
 	}
@@ -104,7 +103,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		return 0, err
 	}
 	owner := metav1.NewControllerRef(host, corev1.SchemeGroupVersion.WithKind("Pod"))
-	owner.BlockOwnerDeletion = nil // where that is enforced, it takes a right to the pod's finalizers
+	owner.BlockOwnerDeletion = nil // where this is enforced, setting it needs a right on the pod's finalizers
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: s.Space.HostNamespace(),
@@ -116,14 +115,14 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 		},
 		Data: data,
 	}
-	// The name is never a tenant's, so that what is there is an older one of ours:
-	// that of a pod of the same name, which goes with it.
+	// A tenant can't use this name, so an existing secret is Berth's, for an earlier pod of the same name. It is
+	// deleted with that pod.
 	if exists {
 		err = s.HostAPI.Update(ctx, want)
 	} else {
 		err = engine.CreateOnHost(ctx, s.HostAPI, want)
 	}
-	switch { // the watch lags
+	switch { // the watch is behind
 	case exists && apierrors.IsNotFound(err):
 		err = engine.CreateOnHost(ctx, s.HostAPI, want)
 	case !exists && apierrors.IsAlreadyExists(err):
@@ -136,8 +135,7 @@ func (s *Syncer) podTokens(ctx context.Context, v, host *corev1.Pod) (time.Durat
 	return refresh, nil
 }
 
-// tokensOf is the key of the pod whose token secret this is: deleted by hand, it
-// is made again.
+// tokensOf returns the key of the pod of a token secret, so that a secret that somebody deletes is created again.
 func (s *Syncer) tokensOf(secret *corev1.Secret) (key engine.Key, ok bool) {
 	owner := metav1.GetControllerOf(secret)
 	if owner == nil || owner.Kind != "Pod" {
@@ -151,7 +149,7 @@ func (s *Syncer) tokensOf(secret *corev1.Secret) (key engine.Key, ok bool) {
 }
 
 func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []pod.TokenRequest) (data map[string][]byte, refresh time.Duration, err error) {
-	// A secret that has to wait, for the space's bytes, has them requested anew when it is its turn.
+	// The tokens of a secret that must wait for the space's byte budget are requested again when it is its turn.
 	if err := s.tokenPace.WaitN(ctx, min(len(requests), s.tokenPace.Burst())); err != nil {
 		return nil, 0, fmt.Errorf("wait to request tokens: %w", err)
 	}
@@ -170,7 +168,7 @@ func (s *Syncer) requestTokens(ctx context.Context, v *corev1.Pod, requests []po
 			return nil, 0, fmt.Errorf("request a token of service account %s/%s: %w", v.Namespace, account, err)
 		}
 		data[r.Key] = []byte(ask.Status.Token)
-		// As a kubelet does: at four fifths of the life.
+		// Tokens are replaced after four fifths of their life, as kubelets do.
 		if life := ask.Status.ExpirationTimestamp.Sub(s.Clock.Now()) * 4 / 5; refresh == 0 || life < refresh {
 			refresh = life
 		}

@@ -17,25 +17,25 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Exposure describes objects that lead from outside to services, under host names that each may claim: what all spaces
-// share on the host serves them, so that others' claims count as well.
+// Exposure describes a resource whose objects route requests from outside to services by host name. All spaces share
+// the controllers on the host that serve them, so a host name that one space claims is taken for all others.
 type Exposure struct {
-	// Hosts are the host names that an object claims, sorted.
+	// Hosts returns the host names that an object claims, sorted.
 	Hosts func(client.Object) []string
-	// Claim is an object of no more than a claim of host names.
+	// Claim returns an object that contains only a claim of host names.
 	Claim func(of metav1.ObjectMeta, hosts []string) client.Object
-	// Services are the names of the services that an object leads to, in its own namespace. Nil: to none.
+	// Services returns the names of the services that an object routes to, in its own namespace. Nil means none.
 	Services func(client.Object) []string
-	// Secrets are those that an object needs. Nil: none.
+	// Secrets returns the secrets that an object needs. Nil means none.
 	Secrets func(client.Object) []types.NamespacedName
 }
 
-// Exposures are the resources of exposures.
+// Exposures returns the resources that are exposures.
 var Exposures = sync.OnceValue(func() []Resource {
 	return slices.DeleteFunc(Table(), func(r Resource) bool { return r.Exposure == nil })
 })
 
-// HostsOf are the host names that an object claims, sorted; none if it is no exposure.
+// HostsOf returns the host names that an object claims, sorted; none if it is no exposure.
 func HostsOf(o client.Object) []string {
 	if r, _ := ToHostOf(o); r.Exposure != nil {
 		return r.Exposure.Hosts(o)
@@ -43,7 +43,7 @@ func HostsOf(o client.Object) []string {
 	return nil
 }
 
-// ServicesOf are the names of the services that an exposure leads to, in its own namespace.
+// ServicesOf returns the names of the services that an exposure routes to, in its own namespace.
 func ServicesOf(o client.Object) []string {
 	if r, _ := ToHostOf(o); r.Exposure != nil && r.Exposure.Services != nil {
 		return r.Exposure.Services(o)
@@ -51,7 +51,7 @@ func ServicesOf(o client.Object) []string {
 	return nil
 }
 
-// SecretsOf are the secrets that an exposure needs.
+// SecretsOf returns the secrets that an exposure needs.
 func SecretsOf(o client.Object) []types.NamespacedName {
 	if r, _ := ToHostOf(o); r.Exposure != nil && r.Exposure.Secrets != nil {
 		return r.Exposure.Secrets(o)
@@ -59,7 +59,7 @@ func SecretsOf(o client.Object) []types.NamespacedName {
 	return nil
 }
 
-// of is a function of one type's objects as one of any, of which others have nothing.
+// of adapts a function for one type to objects of any type. For other types, it returns nil.
 func of[T client.Object, V any](f func(T) []V) func(client.Object) []V {
 	return func(o client.Object) []V {
 		if typed, ok := o.(T); ok {

@@ -26,49 +26,47 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Direction says which side an object comes from.
+// Direction says on which side an object originates.
 type Direction string
 
-// The directions.
+// The values of [Direction].
 const (
 	ToHost   Direction = "to the host"
 	FromHost Direction = "from the host"
-	// InSpace is what stays there: only what is made of it comes to the host.
+	// InSpace means that the objects stay in the space, and only objects derived from them are on the host.
 	InSpace Direction = "in the space"
 )
 
-// Values of sync options. Where Selector is among a resource's values, any label
-// selector is one, too.
+// These are values of sync options. If Selector is among a resource's values, any label selector is a value, too.
 const (
 	On  = "on"
 	Off = "off"
-	// OffAndDeletePods is Off for Pods. It says what that does: a slip must not
-	// terminate the pods of all spaces.
+	// OffAndDeletePods is Off for pods. It names its effect, because a mistake would terminate the pods of all spaces.
 	OffAndDeletePods = "off-and-delete-pods"
 	All              = "all"
 	Used             = "used"
 	Selector         = "SELECTOR"
-	// VirtualNodes are objects that tell nothing of the host's but that they are there.
+	// VirtualNodes imports nodes as virtual nodes, which reveal only that they exist.
 	VirtualNodes = "standins"
-	// Translated are objects that are worked on in the space, with what they say of
-	// nodes put into the host's words.
+	// Translated means that the space's own objects are used, and that their references to nodes are translated for the
+	// host.
 	Translated = "translated"
-	// Bound is a priority, the highest that tenants may give their pods on the
-	// host; after Preempting, they may put other spaces' pods out with it.
+	// Bound stands for a number, the highest priority that tenants may give their pods on the host. After Preempting,
+	// these pods may also preempt pods of other spaces.
 	Bound           = "PRIORITY"
 	PreemptingBound = Preempting + Bound
-	// Provisioners are names of provisioners, with + between them.
+	// Provisioners stands for names of provisioners, separated by +.
 	Provisioners = "PROVISIONER+..."
 )
 
-// Preempting begins the values of PreemptingBound.
+// Preempting is the prefix of the values of PreemptingBound.
 const Preempting = "preempting:"
 
-// ImportSelector is the label selector of the host objects that spaces import where
-// the admin has to say so.
+// ImportSelector is the default label selector of host objects that spaces import, for resources of which none are
+// imported unless the admin labels them.
 const ImportSelector = "berth.dev/show=true"
 
-// The resources, by the names of their sync options.
+// These are the resources, by the names of their sync options.
 const (
 	Pods            = "pods"
 	Nodes           = "nodes"
@@ -100,60 +98,62 @@ const (
 	GatewayClasses = "gatewayclasses"
 )
 
-// Resource describes one resource that is synced. What a resource takes of Berth, wherever that is, follows from it: the sync
-// option, the watch of the host, the rights on the host, and the page about syncing.
+// Resource describes one synced resource. Everything about the resource follows from it: the sync option, the watch on
+// the host, the rights on the host, and the documentation.
 type Resource struct {
-	// Name of the sync option: the resource's, as in URLs, and for exported classes
-	// that after "own".
+	// Name is the name of the sync option: the plural name of the resource, as in URLs, with the prefix "own" for
+	// exported classes.
 	Name string
 	Direction
-	// Values that the option takes, the default first.
+	// Values are the values of the option, the default first.
 	Values []string
 
-	// Type is an empty one of the host's objects; nil if there are none. It must not be changed.
+	// Type is an empty object of the type on the host; nil if there is none. It must not be changed.
 	Type client.Object
-	// Plural is the resource as in URLs, if that is not its name.
+	// Plural is the plural name of the resource, as in URLs, if it differs from Name.
 	Plural string
-	// Extension says that the resource is no part of Kubernetes itself: a host has it by a CustomResourceDefinition, in the
-	// version of Type. Where it is enabled, spaces get the host's, so that both sides mean the same.
+	// Extension means that the resource is defined by a CustomResourceDefinition, in the version of Type. If it is
+	// enabled, spaces get the host's definition, so that both sides have the same schema.
 	Extension bool
-	// InCluster says that its objects are in no namespace.
+	// InCluster means that the objects are cluster-scoped.
 	InCluster bool
-	// Class says that it is the host's classes, of which spaces import some.
+	// Class means that the objects are classes of the host, some of which spaces import.
 	Class bool
-	// Exposure, if set, says that its objects lead from outside to services.
+	// Exposure is set if the objects route requests from outside to services.
 	Exposure *Exposure
 
-	// Selector of labels says which of the host's objects are watched: all if it is empty.
+	// Selector is the label selector of the host's objects that are watched; empty for all.
 	Selector string
-	// Read says that other resources' work reads the host's objects: they are watched even if the resource is disabled.
+	// Read means that other resources read the host's objects, so that these are watched even if the resource is
+	// disabled.
 	Read bool
-	// Quiet says that a change on the host does not wake a space that sleeps.
+	// Quiet means that a change on the host does not wake a sleeping space.
 	Quiet bool
-	// Lasts says that host objects stay when the resource is disabled: no option
-	// deletes data, nor what data or pods were made by.
+	// Lasts means that the host objects stay when the resource is disabled. No option deletes data, nor the classes of
+	// existing data and pods.
 	Lasts bool
 
-	// Status is what comes back, or is imported, of the host's object.
+	// Status describes what is copied back, or imported, from the host's object.
 	Status string
-	// Rewritten is what differs on the other side, and why where it is not plain.
+	// Rewritten describes what differs on the other side, and why if that is not obvious.
 	Rewritten string
 }
 
 const (
-	// ofSpaces have the label of a space.
+	// ofSpaces selects objects with the label of a space.
 	ofSpaces = translate.LabelSpace
-	// ofTenants have also that of a namespace in it, which isolation objects have not.
+	// ofTenants selects objects that also have the label of a namespace in the space, which isolation objects don't
+	// have.
 	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
 )
 
-// New is a new object of the host's.
+// New returns a new object of the host's type.
 func (r Resource) New() client.Object {
 	o, _ := r.Type.DeepCopyObject().(client.Object)
 	return o
 }
 
-// GVR is the host's resource, in the version that is synced.
+// GVR returns the host's resource, in the version that is synced.
 func (r Resource) GVR() schema.GroupVersionResource {
 	plural := r.Plural
 	if plural == "" {
@@ -162,19 +162,19 @@ func (r Resource) GVR() schema.GroupVersionResource {
 	return r.GVK().GroupVersion().WithResource(plural)
 }
 
-// GVK is the kind of the host's objects, in the version that is synced.
+// GVK returns the kind of the host's objects, in the version that is synced.
 func (r Resource) GVK() schema.GroupVersionKind {
 	kinds, _, err := Scheme().ObjectKinds(r.Type)
 	if err != nil {
-		panic(fmt.Sprintf("%s: %v", r.Name, err)) // no resource is of such a type: a test looks at each
+		panic(fmt.Sprintf("%s: %v", r.Name, err)) // can't happen: a test checks each resource
 	}
 	return kinds[0]
 }
 
-// Optional reports whether nothing of the resource is synced unless its option says so.
+// Optional reports whether the resource is off by default.
 func (r Resource) Optional() bool { return r.Default() == Off }
 
-// Scheme has all types that are synced, and those that define them.
+// Scheme contains all synced types, and CustomResourceDefinition.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install} {
@@ -185,10 +185,10 @@ var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	return s
 })
 
-// Default of the option.
+// Default returns the default value of the option.
 func (r Resource) Default() string { return r.Values[0] }
 
-// byName is the table, made once: it is asked several times for each object that is synced.
+// byName maps names to resources. It is made once, because it is used several times for each synced object.
 var byName = sync.OnceValue(func() map[string]Resource {
 	all := map[string]Resource{}
 	for _, r := range Table() {
@@ -197,7 +197,7 @@ var byName = sync.OnceValue(func() map[string]Resource {
 	return all
 })
 
-// Table lists all resources, in the order of the documentation.
+// Table returns all resources, in the order of the documentation.
 func Table() []Resource {
 	return []Resource{
 		{
@@ -347,10 +347,10 @@ func Table() []Resource {
 	}
 }
 
-// Of is the resource of that name, the zero value if there is none.
+// Of returns the resource with this name; the zero value if there is none.
 func Of(name string) Resource { return byName()[name] }
 
-// byType are the resources that go to the host, by their types.
+// byType maps the types of resources that are synced to the host to these resources.
 var byType = sync.OnceValue(func() map[reflect.Type]Resource {
 	all := map[reflect.Type]Resource{}
 	for _, r := range Table() {
@@ -361,7 +361,7 @@ var byType = sync.OnceValue(func() map[reflect.Type]Resource {
 	return all
 })
 
-// ToHostOf is the resource that goes to the host as objects of a type; ok is false if there is none.
+// ToHostOf returns the resource that is synced to the host as objects of o's type; ok is false if there is none.
 func ToHostOf(o client.Object) (r Resource, ok bool) {
 	r, ok = byType()[reflect.TypeOf(o)]
 	return r, ok
@@ -378,10 +378,10 @@ var classTypes = sync.OnceValue(func() map[reflect.Type]bool {
 	return all
 })
 
-// IsClass reports whether an object is of the type of a resource of classes, whoever made it.
+// IsClass reports whether an object is a class, made by the host's admin or by the tenant.
 func IsClass(o client.Object) bool { return classTypes()[reflect.TypeOf(o)] }
 
-// find returns the row of that name.
+// find returns the row with this name.
 func find(name string) (Resource, bool) {
 	k, ok := byName()[name]
 	return k, ok

@@ -21,8 +21,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncSnapshots syncs volume snapshots to the host, whose controller takes
-// them, and brings back what became of them.
+// syncSnapshots syncs volume snapshots to the host, whose controller takes them, and copies their status back.
 func (s *Syncer) syncSnapshots() error {
 	informer, err := s.FromExtension(resources.VolumeSnapshots)
 	if err != nil {
@@ -62,9 +61,8 @@ func (s *Syncer) syncSnapshots() error {
 	return nil
 }
 
-// defaultSnapshots is the imported class of a host snapshot which names none:
-// of those that are the default, that of its volume's driver. The host would take
-// its own default, imported or not.
+// defaultSnapshots returns the imported class for a host snapshot without a class: the default class for the driver of
+// its volume. The host would use its own default, imported or not.
 func (s *Syncer) defaultSnapshots(ctx context.Context, host *snapshotv1.VolumeSnapshot) (*string, error) {
 	name := ptr.Deref(host.Spec.Source.PersistentVolumeClaimName, "")
 	claim, ok := hostcache.Get[*corev1.PersistentVolumeClaim](s.Host, resources.Claims, host.Namespace, name)

@@ -23,24 +23,24 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Syncer syncs claims, their volumes, and snapshots of these.
+// Syncer syncs volume claims, their volumes, and their snapshots.
 type Syncer struct {
 	*engine.Engine
 	classes *classes.Syncer
 }
 
-// New returns the syncer of the claims of the space that an engine is of.
+// New returns the syncer of the claims of an engine's space.
 func New(e *engine.Engine, classes *classes.Syncer) *Syncer { return &Syncer{e, classes} }
 
-// Declarations are the functions that declare the resources of this package to the engine.
+// Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Claims: s.syncClaims, resources.Volumes: s.syncVolumes, resources.VolumeSnapshots: s.syncSnapshots,
 	}
 }
 
-// syncClaims syncs volume claims to the host, which provisions and binds, and the
-// bound volume to the space.
+// syncClaims syncs volume claims to the host, which provisions and binds them, and imports the bound volumes into the
+// space.
 func (s *Syncer) syncClaims() error {
 	k := &engine.Resource[*corev1.PersistentVolumeClaim]{
 		Engine: s.Engine, Name: resources.Claims, NameLimit: translate.LimitSubdomain,
@@ -67,13 +67,12 @@ func (s *Syncer) syncClaims() error {
 func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	want := translate.PullClaim(v, host)
 	if v.Spec.StorageClassName == nil && host.Spec.StorageClassName != nil {
-		// The claim came before the space knew a default class: as on any
-		// cluster, it gets it later. The name of one that is not imported (any more)
-		// stays on the host.
+		// The claim was created before the space had a default class. As on any cluster, it gets the class later. The
+		// name of a class that is not imported, or no longer, stays on the host.
 		if _, ok := hostcache.Imported[*storagev1.StorageClass](s.Host, s.Sync, resources.StorageClasses, *host.Spec.StorageClassName); ok {
 			want.Spec = *v.Spec.DeepCopy()
 			want.Spec.StorageClassName = host.Spec.StorageClassName
-			return 0, s.VirtualAPI.Update(ctx, want) // its event brings us back
+			return 0, s.VirtualAPI.Update(ctx, want) // the update triggers another sync
 		}
 	}
 	if want.Spec.VolumeName != "" {
@@ -82,7 +81,7 @@ func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.Persistent
 		}
 	}
 	if want.Spec.VolumeName != v.Spec.VolumeName || !equality.Semantic.DeepEqual(want.Annotations, v.Annotations) {
-		return 0, s.VirtualAPI.Update(ctx, want) // its event brings us back
+		return 0, s.VirtualAPI.Update(ctx, want) // the update triggers another sync
 	}
 	if equality.Semantic.DeepEqual(want.Status, v.Status) {
 		return 0, nil
@@ -90,9 +89,8 @@ func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.Persistent
 	return 0, s.VirtualAPI.Status().Update(ctx, want)
 }
 
-// handleMissingClaim marks a bound claim whose host claim is gone: its data is, too, and
-// an empty volume in its place would hide that. A new claim is made only for
-// one that never had a volume.
+// handleMissingClaim marks a bound claim as lost if its host claim is gone. Its data is gone, too, and an empty volume
+// in its place would hide that. Only a claim that never had a volume gets a new host claim.
 func handleMissingClaim(ctx context.Context, k *engine.Resource[*corev1.PersistentVolumeClaim], v *corev1.PersistentVolumeClaim) (bool, error) {
 	if v.Spec.VolumeName == "" {
 		return false, nil
@@ -112,7 +110,7 @@ func handleMissingClaim(ctx context.Context, k *engine.Resource[*corev1.Persiste
 	return true, k.VirtualAPI.Status().Update(ctx, out)
 }
 
-// ensureVolume makes or mends the space's volume that stands for the host's.
+// ensureVolume creates or repairs the space's copy of the host's volume.
 func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeClaim, hostVolume string) error {
 	if !s.Sync.On(resources.Volumes) {
 		return nil
@@ -130,7 +128,7 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 		if err := s.VirtualAPI.Create(ctx, want.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		return nil // its event brings us back
+		return nil // its deletion triggers another sync
 	}
 	if err != nil {
 		return err
@@ -146,16 +144,16 @@ func (s *Syncer) ensureVolume(ctx context.Context, v *corev1.PersistentVolumeCla
 	return nil
 }
 
-// hostVolume is a volume of the host's that a claim of the space's is bound to.
+// hostVolume returns the host's volume to which a claim of the space is bound.
 func (s *Syncer) hostVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if host, ok := hostcache.Get[*corev1.PersistentVolume](s.Host, resources.Volumes, "", name); ok && host.Spec.ClaimRef != nil {
 		return host, nil
 	}
-	host := &corev1.PersistentVolume{} // the watch lags, or holds no more than the name, or there is none
+	host := &corev1.PersistentVolume{} // the watch is behind, has only the name, or there is no such volume
 	return host, s.Host.Reader.Get(ctx, types.NamespacedName{Name: name}, host)
 }
 
-// syncVolumes ends the space's volumes with their claims.
+// syncVolumes deletes the space's volumes when their claims are gone.
 func (s *Syncer) syncVolumes() error {
 	informer := s.Informers.Core().V1().PersistentVolumes()
 	s.Work[resources.Volumes] = func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
@@ -169,7 +167,7 @@ func (s *Syncer) syncVolumes() error {
 		if client.IgnoreNotFound(err) != nil || err == nil && claim.UID == ref.UID {
 			return 0, client.IgnoreNotFound(err)
 		}
-		// Protection lets go of a volume that is not bound any more.
+		// The protection controller removes its finalizer only from a volume that is no longer bound.
 		if v.Status.Phase != corev1.VolumeReleased {
 			out := v.DeepCopy()
 			out.Status.Phase = corev1.VolumeReleased

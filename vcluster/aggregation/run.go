@@ -209,7 +209,7 @@ func (a *run) next(ctx context.Context) bool {
 	defer a.queue.Done(name)
 	again, err := a.sync(ctx, name)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("API service", "name", name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Could not sync an API service; Berth retries", "name", name, "err", err)
 		a.queue.AddRateLimited(name)
 		return true
 	}

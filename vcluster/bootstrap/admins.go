@@ -95,7 +95,7 @@ func (a *adminAccess) Run(ctx context.Context) {
 			}
 			err := a.ensure(ctx)
 			if err != nil && ctx.Err() == nil {
-				a.logger.Error(err, "Restoring the rights of admins; will try again")
+				a.logger.Error(err, "Could not restore the rights of admins; Berth retries")
 			}
 			return false, nil // what was written has to come back by the watch
 		})

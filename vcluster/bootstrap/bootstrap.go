@@ -51,7 +51,7 @@ func (b *Writer) Run(ctx context.Context, client kubernetes.Interface, admins *a
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := errors.Join(ensureBootstrap(ctx, client), admins.ensure(ctx)); err != nil {
 			if ctx.Err() == nil {
-				b.logger.Error(err, "Making bootstrap objects; will try again")
+				b.logger.Error(err, "Could not create the bootstrap objects; Berth retries")
 			}
 			return false, nil
 		}
@@ -71,7 +71,7 @@ func (b *Writer) Wait(ctx context.Context) {
 	case <-b.done:
 	case <-ctx.Done():
 	case <-timer.C:
-		b.logger.Info("Going on without all bootstrap objects")
+		b.logger.Info("Space serves before all bootstrap objects exist; Berth still creates them", "timeout", bootstrapTimeout)
 	}
 }
 

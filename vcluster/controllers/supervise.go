@@ -196,7 +196,7 @@ func (s *supervisor) live(u *unit) {
 		case err == nil:
 			continue
 		}
-		s.logger.Error(err, "A controller does not run; it will be started again", "controller", u.name, "after", retry)
+		s.logger.Error(err, "Controller ended; Berth restarts it", "controller", u.name, "retryAfter", retry)
 		select {
 		case <-s.ctx.Done():
 		case <-s.clock.After(retry):

@@ -107,7 +107,7 @@ func (f *Feed) Run(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			f.logger.V(1).Info("Watching the store again", "reason", err.Error())
+			f.logger.V(1).Info("Watch of the store ended; Berth restarts it", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -118,7 +118,7 @@ func (i *storeInformer) relist() {
 			if err == nil || i.ctx.Err() != nil {
 				return
 			}
-			i.feed.logger.V(1).Info("Listing again", "prefix", i.prefix, "reason", err.Error())
+			i.feed.logger.V(1).Info("Could not list the store; Berth retries", "prefix", i.prefix, "err", err)
 			select {
 			case <-i.ctx.Done():
 			case <-time.After(retry):
@@ -231,7 +231,7 @@ func (i *storeInformer) apply(w Write) {
 	}
 	object, err := i.decode.decode(w.Value, w.Revision)
 	if err != nil {
-		i.feed.logger.Error(err, "Reading a written object", "key", w.Key, "revision", w.Revision)
+		i.feed.logger.Error(err, "Could not decode a written object; Berth lists all again", "key", w.Key, "revision", w.Revision)
 		i.relist()
 		return
 	}

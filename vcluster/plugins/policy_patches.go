@@ -68,7 +68,7 @@ func admitPolicyPatch(ctx context.Context, a *admission.VersionedAttributes, mad
 	resource := a.GetResource().GroupResource()
 	size := expressions.Bytes(made)
 	if err := bounds.ExpressionBytes.Check(size); err != nil {
-		return fmt.Errorf("patch that the policy makes: %w", err)
+		return fmt.Errorf("check the policy's patch: %w", err)
 	}
 	reservation := bounds.ReservationOf(ctx)
 	if err := reservation.Grow(patchCopies * size); err != nil {
@@ -83,13 +83,13 @@ func admitPolicyPatch(ctx context.Context, a *admission.VersionedAttributes, mad
 	if !ok { // an apply configuration, which is merged once
 		text, err := json.Marshal(made.Value())
 		if err != nil {
-			return fmt.Errorf("apply configuration that the policy makes: %w", err)
+			return fmt.Errorf("encode the policy's apply configuration: %w", err)
 		}
 		return quantities.CheckDocument(text, object)
 	}
 	text := jsonPatch(operations)
 	if err := quantities.TypeOf(object).CheckPatch(text); err != nil {
-		return fmt.Errorf("JSON patch that the policy makes: %w", err)
+		return fmt.Errorf("check the policy's JSON patch: %w", err)
 	}
 	patch, shape := patches.New(patchtypes.JSONPatchType), patches.ShapeOf(patched)
 	patch.Add(text)
@@ -99,7 +99,7 @@ func admitPolicyPatch(ctx context.Context, a *admission.VersionedAttributes, mad
 	}
 	all.steps += patch.Steps(shape)
 	if err := bounds.PatchSteps.Check(all.steps); err != nil {
-		return fmt.Errorf("JSON patches that policies make: %w", err)
+		return fmt.Errorf("apply the policies' JSON patches: %w", err)
 	}
 	return refusal.Status(reservation.Grow(patch.Memory(shape)), resource, a.GetName())
 }

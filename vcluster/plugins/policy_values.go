@@ -5,7 +5,6 @@ package plugins
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/cel"
@@ -63,7 +62,7 @@ func (c accountedVariables) CompileCELExpression(
 
 type accountedVariable struct{ cel.Program }
 
-var errVariablesCost = errors.New("the policy's variables cost more than its budget")
+var errVariablesCost = fmt.Errorf("spec.variables cost more than %d, the budget of a policy; make their expressions simpler", int64(celconfig.RuntimeCELCostBudget))
 
 // ContextEval evaluates a variable, and takes the memory of its value from the reservation.
 func (v accountedVariable) ContextEval(ctx context.Context, vars any) (ref.Val, *cel.EvalDetails, error) {
@@ -82,7 +81,7 @@ func (v accountedVariable) ContextEval(ctx context.Context, vars any) (ref.Val, 
 		return value, details, err
 	}
 	if err := kept.memory.Grow(expressions.Memory(value)); err != nil {
-		return nil, details, fmt.Errorf("keep its value: %w", err)
+		return nil, details, fmt.Errorf("keep the value of a variable: %w", err)
 	}
 	return value, details, nil
 }

@@ -132,14 +132,14 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
-		return 0, fmt.Errorf("the webhook's answer is longer than %d bytes", b.limit)
+		return 0, fmt.Errorf("the webhook's response has more than %d bytes; return less, for example a smaller patch", b.limit)
 	}
 	size, refused := b.size.Add(p[:n])
 	if refused == nil {
 		refused = b.reservation.Grow(size)
 	}
 	if refused != nil {
-		return 0, fmt.Errorf("read the webhook's answer: %w", refused)
+		return 0, fmt.Errorf("read the webhook's response: %w", refused)
 	}
 	return n, err
 }
@@ -157,7 +157,7 @@ type answerSize struct {
 	text      []byte            // the same
 }
 
-var errAnswer = errors.New("the webhook's answer is not JSON")
+var errAnswer = errors.New("the webhook's response is not a JSON object; return an AdmissionReview or ConversionReview as JSON")
 
 func (d *answerSize) Add(p []byte) (int64, error) {
 	var size int64
@@ -218,7 +218,7 @@ func (d *answerSize) end() (int64, error) {
 			return 0, err
 		}
 		if err := t.CheckPatch(text); err != nil {
-			return 0, fmt.Errorf("the webhook's patch: %w", err)
+			return 0, fmt.Errorf("check the webhook's patch: %w", err)
 		}
 	}
 	return d.steps.Memory(d.object.shape), nil

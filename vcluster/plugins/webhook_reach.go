@@ -25,7 +25,7 @@ func WebhooksBy(dial utilnet.DialFunc, maxAnswer int) webhook.AuthenticationInfo
 		if c.Transport != nil {
 			// Upstream's answer for the API server itself: its loopback, with
 			// all rights.
-			return nil, errors.New("the API server can't be its own webhook")
+			return nil, errors.New("clientConfig names this API server, which can't be its own webhook; name another service or URL")
 		}
 		c = rest.CopyConfig(c)
 		c.Dial = dial

@@ -58,7 +58,7 @@ func CountWork(abort context.Context, timeout time.Duration, isLong apirequest.L
 }
 
 // ErrAnswered says that nobody waits for a request's work any more.
-var ErrAnswered = errors.New("the request has ended")
+var ErrAnswered = errors.New("the request has ended; send it again")
 
 // leftRunning is in the context of a write's handler, and so in that of a goroutine that the handler leaves behind: neither
 // upstream nor the goroutine tells when it ends, but then nothing refers to its context any more.
