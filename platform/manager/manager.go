@@ -73,6 +73,7 @@ type Manager struct {
 	snapshots        *snapshots
 	changes          changes
 	deletions        deletions
+	transfers        transfers
 
 	starts  firstStarts
 	objects *spaceobjects.Objects

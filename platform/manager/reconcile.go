@@ -133,6 +133,9 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		failure = m.change(ctx, object)
 	}
 	end()
+	if errors.Is(failure, errTransfers) {
+		return busyRetry, m.writeStatus(ctx, object, failure)
+	}
 	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) {
 		err = failure // is tried again
 	}

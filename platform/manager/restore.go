@@ -46,10 +46,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if !s.restoring.TryLock() { // a wait here could not be given up
-		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), errors.New("another restore is in progress; try again when it has finished"))
+	end, err := s.take(cmp.Or(as, id.Space))
+	if err != nil {
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), err)
 	}
-	defer s.restoring.Unlock()
+	defer end()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
@@ -63,11 +64,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, err
 	}
 	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
-	end, err := s.changes.begin(result.Space, "being restored")
+	done, err := s.changes.begin(result.Space, "being restored")
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer done()
 	defer s.shard.Hold(result.Space)()
 	if as == "" {
 		err = s.replace(ctx, bucket, id)
@@ -88,6 +89,21 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; Berth retries, see `berth spaces`", result.Space, result.Snapshot, err)
 	}
 	return result, nil
+}
+
+// take has a restore of a space be the only one in this process until end is called. One that a dedicated space's process
+// does holds up no other: somebody may have taken that over. It does not wait, as a wait could not be given up.
+func (s *snapshots) take(space string) (end func(), err error) {
+	if s.elsewhere(space) != nil {
+		if end, err = s.transfers.begin(); err != nil {
+			err = fmt.Errorf("%w; try again when one of them is done", err)
+		}
+		return end, err
+	}
+	if !s.restoring.TryLock() {
+		return nil, errors.New("another restore is in progress; try again when it has finished")
+	}
+	return s.restoring.Unlock, nil
 }
 
 // replace stops a space, whatever state it is in, and has it be what it was.
