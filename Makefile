@@ -91,6 +91,7 @@ lint: ## Check style, known vulnerabilities, and that generated files and go.mod
 	$(HELM) lint --strict charts/berth
 	go test ./charts
 	$(VALE) $(PROSE)
+	hack/check-package-size
 	hack/check-dependencies
 	hack/check-generated
 	hack/check-vulnerabilities

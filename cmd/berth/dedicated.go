@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/platform/datadir"
-	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 )
 
 // newDedicated returns the command that `berth up` and `berth serve` run for each dedicated space, in a child process
@@ -35,9 +35,7 @@ func newDedicated() *cobra.Command {
 				return err
 			}
 			defer closeLog()
-			info := readVersion()
-			version := manager.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}
-			return flagError(manager.RunDedicated(ctx, space, filepath.Dir(o.file), version, logger))
+			return flagError(spaceprocess.Run(ctx, space, filepath.Dir(o.file), readVersion().Berth, logger))
 		},
 	}
 	cmd.Flags().StringVar(&o.file, "config", "", "configuration file that 'berth up' or 'berth serve' wrote")

@@ -40,7 +40,7 @@ type applied struct {
 
 // readApplied reads what a space of an earlier run ran with; nil if nothing is known.
 func readApplied(dir string) (*applied, error) {
-	a, err := readJSON[applied](filepath.Join(dir, appliedFile))
+	a, err := datadir.ReadJSON[applied](filepath.Join(dir, appliedFile))
 	if err != nil {
 		return nil, fmt.Errorf("read the spec that a space runs with: %w", err)
 	}
@@ -48,7 +48,7 @@ func readApplied(dir string) (*applied, error) {
 }
 
 func (a *applied) write(dir string) error {
-	if err := writeJSON(filepath.Join(dir, appliedFile), a); err != nil {
+	if err := datadir.WriteJSON(filepath.Join(dir, appliedFile), a); err != nil {
 		return fmt.Errorf("write the spec that a space runs with: %w", err)
 	}
 	return nil

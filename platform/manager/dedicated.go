@@ -20,14 +20,13 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
-
-// configFile is the name of the file in which the process of a dedicated space finds its configuration.
-const configFile = "config.json"
 
 // newProcess prepares the process of a space that is to have its own (T9).
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
@@ -35,7 +34,7 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 		return m.newPod(name, spec)
 	}
 	dir := datadir.Dedicated(m.config.DataDir, name)
-	file := filepath.Join(dir, configFile)
+	file := filepath.Join(dir, spaceprocess.ConfigFile)
 	prepare := func(ctx context.Context) error {
 		if where, err := m.storeLocation(name); err != nil || where != nil {
 			return errors.Join(err, errNoPods)
@@ -48,14 +47,14 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 		if err := m.prepare(ctx, name); err != nil {
 			return err
 		}
-		return m.access.write(ctx, name, dir)
+		return m.access.Write(ctx, name, dir)
 	}
 	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return m.config.DedicatedCommand(file) }, m.logger)
 }
 
 // writeServingCA writes what verifies the API endpoint into the directory of a dedicated space's process.
 func (m *Manager) writeServingCA(dir string) error {
-	if err := pki.WriteFile(filepath.Join(dir, servingCAFile), m.env.CA.PEM()); err != nil {
+	if err := pki.WriteFile(filepath.Join(dir, hostaccess.ServingCAFile), m.env.CA.PEM()); err != nil {
 		return fmt.Errorf("write the CA of the API endpoint: %w", err)
 	}
 	return nil

@@ -23,8 +23,10 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -46,7 +48,7 @@ type dedicatedPods struct {
 	ca *pki.CA  // of the channel between the platform and the pods
 	at sync.Map // by space: where its pod is reached, a [dedicated.Addresses]
 	// client is by what the pods know the platform.
-	client clientCertificate
+	client *pod.ClientCertificate
 }
 
 // podTimeout is how long a pod may take to run and answer until its status says why it does not; podPoll is the pause
@@ -72,7 +74,7 @@ func (m *Manager) openPods() error {
 		return err
 	}
 	m.pods = &dedicatedPods{
-		DedicatedPods: m.config.DedicatedPods, ca: ca, client: clientCertificate{ca: ca, clock: clock.RealClock{}},
+		DedicatedPods: m.config.DedicatedPods, ca: ca, client: pod.NewClientCertificate(ca, clock.RealClock{}),
 		Pods: &pod.Pods{Host: m.hostClient, Platform: m.config.PlatformName, Template: m.config.DedicatedPods.Template},
 	}
 	return nil
@@ -92,7 +94,7 @@ func (p *dedicatedPods) locate(space string) (dedicated.Addresses, error) {
 
 // newPod prepares the pod of a space that is to have its own process, with a volume of its own.
 func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
-	at := dedicated.Remote(func() (dedicated.Addresses, error) { return m.pods.locate(name) }, dedicated.ClientTLS(name, m.pods.ca.PEM, m.pods.client.get))
+	at := dedicated.Remote(func() (dedicated.Addresses, error) { return m.pods.locate(name) }, dedicated.ClientTLS(name, m.pods.ca.PEM, m.pods.client.Get))
 	prepare := func(ctx context.Context) error { return m.prepare(ctx, name) }
 	run := func(ctx context.Context, p *dedicated.Process, ready func()) error {
 		if err := m.openPod(ctx, name, spec, p); err != nil {
@@ -107,11 +109,6 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 	return dedicated.NewRemote(name, datadir.Dedicated(m.config.DataDir, name), at, prepare, run, m.logger)
 }
 
-// incarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it
-// holds is random, and another for each pod with a volume of its own: the answer of one that is being deleted is not
-// taken for the next one's.
-const incarnationFile = "incarnation"
-
 // newIncarnation has the next pod of a space be told from the one before.
 func newIncarnation(dir string) error {
 	incarnation := make([]byte, 32) // as [pki.Secret] has
@@ -120,7 +117,7 @@ func newIncarnation(dir string) error {
 	}
 	err := removeIfThere(filepath.Join(dir, claimsFile)) // of the one before
 	if err == nil {
-		err = pki.WriteFile(filepath.Join(dir, incarnationFile), incarnation)
+		err = pki.WriteFile(filepath.Join(dir, spaceprocess.IncarnationFile), incarnation)
 	}
 	if err != nil {
 		return fmt.Errorf("make another incarnation of a pod: %w", err)
@@ -133,7 +130,7 @@ func (m *Manager) podConfig(name string, spec v1alpha1.SpaceSpec) process.Dedica
 	d := process.Dedicated{
 		Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path("")), Listen: pod.Listen(),
 	}
-	d.DataDir, d.Pods.Address = pod.DataDir, "" // which is another after each start, see podsAddressFile
+	d.DataDir, d.Pods.Address = pod.DataDir, "" // which is another after each start, see spaceprocess.PodsAddressFile
 	if m.pods.Address != (dedicated.Addresses{}) {
 		d.Listen, d.DataDir = m.pods.Address, m.pods.DataDir
 	}
@@ -150,11 +147,11 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return nil, "", fmt.Errorf("write the configuration of space %s: %w", name, err)
 	}
-	host, err := m.access.kubeconfig()
+	host, err := m.access.Kubeconfig()
 	if err != nil {
 		return nil, "", err
 	}
-	token, err := m.access.token(ctx, name)
+	token, err := m.access.Token(ctx, name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -162,12 +159,12 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return nil, "", err
 	}
-	incarnation, err := pki.Secret(datadir.Dedicated(m.config.DataDir, name), incarnationFile)
+	incarnation, err := pki.Secret(datadir.Dedicated(m.config.DataDir, name), spaceprocess.IncarnationFile)
 	if err != nil {
 		return nil, "", err
 	}
 	return map[string][]byte{
-		incarnationFile: incarnation, configFile: config, hostKubeconfigFile: host, hostTokenFile: []byte(token), servingCAFile: m.env.CA.PEM(),
+		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(token), hostaccess.ServingCAFile: m.env.CA.PEM(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
 	}, pod.Digest(config, host, incarnation), nil
 }
@@ -237,7 +234,7 @@ func (m *Manager) removePod(ctx context.Context, name string) (left string, err 
 		if where, err := m.storeLocation(name); err != nil || where != nil {
 			return "", errors.Join(err, errNoPods)
 		}
-		if _, err := os.Stat(filepath.Join(dir, incarnationFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, spaceprocess.IncarnationFile)); err == nil {
 			return "", errPodLeft(name, dir)
 		}
 		return "", nil

@@ -22,10 +22,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/testtokens"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
@@ -81,12 +84,14 @@ func newMovable(t *testing.T) *movable {
 	data := t.TempDir()
 	m.dir = datadir.Space(data, "moved")
 	// The real one, without a shard: what it does to the store is what is asked about.
-	server := &storeServer{space: "moved", shard: m.shard, awake: func() int64 { return 0 }, dir: m.dir, scratch: t.TempDir(), mark: filepath.Join(data, begunFile)}
-	if server.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(m.dir), Scratch: filepath.Join(data, "copies"), Spaces: asleep{}}); err != nil {
+	server, err := spaceprocess.NewStore(spaceprocess.StoreConfig{
+		Space: "moved", Dir: m.dir, Scratch: t.TempDir(), Shard: m.shard, Spaces: asleep{}, Awake: func() int64 { return 0 }, Mark: filepath.Join(data, spaceprocess.BegunFile),
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	server.serve(mux)
+	server.Serve(mux)
 	commands := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		command, _ := m.fails.Load().(string)
 		once, second := strings.CutPrefix(command, "second ")
@@ -220,7 +225,7 @@ func TestAMoveToAPodThatBreaksOffLeavesOneStoreThatCounts(t *testing.T) {
 			if state, err = m.pod.State(t.Context()); err != nil || !state.Begun || !state.HasStore || snapshot.Exists(here) {
 				t.Errorf("after the next try: %+v (%v), here %t", state, err, snapshot.Exists(here))
 			}
-			if keys, err := readIdentity(m.dir); err != nil || len(keys["pki/service-account.key"]) == 0 || len(keys["node.key"]) == 0 {
+			if keys, err := spaceprocess.ReadIdentity(m.dir); err != nil || len(keys["pki/service-account.key"]) == 0 || len(keys["node.key"]) == 0 {
 				t.Errorf("the pod has the keys %v (%v)", keys, err)
 			}
 		})
@@ -317,7 +322,7 @@ func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 		t.Errorf("after its first store: new %t (%v)", isNew, err)
 	}
 	volume := filepath.Dir(filepath.Dir(m.dir))
-	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, begunFile))); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(m.dir, "store.db")), os.Remove(filepath.Join(volume, spaceprocess.BegunFile))); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := m.checkPod(t.Context(), "moved", m.pod); err == nil || !strings.Contains(err.Error(), "does not run it any more") {
@@ -336,14 +341,14 @@ func TestAStoreOfANewSpaceThatIsLostIsTold(t *testing.T) {
 // was due reaches one whose host was out of reach, each as soon as that works, and no more than once.
 func TestWhatAPodLacksIsSentUntilItHasIt(t *testing.T) {
 	m := newMovable(t)
-	host := &tokens{}
-	m.access = host.access(t)
+	host := testtokens.New()
+	m.access = hostaccess.New(host.Client(t), nil, host.Clock)
 	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)
 	}
 	applied := ""
 	k := &podKeeper{Manager: m.Manager, space: "moved", pod: m.pod, apply: func(ctx context.Context) (err error) {
-		token, err := m.access.token(ctx, "moved")
+		token, err := m.access.Token(ctx, "moved")
 		if err == nil {
 			applied = token
 		}
@@ -374,10 +379,10 @@ func TestWhatAPodLacksIsSentUntilItHasIt(t *testing.T) {
 		{"it restarts", func() { m.shard.fails.Store(false) }, renewPoll, 3, "token-1"},
 		{"the pod does not answer", func() { rotate(); m.dieAt("GET " + dedicated.StatePath) }, podRetry, 3, "token-1"},
 		{"it answers", func() { m.dieAt("") }, renewPoll, 4, "token-1"},
-		{"the token is due, and the host out of reach", func() { host.clock.Step(31 * time.Minute); host.down = true }, podRetry, 4, "token-1"},
-		{"the host is back", func() { host.down = false }, renewPoll, 4, "token-2"},
+		{"the token is due, and the host out of reach", func() { host.Clock.Step(31 * time.Minute); host.Down = true }, podRetry, 4, "token-1"},
+		{"the host is back", func() { host.Down = false }, renewPoll, 4, "token-2"},
 		{"nothing has changed again", func() {}, renewPoll, 4, "token-2"},
-		{"an hour later", func() { host.clock.Step(time.Hour) }, renewPoll, 4, "token-3"},
+		{"an hour later", func() { host.Clock.Step(time.Hour) }, renewPoll, 4, "token-3"},
 	} {
 		step.do()
 		pause, err := k.look(t.Context())
@@ -415,14 +420,14 @@ func TestAPodIsToldFromTheOneBefore(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{configFile, hostKubeconfigFile} {
+	for _, name := range []string{spaceprocess.ConfigFile, hostaccess.KubeconfigFile} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	digests := map[string]bool{}
 	for range 3 {
-		digest, err := readDigest(dir)
+		digest, err := spaceprocess.Digest(dir)
 		if err = errors.Join(err, newIncarnation(dir)); err != nil {
 			t.Fatal(err)
 		}
@@ -431,13 +436,13 @@ func TestAPodIsToldFromTheOneBefore(t *testing.T) {
 	if len(digests) != 3 {
 		t.Errorf("three incarnations have %d digests", len(digests))
 	}
-	if _, err := pki.Secret(dir, incarnationFile); err != nil {
+	if _, err := pki.Secret(dir, spaceprocess.IncarnationFile); err != nil {
 		t.Error(err)
 	}
 	if err := m.removeProcess(t.Context(), "moved"); err != nil || !m.wasDedicated("moved") {
 		t.Errorf("without pods: there is the mark: %t (%v)", m.wasDedicated("moved"), err)
 	}
-	if err := errors.Join(os.Remove(filepath.Join(dir, incarnationFile)), m.removeProcess(t.Context(), "moved")); err != nil || m.wasDedicated("moved") {
+	if err := errors.Join(os.Remove(filepath.Join(dir, spaceprocess.IncarnationFile)), m.removeProcess(t.Context(), "moved")); err != nil || m.wasDedicated("moved") {
 		t.Errorf("of a process: there is the directory: %t (%v)", m.wasDedicated("moved"), err)
 	}
 }
@@ -482,7 +487,7 @@ func TestHostileAPodIsToldOfItsOwnSpaceAlone(t *testing.T) {
 	m.config.SpaceDefaults.Snapshots.To = "s3://secret-usual"
 	m.config.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "secret-other"}}}
 	d := m.podConfig("mine", v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Snapshots: v1alpha1.Snapshots{To: "s3://secret-of-mine"}})
-	file := filepath.Join(t.TempDir(), configFile)
+	file := filepath.Join(t.TempDir(), spaceprocess.ConfigFile)
 	if err := d.Write(file); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -28,13 +29,13 @@ func (m *Manager) elsewhere(space string) dedicatedSpace {
 
 // allSpaces are those of the shard, and those with processes of their own, as snapshots see them.
 type allSpaces struct {
-	shardSpaces
+	spaceprocess.Snapshots
 	manager *Manager
 }
 
 // Names implements [snapshot.Spaces], as all below.
 func (s allSpaces) Names() []string {
-	return slices.AppendSeq(s.shardSpaces.Names(), maps.Keys(s.manager.processes.all()))
+	return slices.AppendSeq(s.Snapshots.Names(), maps.Keys(s.manager.processes.all()))
 }
 
 func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
@@ -46,7 +47,7 @@ func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
 		}
 		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
 	}
-	return s.shardSpaces.Snapshot(ctx, space, path)
+	return s.Snapshots.Snapshot(ctx, space, path)
 }
 
 // notMovedYet reports whether a space is to have a pod, and the store that counts is still here, where nothing runs it.
@@ -66,14 +67,14 @@ func (s allSpaces) Revision(space string) int64 {
 		}
 		return state.Revision
 	}
-	return s.shardSpaces.Revision(space)
+	return s.Snapshots.Revision(space)
 }
 
 func (s allSpaces) Wake(ctx context.Context, space string) error {
 	if process := s.manager.processes.get(space); process != nil {
 		return process.Wake(ctx)
 	}
-	return s.shardSpaces.Wake(ctx, space)
+	return s.Snapshots.Wake(ctx, space)
 }
 
 // mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 )
@@ -47,7 +48,7 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 		}
 	}()
 	commands := http.NewServeMux()
-	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
+	commands.Handle("GET "+spaceprocess.MetricPath, control.Answer(func(*http.Request) (any, error) {
 		return metrics.Space{Name: "another's", State: metrics.Awake, Ready: true, Store: &metrics.Store{File: 4096, Limit: 8192, Revision: 7}}, nil
 	}))
 	go func() {
@@ -128,7 +129,7 @@ func TestHostileAnswersOfAProcessAreAboutItsSpaceAlone(t *testing.T) {
 	answer.Store(`{}`)
 	say := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer.Load().(string))) }
 	commands.HandleFunc("GET /spaces/{name}", say)
-	commands.HandleFunc("GET "+metricPath, say)
+	commands.HandleFunc("GET "+spaceprocess.MetricPath, say)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- dedicated.Serve(ctx, dir, http.NotFoundHandler(), commands, klog.Background()) }()
@@ -142,7 +143,7 @@ func TestHostileAnswersOfAProcessAreAboutItsSpaceAlone(t *testing.T) {
 	process := dedicated.New("evil", dir, prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
 	m.processes.add("evil", process, 1)
 	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		return process.Get(ctx, metricPath, &metrics.Space{}) == nil, nil
+		return process.Get(ctx, spaceprocess.MetricPath, &metrics.Space{}) == nil, nil
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 		return apierrors.NewBadRequest(fmt.Sprintf("policy=%s: must be Delete, Retain, or Snapshot", policy))
 	}
 	object := &v1alpha1.Space{}
-	if err := m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
 		return err
 	}
 	if object.Spec.PlatformName != m.config.PlatformName || !m.owns(object) {
@@ -75,11 +75,11 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 		}
 		before := object.DeepCopy()
 		object.Spec.DeletionPolicy = policy
-		if err := m.objects.client.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+		if err := m.objects.Client.Patch(ctx, object, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("set the deletion policy of space %s: %w", name, err)
 		}
 	}
-	return m.objects.client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
+	return m.objects.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
 }
 
 // errNoBucket is of a space of which a snapshot is to be taken, on a platform without a place for them.
@@ -117,7 +117,7 @@ func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Spac
 	case left == "":
 		m.forget(name)
 		if object != nil {
-			if err := m.objects.release(ctx, object); err != nil {
+			if err := m.objects.Release(ctx, object); err != nil {
 				return 0, err
 			}
 		}
@@ -126,7 +126,7 @@ func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Spac
 		}
 		m.deletions.remove(name)
 		m.config.Progress("Space %s is deleted", name)
-		m.objects.queue.Add(name) // there may be another object of the name by now
+		m.objects.Queue.Add(name) // there may be another object of the name by now
 		return 0, nil
 	}
 	again = m.deletions.wait(d, left)

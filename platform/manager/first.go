@@ -11,6 +11,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -33,13 +34,13 @@ type spaceFailure struct {
 func (m *Manager) openSpaces(ctx context.Context) error {
 	m.undoOpen.add(m.stopDedicated)
 	if m.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the definitions, too
-		if err := m.objects.define(ctx); err != nil {
+		if err := m.objects.Define(ctx); err != nil {
 			return err
 		}
 	}
 	listed := make([]error, len(m.config.Spaces))
 	var applying sync.WaitGroup
-	slots := make(chan struct{}, reconcilers)
+	slots := make(chan struct{}, spaceobjects.Reconcilers)
 	for i := range m.config.Spaces {
 		slots <- struct{}{}
 		safego.Go(&applying, "apply a Space object", func() {
@@ -48,7 +49,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		}, func(err error) { listed[i] = err })
 	}
 	applying.Wait()
-	all, err := m.objects.list(ctx)
+	all, err := m.objects.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		if listed[i] != nil {
 			starts.failures = append(starts.failures, spaceFailure{space.Name, listed[i]})
 			m.unapplied.Store(space.Name, space)
-			m.objects.queue.AddRateLimited(space.Name)
+			m.objects.Queue.AddRateLimited(space.Name)
 		}
 	}
 	for i := range all {
@@ -93,7 +94,7 @@ func (m *Manager) Ensure(ctx context.Context, space *v1alpha1.Space) error {
 	}
 	store, err := datadir.StoreID(m.config.DataDir, space.Name)
 	if err == nil {
-		err = m.objects.apply(ctx, space, store)
+		err = m.objects.Apply(ctx, space, store)
 	}
 	return err
 }

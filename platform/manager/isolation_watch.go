@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/repairs"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -33,7 +34,7 @@ func (m *Manager) watchIsolation(context.Context) error {
 	}
 	options := m.config.Specs.Sync().Sync
 	watch := &isolation.Watch{
-		Host: host, Of: m.isolated, Spaces: m.applied.names, Changed: m.repairs.note,
+		Host: host, Of: m.isolated, Spaces: m.applied.names, Changed: m.repairs.Note,
 		Logger: m.logger,
 	}
 	if m.config.SpaceRole == "" {
@@ -42,7 +43,7 @@ func (m *Manager) watchIsolation(context.Context) error {
 	life, end := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	safego.Go(&group, "watch isolation", func() { watch.Run(life) }, nil)
-	safego.Go(&group, "repair isolation", func() { m.repairs.run(life) }, nil)
+	safego.Go(&group, "repair isolation", func() { m.repairs.Run(life) }, nil)
 	m.undoStart.add(func(context.Context) { end(); group.Wait() })
 	return nil
 }
@@ -54,7 +55,7 @@ func (m *Manager) isolated(name string) *isolation.Isolation {
 	if m.applied.get(name) == nil || m.deletions.has(name) {
 		return nil
 	}
-	object := m.objects.get(name)
+	object := m.objects.Get(name)
 	if object == nil { // the watch of spaces is behind
 		store, err := datadir.StoreIDIn(datadir.Space(m.config.DataDir, name))
 		if err != nil {
@@ -83,13 +84,13 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	defer cancel()
 	isolated := m.isolated(name)
 	if isolated == nil {
-		return errNotIsolated
+		return repairs.ErrNotIsolated
 	}
 	// It may have been deleted meanwhile, and the watch be behind: then what is there is another's.
 	object := &v1alpha1.Space{}
-	err = m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object)
+	err = m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, object)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[translate.AnnotationStore] != isolated.Space.Store {
-		return errNotIsolated
+		return repairs.ErrNotIsolated
 	}
 	if err != nil {
 		return fmt.Errorf("read Space object %s: %w", name, err)
@@ -98,7 +99,7 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 		return err
 	}
 	if m.processes.get(name) != nil {
-		m.access.expire(name) // a token is of one account: if that was made again, the token is good no more
+		m.access.Expire(name) // a token is of one account: if that was made again, the token is good no more
 	}
 	return nil
 }

@@ -23,7 +23,10 @@ import (
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/metrics"
+	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/repairs"
+	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -58,21 +61,21 @@ type Manager struct {
 	secrets    *kubeconfig.Secrets
 	clusters   *kubeconfig.Clusters // for Argo CD
 	hostClient client.Client
-	access     *hostAccess    // of dedicated spaces' processes
-	pods       *dedicatedPods // nil if those are processes of this machine
-	closed     []netip.Prefix // to spaces' pods
+	access     *hostaccess.Access // of dedicated spaces' processes
+	pods       *dedicatedPods     // nil if those are processes of this machine
+	closed     []netip.Prefix     // to spaces' pods
 	shard      *shard.Shard
 	prepare    func(ctx context.Context, space string) error // isolates a space on the host
 	// isolationOptions are those of all spaces.
 	isolationOptions []isolation.Option
-	repairs          *repairs
+	repairs          *repairs.Repairs
 	processes        processes
 	snapshots        *snapshots
 	changes          changes
 	deletions        deletions
 
 	starts  firstStarts
-	objects *spaceObjects
+	objects *spaceobjects.Objects
 	applied appliedSpecs
 	quotas  sync.Map // of the spaces, by name, of which a quota on the host has changed
 	// unapplied are spaces of the configuration, by name, whose objects could not be applied yet: each a *v1alpha1.Space.
@@ -108,7 +111,7 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 	if m.clusters, err = kubeconfig.OpenClusters(m.env.Host, m.config.ArgoCDNamespace, m.config.PlatformName); err != nil {
 		return err
 	}
-	m.repairs = newRepairs(m.repairIsolation, m.repairsChanged, m.logger)
+	m.repairs = repairs.New(m.repairIsolation, m.repairsChanged, m.logger)
 	if err := m.startShard(ctx); err != nil {
 		return err
 	}

@@ -6,21 +6,14 @@ package manager
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/datadir"
-	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 )
 
 // Names are those of all spaces that the platform serves, in no order.
@@ -37,7 +30,7 @@ func (m *Manager) Metrics() []metrics.Space {
 	counts := m.shard.HostObjects()
 	spaces := m.dedicatedMetrics(counts)
 	for _, status := range m.shard.List() {
-		spaces = append(spaces, spaceMetric(m.shard.Space(status.Name), datadir.Space(m.config.DataDir, status.Name), status, counts[status.Name]))
+		spaces = append(spaces, spaceprocess.SpaceMetric(m.shard.Space(status.Name), datadir.Space(m.config.DataDir, status.Name), status, counts[status.Name]))
 	}
 	return spaces
 }
@@ -53,8 +46,8 @@ func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metr
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			if err := processes[name].Get(ctx, metricPath, &spaces[i]); err != nil {
-				spaces[i] = spaceMetric(nil, datadir.Space(m.config.DataDir, name), processes[name].Status(ctx), hostObjects[name])
+			if err := processes[name].Get(ctx, spaceprocess.MetricPath, &spaces[i]); err != nil {
+				spaces[i] = spaceprocess.SpaceMetric(nil, datadir.Space(m.config.DataDir, name), processes[name].Status(ctx), hostObjects[name])
 			}
 			spaces[i] = checkedMetric(spaces[i], name, hostObjects[name])
 		})
@@ -80,33 +73,4 @@ func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) 
 		return !wanted
 	})
 	return said
-}
-
-// metricPath is where a space's own process tells of it.
-const metricPath = "/metric"
-
-// spaceMetric is of a space in this process; running is nil if it does not run.
-func spaceMetric(running *shard.Space, dir string, status shard.Status, hostObjects map[string]int) metrics.Space {
-	ready := ptr.Deref(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady), metav1.Condition{Status: metav1.ConditionFalse})
-	m := metrics.Space{
-		Name: status.Name, Ready: ready.Status != metav1.ConditionFalse, HostObjects: hostObjects,
-		State: map[string]string{
-			shard.ReasonAsleep: metrics.Asleep, shard.ReasonStarting: metrics.Starting, shard.ReasonWaking: metrics.Starting,
-			shard.ReasonRunning: metrics.Awake, shard.ReasonStopping: metrics.Stopping, shard.ReasonFailed: metrics.Failed,
-			shard.ReasonHostUnreachable: metrics.Awake, shard.ReasonCrashSuspect: metrics.Failed,
-		}[ready.Reason],
-	}
-	if running != nil {
-		m.Limits = running.Account().Usage()
-		if stats, err := running.StoreStats(context.Background()); err == nil {
-			m.Store = &metrics.Store{File: stats.FileBytes, Log: stats.WALBytes, Live: stats.UsedBytes, Limit: stats.MaxBytes, Revision: stats.Revision}
-		}
-		done := running.SyncStats()
-		m.Sync = &metrics.Sync{Done: done.Done, Conflicts: done.Conflicts, Refused: done.Refused, Failed: done.Failed, Queued: done.Queued}
-		return m
-	}
-	if info, err := os.Stat(filepath.Join(dir, "store.db")); err == nil {
-		m.Store = &metrics.Store{File: info.Size()}
-	}
-	return m
 }

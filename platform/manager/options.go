@@ -21,7 +21,7 @@ import (
 type Options struct {
 	process.Options
 
-	// DedicatedCommand returns a command that calls [RunDedicated] with what is in the file.
+	// DedicatedCommand returns a command that calls [spaceprocess.Run] with what is in the file.
 	DedicatedCommand func(file string) *exec.Cmd
 	// DedicatedPods has dedicated spaces be pods of their own, instead of processes of DedicatedCommand.
 	DedicatedPods DedicatedPods

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -51,7 +52,7 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 	ctx, cancel := context.WithTimeout(life, startTimeout)
 	defer cancel()
 	var failures []error
-	if k.owed || k.access.isDue(k.space) {
+	if k.owed || k.access.IsDue(k.space) {
 		err := k.apply(ctx)
 		k.owed = err != nil
 		failures = append(failures, err)
@@ -122,10 +123,10 @@ func (m *Manager) identity(name string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := readIdentity(dir)
+	files, err := spaceprocess.ReadIdentity(dir)
 	if err != nil {
 		return nil, err
 	}
-	files[podsAddressFile] = []byte(m.config.Pods.Address)
+	files[spaceprocess.PodsAddressFile] = []byte(m.config.Pods.Address)
 	return files, nil
 }

@@ -22,7 +22,7 @@ const claimsFile = "claims.json"
 // podClaims are the claims of the pod of a space: those that it was made with, or those of the template if it is new.
 func (m *Manager) podClaims(name string) ([]corev1.PersistentVolumeClaim, error) {
 	path := filepath.Join(datadir.Dedicated(m.config.DataDir, name), claimsFile)
-	made, err := readJSON[[]corev1.PersistentVolumeClaim](path)
+	made, err := datadir.ReadJSON[[]corev1.PersistentVolumeClaim](path)
 	if err != nil {
 		return nil, fmt.Errorf("find the claims of the pod of space %s: %w", name, err)
 	}
@@ -30,7 +30,7 @@ func (m *Manager) podClaims(name string) ([]corev1.PersistentVolumeClaim, error)
 		return *made, nil
 	}
 	claims := m.pods.DedicatedPods.Template.Spec.VolumeClaimTemplates
-	if err := writeJSON(path, claims); err != nil {
+	if err := datadir.WriteJSON(path, claims); err != nil {
 		return nil, fmt.Errorf("note the claims of the pod of space %s: %w", name, err)
 	}
 	return claims, nil
@@ -42,7 +42,7 @@ func (m *Manager) volumeCondition(name string) *metav1.Condition {
 	if m.pods == nil || m.processes.get(name) == nil {
 		return nil
 	}
-	made, err := readJSON[[]corev1.PersistentVolumeClaim](filepath.Join(datadir.Dedicated(m.config.DataDir, name), claimsFile))
+	made, err := datadir.ReadJSON[[]corev1.PersistentVolumeClaim](filepath.Join(datadir.Dedicated(m.config.DataDir, name), claimsFile))
 	if err != nil || made == nil || equality.Semantic.DeepEqual(*made, m.pods.DedicatedPods.Template.Spec.VolumeClaimTemplates) {
 		return nil
 	}

@@ -12,13 +12,24 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/translate"
+)
+
+const (
+	// settleTime is how long a change of a space's status waits for the next one, so that what takes less, such as most
+	// wakes, is not written.
+	settleTime = 300 * time.Millisecond
+	// refreshInterval is how often the status of a space that runs is looked at, and processRefresh that of one with a process
+	// of its own.
+	refreshInterval, processRefresh = 15 * time.Second, 2 * time.Second
 )
 
 // busyRetry is when a space is looked at again to which something else is done now, such as a restore.
@@ -27,7 +38,7 @@ const busyRetry = time.Second
 // startReconciling watches the Space objects, and reconciles spaces with them until the platform stops.
 func (m *Manager) startReconciling(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := m.objects.run(life, m.reconcile, func(name string, err error) {
+	stop := m.objects.Run(life, m.reconcile, func(name string, err error) {
 		m.logger.Error(err, "Could not reconcile a space; it is tried again", "space", name)
 	})
 	m.undoStart.add(func(context.Context) { end(); stop() })
@@ -42,7 +53,7 @@ func (m *Manager) startReconciling(ctx context.Context) error {
 		}
 		for _, entry := range entries { // also those without an object
 			if entry.IsDir() && isolation.CheckSpaceName(entry.Name()) == nil {
-				m.objects.queue.Add(entry.Name())
+				m.objects.Queue.Add(entry.Name())
 			}
 		}
 	}
@@ -51,7 +62,7 @@ func (m *Manager) startReconciling(ctx context.Context) error {
 
 // changed reconciles a space soon, because its status has changed. It does not block.
 func (m *Manager) changed(space string) {
-	m.objects.queue.AddAfter(space, settleTime)
+	m.objects.Queue.AddAfter(space, settleTime)
 }
 
 // quotaSettleTime is how long a change of what a space uses of its quota waits for the next one.
@@ -63,7 +74,7 @@ func (m *Manager) quotaChanged(space string) {
 		return // not one of this platform's
 	}
 	m.quotas.Store(space, struct{}{})
-	m.objects.queue.AddAfter(space, quotaSettleTime)
+	m.objects.Queue.AddAfter(space, quotaSettleTime)
 }
 
 // owns reports whether the object of a space is this platform's to serve: it is nobody's yet, or was created for the
@@ -80,7 +91,7 @@ func (m *Manager) owns(object *v1alpha1.Space) bool {
 // reconcile brings a space to the state that its object asks for, and writes the status of the object. It may be called
 // again at any moment, and continues where it, or an earlier process, stopped.
 func (m *Manager) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
-	object := m.objects.get(name)
+	object := m.objects.Get(name)
 	switch {
 	case m.deletions.has(name):
 		if object != nil && object.DeletionTimestamp.IsZero() {
@@ -91,7 +102,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.reconcileGone(ctx, name)
 	case !m.owns(object):
 		m.foreign.once(object, func() {
-			m.logger.Error(errForeign, "Ignored a Space object", "space", name)
+			m.logger.Error(spaceobjects.ErrForeign, "Ignored a Space object", "space", name)
 		})
 		return 0, nil
 	case !object.DeletionTimestamp.IsZero():
@@ -151,7 +162,7 @@ func (m *Manager) claim(ctx context.Context, object *v1alpha1.Space) (again time
 	if err != nil {
 		return 0, err
 	}
-	return 0, m.objects.claim(ctx, object, store) // which is seen next
+	return 0, m.objects.Claim(ctx, object, store) // which is seen next
 }
 
 // orphanedStore is of a new object of the name of a space whose object was removed by force, so that its store is still
@@ -204,7 +215,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 		return 0, m.ensureObject(ctx, name)
 	}
 	object := &v1alpha1.Space{}
-	if err := m.objects.client.Get(ctx, client.ObjectKey{Name: name}, object); client.IgnoreNotFound(err) != nil {
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, object); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("read Space object %s: %w", name, err)
 	} else if err == nil && object.Spec.PlatformName == m.config.PlatformName {
 		return busyRetry, nil // the watch is behind
@@ -234,7 +245,7 @@ func (m *Manager) forget(name string) {
 	m.config.Specs.Remove(name)
 	m.quotas.Delete(name)
 	if m.access != nil {
-		m.access.forget(name)
+		m.access.Forget(name)
 	}
 	if m.pods != nil {
 		m.pods.at.Delete(name)
@@ -248,5 +259,32 @@ type seenObjects struct{ of sync.Map }
 func (s *seenObjects) once(object *v1alpha1.Space, f func()) {
 	if last, _ := s.of.Swap(object.Name, object.UID); last != object.UID {
 		f()
+	}
+}
+
+// ensureObject creates the object of a space that is on disk, unless it is there.
+func (m *Manager) ensureObject(ctx context.Context, space string) error {
+	store, err := datadir.StoreID(m.config.DataDir, space)
+	if err == nil {
+		err = m.objects.Ensure(ctx, space, store)
+	}
+	return err
+}
+
+// checkOwn fails if there is an object of the name that this platform doesn't serve.
+func (m *Manager) checkOwn(ctx context.Context, space string) error {
+	object := &v1alpha1.Space{}
+	err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Space object %s: %w", space, err)
+	case object.Spec.PlatformName != m.config.PlatformName:
+		return fmt.Errorf("%w: the Space object of that name is of the platform %s; name the space differently", isolation.ErrTaken, object.Spec.PlatformName)
+	case !m.owns(object):
+		return spaceobjects.ErrForeign
+	default:
+		return nil
 	}
 }

@@ -122,11 +122,11 @@ func (m *Manager) renewHostTokens(ctx context.Context) {
 		return
 	}
 	for name := range m.processes.all() {
-		if !m.access.isDue(name) {
+		if !m.access.IsDue(name) {
 			continue
 		}
 		dir := datadir.Dedicated(m.config.DataDir, name)
-		if err := errors.Join(m.access.renew(ctx, name, dir), m.writeServingCA(dir)); err != nil {
+		if err := errors.Join(m.access.Renew(ctx, name, dir), m.writeServingCA(dir)); err != nil {
 			m.logger.Error(err, "renew a token; it is tried again", "space", name)
 		}
 	}

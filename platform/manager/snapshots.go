@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
-	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -50,7 +50,7 @@ type snapshots struct {
 func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
-		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{shardSpaces{m.shard}, m},
+		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{spaceprocess.Snapshots{Shard: m.shard}, m},
 		Elsewhere: func(space string) bool { return m.processes.get(space) != nil }, Foreign: m.pods != nil, Received: m.isReceived,
 		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
@@ -99,39 +99,6 @@ func (m *Manager) snapshotSchedule(buckets map[string]*snapshot.Bucket) func(spa
 		}
 		return s
 	}
-}
-
-// shardSpaces are a shard's spaces, as snapshots see them.
-type shardSpaces struct{ *shard.Shard }
-
-func (s shardSpaces) Snapshot(ctx context.Context, name, path string) error {
-	running := s.Space(name)
-	if running == nil {
-		return snapshot.ErrAsleep
-	}
-	err := running.Snapshot(ctx, path)
-	if err != nil && ctx.Err() == nil && s.Space(name) != running {
-		return snapshot.ErrAsleep // it fell asleep meanwhile
-	}
-	return err
-}
-
-// Wake implements [snapshot.Spaces]. What may end the process again is not worth
-// a snapshot.
-func (s shardSpaces) Wake(ctx context.Context, name string) error {
-	if err := s.HeldBack(name); err != nil {
-		return fmt.Errorf("wake space %s: %w", name, err)
-	}
-	return s.Shard.Wake(ctx, name)
-}
-
-func (s shardSpaces) Revision(name string) int64 {
-	if running := s.Space(name); running != nil {
-		if stats, err := running.StoreStats(context.Background()); err == nil {
-			return stats.Revision
-		}
-	}
-	return 0
 }
 
 // Snapshot takes a snapshot of a space, which may sleep, to the bucket of a URL, or to where scheduled ones go if it is

@@ -22,7 +22,10 @@ import (
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
@@ -31,7 +34,7 @@ import (
 )
 
 func (m *Manager) startShard(ctx context.Context) (err error) {
-	if m.objects, err = openSpaceObjects(m.env.Host, m.config.PlatformName); err != nil {
+	if m.objects, err = spaceobjects.Open(m.env.Host, m.config.PlatformName); err != nil {
 		return err
 	}
 	config := rest.CopyConfig(m.env.Host)
@@ -41,7 +44,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
-	m.access = &hostAccess{host: host, cluster: m.env.HostAddress, clock: clock.RealClock{}}
+	m.access = hostaccess.New(host, m.env.HostAddress, clock.RealClock{})
 	if err := m.openPods(); err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 			m.logger.Error(err, "stop shard")
 		}
 	})
-	serveSpaces(m.env.Commands, m)
+	spaceprocess.ServeSpaces(m.env.Commands, m)
 	serveRotation(m.env.Commands, m.Rotate)
 	return nil
 }
@@ -156,7 +159,7 @@ func (m *Manager) removeProcess(ctx context.Context, name string) error {
 		return err
 	}
 	dir := datadir.Dedicated(m.config.DataDir, name)
-	if _, err := os.Stat(filepath.Join(dir, incarnationFile)); m.pods == nil && err == nil {
+	if _, err := os.Stat(filepath.Join(dir, spaceprocess.IncarnationFile)); m.pods == nil && err == nil {
 		return nil // a platform that runs pods is to find that there may be one left
 	}
 	if m.pods != nil {

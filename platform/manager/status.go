@@ -41,7 +41,7 @@ func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failu
 	if equality.Semantic.DeepEqual(object.Status, updated.Status) {
 		return nil
 	}
-	err := m.objects.client.Status().Patch(ctx, updated, client.MergeFrom(object))
+	err := m.objects.Client.Status().Patch(ctx, updated, client.MergeFrom(object))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of Space object %s: %w", object.Name, err)
 	}
@@ -63,7 +63,7 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 	}
 	// The process of a dedicated space says nothing of what the platform alone knows.
 	live.Conditions = slices.DeleteFunc(live.Conditions, conditionOfPlatform)
-	if isolated, ok := m.repairs.condition(object.Name, status.Conditions); ok {
+	if isolated, ok := m.repairs.Condition(object.Name, status.Conditions); ok {
 		live.Conditions = append(live.Conditions, isolated)
 	}
 	m.observeShare(status, object)

@@ -27,7 +27,7 @@ func (m *Manager) storeLocation(name string) (*storeLocation, error) {
 }
 
 func readStoreLocation(dir string) (*storeLocation, error) {
-	at, err := readJSON[storeLocation](filepath.Join(dir, storeLocationFile))
+	at, err := datadir.ReadJSON[storeLocation](filepath.Join(dir, storeLocationFile))
 	if err != nil {
 		return nil, fmt.Errorf("find where the store of a space is: %w", err)
 	}
@@ -35,7 +35,7 @@ func readStoreLocation(dir string) (*storeLocation, error) {
 }
 
 func (m *Manager) noteStoreInPod(name string, at storeLocation) error {
-	if err := writeJSON(filepath.Join(datadir.Space(m.config.DataDir, name), storeLocationFile), at); err != nil {
+	if err := datadir.WriteJSON(filepath.Join(datadir.Space(m.config.DataDir, name), storeLocationFile), at); err != nil {
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
 	return nil

@@ -119,7 +119,7 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 	if err := os.Remove(filepath.Join(dir, storeLocationFile)); err != nil {
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
-	return syncDir(dir)
+	return datadir.SyncDir(dir)
 }
 
 // moveStoreFromPod is fetchStore for a space that runs in its pod. If it fails, the space continues there.
@@ -153,7 +153,7 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string) error {
 	}
 	if where != nil { // before it is here, so that a snapshot of it is never taken for one of a store of this process
 		dir := datadir.Space(m.config.DataDir, name)
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), syncDir(dir)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), datadir.SyncDir(dir)); err != nil {
 			return fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package pod
 
 import (
 	"bytes"
@@ -15,19 +15,19 @@ import (
 
 // S10: connections to pods share a certificate, until half of its life has passed.
 func TestConnectionsToPodsShareACertificate(t *testing.T) {
-	ca, err := pki.OpenCA(t.TempDir(), dedicatedCA)
+	ca, err := pki.OpenCA(t.TempDir(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Now())
-	c := &clientCertificate{ca: ca, clock: clock}
+	c := NewClientCertificate(ca, clock)
 	var last []byte
 	for _, step := range []struct {
 		after time.Duration
 		isNew bool
 	}{{0, true}, {0, false}, {11 * time.Hour, false}, {2 * time.Hour, true}, {time.Hour, false}} {
 		clock.Step(step.after)
-		now, err := c.get()
+		now, err := c.Get()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package spaceprocess
 
 import (
 	"bytes"
@@ -14,16 +14,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
@@ -31,16 +31,11 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// storeServer has the process of a dedicated space send its store to the platform, and take another one in its place.
-type storeServer struct {
-	shard        runner
-	awake        func() int64 // the revision of the store while the space is awake; 0 if it is not
-	keeper       *snapshot.Keeper
-	space        string
-	dir, scratch string
-	config       string // digest of what the process was told
-	// mark is the file by whose presence the space is to run; it always is if there is none.
-	mark string
+// Store has the process of a dedicated space send its store to the platform, and put another one in its place.
+type Store struct {
+	StoreConfig
+	config string // digest of what the process reads once
+	keeper *snapshot.Keeper
 	// identity is the digest of the keys that the space runs with, a string: others than those in its directory while a
 	// restart with those has failed.
 	identity atomic.Value
@@ -48,8 +43,19 @@ type storeServer struct {
 	mu sync.Mutex // one change at a time
 }
 
-// runner is the shard of the process, which runs the space.
-type runner interface {
+// StoreConfig says which store it is.
+type StoreConfig struct {
+	Space        string
+	Dir, Scratch string // of the space, and for what is not complete
+	Shard        Runner
+	Spaces       snapshot.Spaces
+	Awake        func() int64 // the revision of the store while the space is awake; 0 if it is not
+	// Mark is the file by whose presence the space is to run; it always is if there is none.
+	Mark string
+}
+
+// Runner is the shard of the process, which runs the space.
+type Runner interface {
 	Add(space string) error
 	WarmUp(space string)
 	Status(space string) (shard.Status, bool)
@@ -58,31 +64,39 @@ type runner interface {
 	Hold(space string) (release func())
 }
 
-// begunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform
+// BegunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform
 // has let it run: until then, the platform has the store that counts.
-const begunFile = "begun"
+const BegunFile = "begun"
 
-func newStoreServer(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (s *storeServer, err error) {
-	s = &storeServer{shard: spaces, awake: func() int64 { return shardSpaces{spaces}.Revision(d.Space) }, space: d.Space, dir: dir, scratch: filepath.Join(scratch, "store")}
+func newStore(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (*Store, error) {
+	c := StoreConfig{Space: d.Space, Dir: dir, Scratch: scratch, Shard: spaces, Spaces: Snapshots{Shard: spaces}, Awake: func() int64 { return Snapshots{Shard: spaces}.Revision(d.Space) }}
 	if d.Remote() {
-		s.mark = filepath.Join(d.DataDir, begunFile)
+		c.Mark = filepath.Join(d.DataDir, BegunFile)
 	}
-	s.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(dir), Scratch: filepath.Join(scratch, "copies"), Spaces: shardSpaces{spaces}})
+	return NewStore(c)
+}
+
+// NewStore returns the store of a space. What is in the scratch directory is removed.
+func NewStore(c StoreConfig) (s *Store, err error) {
+	copies := filepath.Join(c.Scratch, "copies")
+	c.Scratch = filepath.Join(c.Scratch, "store")
+	s = &Store{StoreConfig: c}
+	s.keeper, err = snapshot.NewKeeper(snapshot.Config{Dir: filepath.Dir(c.Dir), Scratch: copies, Spaces: c.Spaces})
 	if err == nil {
 		err = s.readKeys()
 	}
 	if err == nil {
-		err = os.RemoveAll(s.scratch)
+		err = os.RemoveAll(c.Scratch)
 	}
 	if err == nil {
-		err = os.MkdirAll(s.scratch, 0o700)
+		err = os.MkdirAll(c.Scratch, 0o700)
 	}
 	return s, err
 }
 
 // readKeys notes that the space will run with the keys in its directory.
-func (s *storeServer) readKeys() error {
-	files, err := readIdentity(s.dir)
+func (s *Store) readKeys() error {
+	files, err := ReadIdentity(s.Dir)
 	if err != nil {
 		return err
 	}
@@ -91,53 +105,54 @@ func (s *storeServer) readKeys() error {
 }
 
 // begun reports whether the space is to run.
-func (s *storeServer) begun() bool {
-	if s.mark == "" {
+func (s *Store) begun() bool {
+	if s.Mark == "" {
 		return true
 	}
-	_, err := os.Stat(s.mark)
+	_, err := os.Stat(s.Mark)
 	return err == nil
 }
 
 // resume runs the space, if it is to run.
-func (s *storeServer) resume() error {
+func (s *Store) resume() error {
 	if !s.begun() {
 		return nil
 	}
-	if err := s.shard.Add(s.space); err != nil && !errors.Is(err, shard.ErrTaken) {
+	if err := s.Shard.Add(s.Space); err != nil && !errors.Is(err, shard.ErrTaken) {
 		return err
 	}
-	s.shard.WarmUp(s.space)
+	s.Shard.WarmUp(s.Space)
 	return nil
 }
 
 // stop stops the space, and leaves its store in order.
-func (s *storeServer) stop(ctx context.Context) error {
-	if err := s.shard.StopSpace(ctx, s.space); err != nil {
-		if _, has := s.shard.Status(s.space); has {
+func (s *Store) stop(ctx context.Context) error {
+	if err := s.Shard.StopSpace(ctx, s.Space); err != nil {
+		if _, has := s.Shard.Status(s.Space); has {
 			return err
 		}
 	}
-	path := filepath.Join(s.dir, "store.db")
+	path := filepath.Join(s.Dir, "store.db")
 	if _, err := os.Stat(path + "-wal"); err != nil {
 		return nil
 	}
-	store, err := kine.Open(ctx, kine.Options{Path: path, Name: s.space}) // which puts what is in the log where it belongs
+	store, err := kine.Open(ctx, kine.Options{Path: path, Name: s.Space}) // which puts what is in the log where it belongs
 	if err != nil {
-		return fmt.Errorf("close the store of space %s: %w", s.space, err)
+		return fmt.Errorf("close the store of space %s: %w", s.Space, err)
 	}
 	return store.Close()
 }
 
-func (s *storeServer) serve(mux *http.ServeMux) {
+// Serve adds the commands on the store and the keys.
+func (s *Store) Serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+dedicated.StorePath, s.send)
 	mux.Handle("PUT "+dedicated.StorePath, control.Answer(s.receive))
 	mux.Handle("PUT "+dedicated.IdentityPath, control.Answer(s.identify))
 	mux.Handle("POST "+dedicated.BeginPath, control.Answer(func(*http.Request) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.mark != "" {
-			if err := pki.WriteFile(s.mark, nil); err != nil {
+		if s.Mark != "" {
+			if err := pki.WriteFile(s.Mark, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -146,30 +161,30 @@ func (s *storeServer) serve(mux *http.ServeMux) {
 	mux.Handle("POST "+dedicated.EndPath, control.Answer(func(r *http.Request) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.mark == "" {
+		if s.Mark == "" {
 			return nil, apierrors.NewBadRequest("the platform has the store")
 		}
 		if err := s.stop(context.WithoutCancel(r.Context())); err != nil {
 			return nil, err
 		}
-		if err := os.Remove(s.mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(s.Mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return nil, syncDir(filepath.Dir(s.mark))
+		return nil, datadir.SyncDir(filepath.Dir(s.Mark))
 	}))
 	mux.Handle("GET "+dedicated.StatePath, control.Answer(func(*http.Request) (any, error) {
 		identity, _ := s.identity.Load().(string)
-		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.dir), Revision: s.revision(), Config: s.config, Identity: identity}, nil
+		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.Dir), Revision: s.revision(), Config: s.config, Identity: identity}, nil
 	}))
 }
 
 // revision is a number that changes with the store: its revision while the space is awake, and else when the file was
 // last written; 0 if that is not known.
-func (s *storeServer) revision() int64 {
-	if revision := s.awake(); revision > 0 {
+func (s *Store) revision() int64 {
+	if revision := s.Awake(); revision > 0 {
 		return revision
 	}
-	path := filepath.Join(s.dir, "store.db")
+	path := filepath.Join(s.Dir, "store.db")
 	info, err := os.Stat(path)
 	if _, logged := os.Stat(path + "-wal"); err != nil || logged == nil {
 		return 0
@@ -178,12 +193,12 @@ func (s *storeServer) revision() int64 {
 }
 
 // send answers with a copy of the store.
-func (s *storeServer) send(w http.ResponseWriter, r *http.Request) {
-	dir, err := os.MkdirTemp(s.scratch, "send-*")
+func (s *Store) send(w http.ResponseWriter, r *http.Request) {
+	dir, err := os.MkdirTemp(s.Scratch, "send-*")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		copied := filepath.Join(dir, "store.db")
-		if err = s.keeper.Copy(r.Context(), s.space, copied); err == nil {
+		if err = s.keeper.Copy(r.Context(), s.Space, copied); err == nil {
 			err = sendFile(w, copied)
 		}
 	}
@@ -205,12 +220,12 @@ func sendFile(w http.ResponseWriter, path string) error {
 }
 
 // receive puts a store in the place of the space's.
-func (s *storeServer) receive(r *http.Request) (any, error) {
+func (s *Store) receive(r *http.Request) (any, error) {
 	restore, err := strconv.ParseBool(r.URL.Query().Get(dedicated.RestoreParam))
 	if err != nil || r.ContentLength < 0 {
 		return nil, apierrors.NewBadRequest("the request needs a Content-Length, and " + dedicated.RestoreParam + "=true or false")
 	}
-	dir, err := os.MkdirTemp(s.scratch, "receive-*")
+	dir, err := os.MkdirTemp(s.Scratch, "receive-*")
 	if err != nil {
 		return nil, err
 	}
@@ -224,15 +239,15 @@ func (s *storeServer) receive(r *http.Request) (any, error) {
 	if s.begun() && !restore {
 		return nil, apierrors.NewBadRequest("the space already runs here with its own store")
 	}
-	defer s.shard.Hold(s.space)()
+	defer s.Shard.Hold(s.Space)()
 	ctx := context.WithoutCancel(r.Context()) // once it has begun it goes on, whether or not somebody waits
 	err = s.stop(ctx)
 	switch {
 	case err != nil && !restore: // a restore replaces a store that is damaged, too
 	case restore:
-		err = snapshot.Restore(ctx, received, s.dir, dir)
+		err = snapshot.Restore(ctx, received, s.Dir, dir)
 	default:
-		err = snapshot.Place(received, s.dir, dir)
+		err = snapshot.Place(received, s.Dir, dir)
 	}
 	return nil, errors.Join(err, s.resume())
 }
@@ -240,8 +255,11 @@ func (s *storeServer) receive(r *http.Request) (any, error) {
 // maxIdentity bounds what is read of the keys of a space.
 const maxIdentity = 1 << 20
 
+// restartTimeout bounds the restart of the space with other keys.
+const restartTimeout = 2 * time.Minute
+
 // identify has the space have the keys of the request, and no others.
-func (s *storeServer) identify(r *http.Request) (any, error) {
+func (s *Store) identify(r *http.Request) (any, error) {
 	var files map[string][]byte
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxIdentity)).Decode(&files); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -254,7 +272,7 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for path, data := range files {
-		to := filepath.Join(s.dir, filepath.FromSlash(path))
+		to := filepath.Join(s.Dir, filepath.FromSlash(path))
 		if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, data) {
 			continue
 		}
@@ -262,13 +280,13 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	have, err := readIdentity(s.dir)
+	have, err := ReadIdentity(s.Dir)
 	if err != nil {
 		return nil, err
 	}
 	for path := range have {
 		if _, wanted := files[path]; !wanted {
-			if err := os.Remove(filepath.Join(s.dir, filepath.FromSlash(path))); err != nil {
+			if err := os.Remove(filepath.Join(s.Dir, filepath.FromSlash(path))); err != nil {
 				return nil, err
 			}
 		}
@@ -277,60 +295,13 @@ func (s *storeServer) identify(r *http.Request) (any, error) {
 	if s.identity.Load() == digest {
 		return nil, nil
 	}
-	if _, has := s.shard.Status(s.space); has {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), startTimeout)
+	if _, has := s.Shard.Status(s.Space); has {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restartTimeout)
 		defer cancel()
-		if err := s.shard.Restart(ctx, s.space); err != nil {
+		if err := s.Shard.Restart(ctx, s.Space); err != nil {
 			return nil, err // it is owed, as State says
 		}
 	}
 	s.identity.Store(digest)
 	return nil, nil
-}
-
-// identityFiles are what a space is known by, beside the keys in the directory pki.
-func identityFiles() []string { return []string{"node.key", "store.id", podsAddressFile} }
-
-// podsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the
-// platform.
-const podsAddressFile = "pods.address"
-
-func isIdentity(path string) bool {
-	name, inPKI := strings.CutPrefix(path, "pki/")
-	return inPKI && name != "" && filepath.IsLocal(name) && !strings.ContainsAny(name, `/\`) || slices.Contains(identityFiles(), path)
-}
-
-// readIdentity reads the keys in the directory of a space.
-func readIdentity(dir string) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	paths := identityFiles()
-	entries, err := os.ReadDir(filepath.Join(dir, "pki"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read the keys of a space: %w", err)
-	}
-	for _, e := range entries {
-		if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
-			paths = append(paths, "pki/"+e.Name())
-		}
-	}
-	for _, path := range paths {
-		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the keys of a space: %w", err)
-		}
-		files[path] = data
-	}
-	return files, nil
-}
-
-// syncDir has what was renamed and removed in a directory be on disk.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package pod
 
 import (
 	"crypto/tls"
@@ -14,9 +14,9 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// clientCertificate is the certificate by which the pods of dedicated spaces know the platform. It is issued anew after
+// ClientCertificate is the certificate by which the pods of dedicated spaces know the platform. It is issued anew after
 // half of its life, and not for each connection, which would cost a key and a signature. It is safe for concurrent use.
-type clientCertificate struct {
+type ClientCertificate struct {
 	ca    *pki.CA
 	clock clock.PassiveClock
 
@@ -25,7 +25,13 @@ type clientCertificate struct {
 	due  time.Time
 }
 
-func (c *clientCertificate) get() (tls.Certificate, error) {
+// NewClientCertificate returns the certificate of a CA, which is issued when it is needed first.
+func NewClientCertificate(ca *pki.CA, clock clock.PassiveClock) *ClientCertificate {
+	return &ClientCertificate{ca: ca, clock: clock}
+}
+
+// Get returns a certificate that is good for half of its life at least.
+func (c *ClientCertificate) Get() (tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now().Round(0)

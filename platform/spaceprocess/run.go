@@ -1,7 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+// Package spaceprocess runs one dedicated space in a process of its own, which may be a pod. The platform writes what the
+// process needs into a directory, and asks and commands it by the requests of package shard/dedicated.
+package spaceprocess
 
 import (
 	"context"
@@ -21,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
@@ -28,26 +31,35 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// dedicatedStopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
-// start.
-const dedicatedStopTimeout = 20 * time.Second
+// Files of the directory that the platform writes for the process, besides those of [hostaccess].
+const (
+	ConfigFile = "config.json" // what [process.Dedicated.Write] writes
+	// IncarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it
+	// holds is random, and another for each pod with a volume of its own: the answer of one that is being deleted is not
+	// taken for the next one's.
+	IncarnationFile = "incarnation"
+)
 
-// RunDedicated runs one space in this process, until ctx ends, for the platform that wrote the files in dir.
-func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version Version, logger klog.Logger) error {
-	config, err := process.LoadHostConfig(filepath.Join(dir, hostKubeconfigFile))
+// stopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
+// start.
+const stopTimeout = 20 * time.Second
+
+// Run runs one space in this process, until ctx ends, for the platform that wrote the files in dir.
+func Run(ctx context.Context, d *process.Dedicated, dir string, version string, logger klog.Logger) error {
+	config, err := process.LoadHostConfig(filepath.Join(dir, hostaccess.KubeconfigFile))
 	if err != nil {
 		return err
 	}
-	ca := &rereadFile{path: filepath.Join(dir, servingCAFile)}
+	ca := &rereadFile{path: filepath.Join(dir, hostaccess.ServingCAFile)}
 	if err := ca.check(); err != nil {
 		return err
 	}
-	traces, sendTraces, err := d.Traces.Start(ctx, version.Berth, logger)
+	traces, sendTraces, err := d.Traces.Start(ctx, version, logger)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), dedicatedStopTimeout)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		sendTraces(stop)
 	}()
@@ -64,28 +76,28 @@ func RunDedicated(ctx context.Context, d *process.Dedicated, dir string, version
 		return err
 	}
 	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), dedicatedStopTimeout)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if err := spaces.Stop(stop); err != nil {
 			logger.Error(err, "stop shard")
 		}
 	}()
-	stores, err := newStoreServer(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
+	store, err := newStore(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
 	if err != nil {
 		return err
 	}
-	if stores.config, err = readDigest(dir); err != nil {
+	if store.config, err = Digest(dir); err != nil {
 		return err
 	}
-	if err := stores.resume(); err != nil {
+	if err := store.resume(); err != nil {
 		return err
 	}
 	commands := http.NewServeMux()
-	serveSpaces(commands, spaces)
-	stores.serve(commands)
-	commands.Handle("GET "+metricPath, control.Answer(func(*http.Request) (any, error) {
+	ServeSpaces(commands, spaces)
+	store.Serve(commands)
+	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)
-		return spaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
+		return SpaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
 	}))
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler := spaces.Handler(d.Space)
@@ -137,17 +149,17 @@ func (f *rereadFile) read() []byte {
 	return *f.last.Load()
 }
 
-// readDigest is the digest of what the process reads once of the directory that the platform wrote.
-func readDigest(dir string) (string, error) {
-	config, err := os.ReadFile(filepath.Join(dir, configFile))
+// Digest is the digest of what the process reads once of the directory that the platform wrote.
+func Digest(dir string) (string, error) {
+	config, err := os.ReadFile(filepath.Join(dir, ConfigFile))
 	if err != nil {
 		return "", fmt.Errorf("read the configuration of a dedicated space: %w", err)
 	}
-	host, err := os.ReadFile(filepath.Join(dir, hostKubeconfigFile))
+	host, err := os.ReadFile(filepath.Join(dir, hostaccess.KubeconfigFile))
 	if err != nil {
 		return "", fmt.Errorf("read the kubeconfig of a dedicated space: %w", err)
 	}
-	incarnation, err := os.ReadFile(filepath.Join(dir, incarnationFile)) // of a pod
+	incarnation, err := os.ReadFile(filepath.Join(dir, IncarnationFile)) // of a pod
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read the incarnation of a dedicated space: %w", err)
 	}
@@ -162,7 +174,7 @@ func podsAt(d *process.Dedicated) func() translate.PodsEndpoint {
 	}
 	return func() translate.PodsEndpoint {
 		pods := d.Pods
-		if data, err := os.ReadFile(filepath.Join(datadir.Space(d.DataDir, d.Space), podsAddressFile)); err == nil {
+		if data, err := os.ReadFile(filepath.Join(datadir.Space(d.DataDir, d.Space), PodsAddressFile)); err == nil {
 			pods.Address = string(data)
 		}
 		return pods.Endpoint()

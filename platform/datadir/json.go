@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package datadir
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// readJSON reads a small file of the platform's own; nil if there is none.
-func readJSON[T any](path string) (*T, error) {
+// ReadJSON reads a small file of the platform's own; nil if there is none.
+func ReadJSON[T any](path string) (*T, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -29,8 +29,8 @@ func readJSON[T any](path string) (*T, error) {
 	return value, nil
 }
 
-// writeJSON writes such a file, which is on disk when it returns.
-func writeJSON(path string, value any) error {
+// WriteJSON writes such a file, which is on disk when it returns.
+func WriteJSON(path string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err

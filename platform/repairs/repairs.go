@@ -1,7 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+// Package repairs puts back what isolates spaces on the host when somebody changes it.
+package repairs
 
 import (
 	"context"
@@ -27,6 +28,8 @@ const (
 	// repairPause is how long the first repair waits for other changes; it doubles with each further change of the same object,
 	// up to repairPauseMax.
 	repairPause, repairPauseMax = 100 * time.Millisecond, time.Minute
+	// conflictRetry is when a repair is tried again while something else is done to the space.
+	conflictRetry = time.Second
 	// repairQuiet is how long nobody must have changed an object for it to count as undisturbed.
 	repairQuiet = 2 * repairPauseMax
 	// repairers are how many spaces are repaired at once.
@@ -35,8 +38,8 @@ const (
 	contested = 5
 )
 
-// repairs put back what isolates spaces, and the policies of all spaces, when somebody changes it. It is safe for concurrent use.
-type repairs struct {
+// Repairs put back what isolates spaces, and the policies of all spaces, when somebody changes it. It is safe for concurrent use.
+type Repairs struct {
 	queue workqueue.TypedRateLimitingInterface[string] // of spaces; "" is the policies
 	// pauses are of objects: one that somebody else changes again and again is put back ever more rarely.
 	pauses workqueue.TypedRateLimiter[isolatingObject]
@@ -60,16 +63,19 @@ type disturbance struct {
 	failure error                       // of the last repair
 }
 
-func newRepairs(repair func(context.Context, string) error, changed func(string), logger klog.Logger) *repairs {
-	return &repairs{
+// New returns repairs that run once [Repairs.Run] does. repair puts back what isolates a space, or the policies if the name is
+// empty, and fails with a conflict if something else is done to the space now. changed is called when there is something else
+// to say of a space than before.
+func New(repair func(context.Context, string) error, changed func(string), logger klog.Logger) *Repairs {
+	return &Repairs{
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](repairPause, repairPauseMax)),
 		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[isolatingObject](repairPause, repairPauseMax),
 		repair: repair, changed: changed, logger: logger, of: map[string]*disturbance{},
 	}
 }
 
-// note has what was changed put back soon. It does not block.
-func (r *repairs) note(change isolation.Change) {
+// Note has what was changed put back soon. It does not block.
+func (r *Repairs) Note(change isolation.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := r.of[change.Space]
@@ -85,8 +91,8 @@ func (r *repairs) note(change isolation.Change) {
 	}
 }
 
-// run puts back what is noted until ctx ends.
-func (r *repairs) run(ctx context.Context) {
+// Run puts back what is noted until ctx ends.
+func (r *Repairs) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for range repairers {
 		safego.Go(&group, "repair isolation", func() {
@@ -99,7 +105,7 @@ func (r *repairs) run(ctx context.Context) {
 	group.Wait()
 }
 
-func (r *repairs) next(ctx context.Context) bool {
+func (r *Repairs) next(ctx context.Context) bool {
 	space, shutdown := r.queue.Get()
 	if shutdown {
 		return false
@@ -113,11 +119,11 @@ func (r *repairs) next(ctx context.Context) bool {
 	err := safego.Call("repair isolation", func() error { return r.repair(ctx, space) })
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, errNotIsolated):
+	case errors.Is(err, ErrNotIsolated):
 		r.forget(space)
 	case apierrors.IsConflict(err): // something else is done to the space now
 		r.putBack(space, pending, nil)
-		r.queue.AddAfter(space, busyRetry)
+		r.queue.AddAfter(space, conflictRetry)
 	case err != nil:
 		r.logger.Error(err, "Could not put back what isolates a space on the host; it is tried again", "space", space, "changed", texts(pending))
 		r.putBack(space, pending, err)
@@ -130,11 +136,11 @@ func (r *repairs) next(ctx context.Context) bool {
 	return true
 }
 
-// errNotIsolated is of a space that is gone, or is being deleted, so that nothing is put back.
-var errNotIsolated = errors.New("the space is gone")
+// ErrNotIsolated is of a space that is gone, or is being deleted, so that nothing is put back.
+var ErrNotIsolated = errors.New("the space is gone")
 
 // forget forgets what was changed of a space that is gone.
-func (r *repairs) forget(space string) {
+func (r *Repairs) forget(space string) {
 	r.queue.Forget(space)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +153,7 @@ func (r *repairs) forget(space string) {
 }
 
 // take returns what is to be put back now.
-func (r *repairs) take(space string) (pending map[string]isolation.Change) {
+func (r *Repairs) take(space string) (pending map[string]isolation.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if d := r.of[space]; d != nil {
@@ -157,7 +163,7 @@ func (r *repairs) take(space string) (pending map[string]isolation.Change) {
 }
 
 // putBack notes that a repair has to be tried again.
-func (r *repairs) putBack(space string, pending map[string]isolation.Change, failure error) {
+func (r *Repairs) putBack(space string, pending map[string]isolation.Change, failure error) {
 	r.mu.Lock()
 	d := r.of[space]
 	for object, change := range pending {
@@ -175,7 +181,7 @@ func (r *repairs) putBack(space string, pending map[string]isolation.Change, fai
 }
 
 // repaired notes that a repair is done.
-func (r *repairs) repaired(space string, pending map[string]isolation.Change) {
+func (r *Repairs) repaired(space string, pending map[string]isolation.Change) {
 	r.mu.Lock()
 	d := r.of[space]
 	failed, fought := d.failure != nil, r.contested(space, d)
@@ -191,7 +197,7 @@ func (r *repairs) repaired(space string, pending map[string]isolation.Change) {
 }
 
 // settle forgets the objects of a space that nobody has changed for long.
-func (r *repairs) settle(space string) {
+func (r *Repairs) settle(space string) {
 	r.mu.Lock()
 	d := r.of[space]
 	if d == nil {
@@ -216,7 +222,7 @@ func (r *repairs) settle(space string) {
 }
 
 // contested are the objects that somebody else changes again and again. r.mu is held.
-func (r *repairs) contested(space string, d *disturbance) (objects []string) {
+func (r *Repairs) contested(space string, d *disturbance) (objects []string) {
 	for object := range d.last {
 		if r.pauses.NumRequeues(isolatingObject{space, object}) >= contested {
 			objects = append(objects, object)
@@ -229,9 +235,9 @@ func (r *repairs) contested(space string, d *disturbance) (objects []string) {
 // findOut is the remedy.
 const findOut = "find out who by --show-managed-fields, and have it leave the object alone"
 
-// condition returns the condition Isolated of a space, and whether there is something to say: somebody contests its isolation,
+// Condition returns the condition Isolated of a space, and whether there is something to say: somebody contests its isolation,
 // or did so when the status before was written.
-func (r *repairs) condition(space string, before []metav1.Condition) (condition metav1.Condition, ok bool) {
+func (r *Repairs) Condition(space string, before []metav1.Condition) (condition metav1.Condition, ok bool) {
 	condition = metav1.Condition{
 		Type: v1alpha1.ConditionIsolated, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIsolated, Message: "the objects that isolate the space on the host are correct",
 	}

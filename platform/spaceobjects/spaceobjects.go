@@ -1,7 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+// Package spaceobjects reads, watches, and writes the Space objects of a platform on its host.
+package spaceobjects
 
 import (
 	"context"
@@ -30,7 +31,6 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
-	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -39,25 +39,22 @@ const (
 	fieldManager, configManager = "berth", "berth-config"
 	// defineTimeout bounds the wait for the host to serve a definition.
 	defineTimeout = 15 * time.Second
-	// reconcilers are how many spaces are changed at once.
-	reconcilers = 16
-	// settleTime is how long a change of a space's status waits for the next one, so that what takes less, such as most
-	// wakes, is not written.
-	settleTime = 300 * time.Millisecond
-	// refreshInterval is how often the status of a space that runs is looked at, and processRefresh that of one with a process
-	// of its own.
-	refreshInterval, processRefresh = 15 * time.Second, 2 * time.Second
+	// Reconcilers are how many spaces are changed at once.
+	Reconcilers = 16
 )
 
-// spaceObjects are the Space objects of a platform on its host.
-type spaceObjects struct {
-	client   client.WithWatch
+// Objects are the Space objects of a platform on its host. Their methods may be called concurrently, but for
+// [Objects.Run], which is called once.
+type Objects struct {
+	Client   client.WithWatch
 	platform string
 	store    cache.Store // what the watch shows, by name
-	queue    workqueue.TypedRateLimitingInterface[string]
+	// Queue has the names of the spaces to reconcile.
+	Queue workqueue.TypedRateLimitingInterface[string]
 }
 
-func openSpaceObjects(host *rest.Config, platform string) (*spaceObjects, error) {
+// Open returns the objects of the platform of a name. It reads nothing yet.
+func Open(host *rest.Config, platform string) (*Objects, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("make client for Space objects: %w", err)
@@ -72,14 +69,14 @@ func openSpaceObjects(host *rest.Config, platform string) (*spaceObjects, error)
 	if err != nil {
 		return nil, fmt.Errorf("make client for Space objects: %w", err)
 	}
-	return &spaceObjects{
-		client: c, platform: platform, store: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute)),
+	return &Objects{
+		Client: c, platform: platform, store: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		Queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute)),
 	}, nil
 }
 
-// define installs the definitions of the API on the host, and waits until it serves them.
-func (s *spaceObjects) define(ctx context.Context) error {
+// Define installs the definitions of the API on the host, and waits until it serves them.
+func (s *Objects) Define(ctx context.Context) error {
 	definitions, err := crds.All()
 	if err != nil {
 		return err
@@ -87,15 +84,15 @@ func (s *spaceObjects) define(ctx context.Context) error {
 	for _, definition := range definitions {
 		have := &apiextensionsv1.CustomResourceDefinition{}
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
-		err := s.client.Patch(ctx, definition, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership)
+		err := s.Client.Patch(ctx, definition, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership)
 		if err != nil && !apierrors.IsForbidden(err) { // who may not may have it installed by somebody else
 			return fmt.Errorf("install definition %s: %w", definition.Name, err)
 		}
-		if err := s.client.Get(ctx, client.ObjectKeyFromObject(definition), have); apierrors.IsForbidden(err) {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(definition), have); apierrors.IsForbidden(err) {
 			continue // whether it is there turns out soon
 		}
 		err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, defineTimeout, true, func(ctx context.Context) (bool, error) {
-			if err := s.client.Get(ctx, client.ObjectKeyFromObject(definition), have); err != nil {
+			if err := s.Client.Get(ctx, client.ObjectKeyFromObject(definition), have); err != nil {
 				return false, client.IgnoreNotFound(err)
 			}
 			for _, c := range have.Status.Conditions {
@@ -112,10 +109,10 @@ func (s *spaceObjects) define(ctx context.Context) error {
 	return nil
 }
 
-// list returns the platform's objects, as the host has them now.
-func (s *spaceObjects) list(ctx context.Context) ([]v1alpha1.Space, error) {
+// List returns the platform's objects, as the host has them now.
+func (s *Objects) List(ctx context.Context) ([]v1alpha1.Space, error) {
 	list := &v1alpha1.SpaceList{}
-	err := s.client.List(ctx, list, client.MatchingFields{"spec.platformName": s.platform})
+	err := s.Client.List(ctx, list, client.MatchingFields{"spec.platformName": s.platform})
 	if apierrors.IsNotFound(err) {
 		return nil, errors.New("the host has no definition of Space objects; install that of the chart, or of api/crds in the source code")
 	}
@@ -125,8 +122,8 @@ func (s *spaceObjects) list(ctx context.Context) ([]v1alpha1.Space, error) {
 	return list.Items, nil
 }
 
-// get returns an object as the watch shows it, which must not be changed; nil if there is none.
-func (s *spaceObjects) get(name string) *v1alpha1.Space {
+// Get returns an object as the watch shows it, which must not be changed; nil if there is none.
+func (s *Objects) Get(name string) *v1alpha1.Space {
 	item, ok, err := s.store.GetByKey(name)
 	if err != nil || !ok {
 		return nil
@@ -135,17 +132,17 @@ func (s *spaceObjects) get(name string) *v1alpha1.Space {
 	return object
 }
 
-// ensure creates the object of a space if there is none.
-func (s *spaceObjects) ensure(ctx context.Context, name, store string) error {
+// Ensure creates the object of a space if there is none.
+func (s *Objects) Ensure(ctx context.Context, name, store string) error {
 	object := &v1alpha1.Space{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1alpha1.Finalizer}, Annotations: map[string]string{translate.AnnotationStore: store}},
 		Spec:       v1alpha1.SpaceSpec{PlatformName: s.platform},
 	}
-	err := s.client.Create(ctx, object)
+	err := s.Client.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		err = s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		err = s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 		if claimed := object.Annotations[translate.AnnotationStore]; err == nil && (object.Spec.PlatformName != s.platform || claimed != "" && claimed != store) {
-			err = errForeign
+			err = ErrForeign
 		}
 	}
 	if err != nil {
@@ -154,18 +151,18 @@ func (s *spaceObjects) ensure(ctx context.Context, name, store string) error {
 	return nil
 }
 
-// errForeign is of the object of a space whose store is another platform's.
-var errForeign = fmt.Errorf("%w: the Space object of that name belongs to another store; name the space differently, or, to have this platform serve it, "+
+// ErrForeign is of the object of a space whose store is another platform's.
+var ErrForeign = fmt.Errorf("%w: the Space object of that name belongs to another store; name the space differently, or, to have this platform serve it, "+
 	"remove the annotation %s from the object", isolation.ErrTaken, translate.AnnotationStore)
 
-// apply has the object of a space be what the configuration says.
-func (s *spaceObjects) apply(ctx context.Context, space *v1alpha1.Space, store string) error {
+// Apply has the object of a space be what the configuration says.
+func (s *Objects) Apply(ctx context.Context, space *v1alpha1.Space, store string) error {
 	have := &v1alpha1.Space{}
-	if err := s.client.Get(ctx, client.ObjectKey{Name: space.Name}, have); client.IgnoreNotFound(err) != nil {
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: space.Name}, have); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Space object %s: %w", space.Name, err)
 	}
 	if claimed := have.Annotations[translate.AnnotationStore]; claimed != "" && claimed != store {
-		return errForeign
+		return ErrForeign
 	}
 	if !have.DeletionTimestamp.IsZero() {
 		return nil // as it was when its deletion began, so that no other policy holds for that
@@ -182,29 +179,29 @@ func (s *spaceObjects) apply(ctx context.Context, space *v1alpha1.Space, store s
 	}
 	want.Spec.PlatformName = s.platform
 	//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
-	if err := s.client.Patch(ctx, want, client.Apply, client.FieldOwner(configManager), client.ForceOwnership); err != nil {
+	if err := s.Client.Patch(ctx, want, client.Apply, client.FieldOwner(configManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Space object %s: %w", space.Name, err)
 	}
 	return nil
 }
 
-// claim sets the finalizer on an object, and the annotation with the store that it is served from. It fails with a conflict if somebody changed it meanwhile.
-func (s *spaceObjects) claim(ctx context.Context, object *v1alpha1.Space, store string) error {
+// Claim sets the finalizer on an object, and the annotation with the store that it is served from. It fails with a conflict if somebody changed it meanwhile.
+func (s *Objects) Claim(ctx context.Context, object *v1alpha1.Space, store string) error {
 	claimed := object.DeepCopy()
 	controllerutil.AddFinalizer(claimed, v1alpha1.Finalizer)
 	metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, translate.AnnotationStore, store)
-	if err := s.client.Patch(ctx, claimed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := s.Client.Patch(ctx, claimed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("claim Space object %s: %w", object.Name, err)
 	}
 	return nil
 }
 
-// release removes the finalizer from an object, because nothing is left of its space.
-func (s *spaceObjects) release(ctx context.Context, object *v1alpha1.Space) error {
+// Release removes the finalizer from an object, because nothing is left of its space.
+func (s *Objects) Release(ctx context.Context, object *v1alpha1.Space) error {
 	current := &v1alpha1.Space{}
-	err := s.client.Get(ctx, client.ObjectKeyFromObject(object), current)
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), current)
 	if released := current.DeepCopy(); err == nil && current.UID == object.UID && controllerutil.RemoveFinalizer(released, v1alpha1.Finalizer) {
-		err = s.client.Patch(ctx, released, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
+		err = s.Client.Patch(ctx, released, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("release Space object %s: %w", object.Name, err)
@@ -212,23 +209,23 @@ func (s *spaceObjects) release(ctx context.Context, object *v1alpha1.Space) erro
 	return nil
 }
 
-// run watches the objects, and calls reconcile for each that was added, changed, deleted, or enqueued, never twice at once for
+// Run watches the objects, and calls reconcile for each that was added, changed, deleted, or enqueued, never twice at once for
 // the same name, until ctx ends. What fails is tried again ever more rarely; what returns a time, after that time.
-func (s *spaceObjects) run(ctx context.Context, reconcile func(ctx context.Context, name string) (again time.Duration, err error), failed func(name string, err error)) (stop func()) {
+func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, name string) (again time.Duration, err error), failed func(name string, err error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	enqueue := func(item any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(item); err == nil {
-			s.queue.Add(key)
+			s.Queue.Add(key)
 		}
 	}
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				list := &v1alpha1.SpaceList{}
-				return list, s.client.List(ctx, list, s.selected(o))
+				return list, s.Client.List(ctx, list, s.selected(o))
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return s.client.Watch(ctx, &v1alpha1.SpaceList{}, s.selected(o))
+				return s.Client.Watch(ctx, &v1alpha1.SpaceList{}, s.selected(o))
 			},
 		},
 		ObjectType: &v1alpha1.Space{},
@@ -246,7 +243,7 @@ func (s *spaceObjects) run(ctx context.Context, reconcile func(ctx context.Conte
 		if !cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
 			return
 		}
-		for range reconcilers {
+		for range Reconcilers {
 			safego.Go(&group, "reconcile spaces", func() {
 				for s.next(ctx, reconcile, failed) {
 				}
@@ -255,7 +252,7 @@ func (s *spaceObjects) run(ctx context.Context, reconcile func(ctx context.Conte
 	}, nil)
 	return func() {
 		cancel()
-		s.queue.ShutDown()
+		s.Queue.ShutDown()
 		group.Wait()
 	}
 }
@@ -277,16 +274,16 @@ func withoutManagedFields(item any) (any, error) {
 	return item, nil
 }
 
-func (s *spaceObjects) selected(o metav1.ListOptions) client.ListOption {
+func (s *Objects) selected(o metav1.ListOptions) client.ListOption {
 	return &client.ListOptions{Raw: &o, FieldSelector: fields.OneTermEqualSelector("spec.platformName", s.platform)}
 }
 
-func (s *spaceObjects) next(ctx context.Context, reconcile func(context.Context, string) (time.Duration, error), failed func(string, error)) bool {
-	name, shutdown := s.queue.Get()
+func (s *Objects) next(ctx context.Context, reconcile func(context.Context, string) (time.Duration, error), failed func(string, error)) bool {
+	name, shutdown := s.Queue.Get()
 	if shutdown {
 		return false
 	}
-	defer s.queue.Done(name)
+	defer s.Queue.Done(name)
 	var again time.Duration
 	err := safego.Call("reconcile", func() (err error) {
 		again, err = reconcile(ctx, name)
@@ -298,39 +295,12 @@ func (s *spaceObjects) next(ctx context.Context, reconcile func(context.Context,
 		if !apierrors.IsConflict(err) { // somebody was faster: no news
 			failed(name, err)
 		}
-		s.queue.AddRateLimited(name)
+		s.Queue.AddRateLimited(name)
 	default:
-		s.queue.Forget(name)
+		s.Queue.Forget(name)
 		if again > 0 {
-			s.queue.AddAfter(name, again)
+			s.Queue.AddAfter(name, again)
 		}
 	}
 	return true
-}
-
-// ensureObject creates the object of a space that is on disk, unless it is there.
-func (m *Manager) ensureObject(ctx context.Context, space string) error {
-	store, err := datadir.StoreID(m.config.DataDir, space)
-	if err == nil {
-		err = m.objects.ensure(ctx, space, store)
-	}
-	return err
-}
-
-// checkOwn fails if there is an object of the name that this platform doesn't serve.
-func (m *Manager) checkOwn(ctx context.Context, space string) error {
-	object := &v1alpha1.Space{}
-	err := m.objects.client.Get(ctx, client.ObjectKey{Name: space}, object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read Space object %s: %w", space, err)
-	case object.Spec.PlatformName != m.config.PlatformName:
-		return fmt.Errorf("%w: the Space object of that name is of the platform %s; name the space differently", isolation.ErrTaken, object.Spec.PlatformName)
-	case !m.owns(object):
-		return errForeign
-	default:
-		return nil
-	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package repairs
 
 import (
 	"context"
@@ -24,15 +24,15 @@ import (
 var loosened = isolation.Change{Space: "a", Object: "NetworkPolicy berth in namespace berth-a", Field: "spec.ingress"}
 
 // runRepairs runs repairs for as long as a test in a bubble does.
-func runRepairs(t *testing.T, repair func(r *repairs, space string) error) *repairs {
+func runRepairs(t *testing.T, repair func(r *Repairs, space string) error) *Repairs {
 	t.Helper()
-	var r *repairs
-	r = newRepairs(func(_ context.Context, space string) error { return repair(r, space) }, func(string) {}, klog.Background())
+	var r *Repairs
+	r = New(func(_ context.Context, space string) error { return repair(r, space) }, func(string) {}, klog.Background())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(ctx)
+		r.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return r
@@ -45,8 +45,8 @@ func pass(d time.Duration) {
 }
 
 // isolated returns the reason of the condition Isolated of the space a, which was true before, and its message.
-func isolated(r *repairs) (reason, message string) {
-	condition, _ := r.condition("a", []metav1.Condition{{Type: v1alpha1.ConditionIsolated, Status: metav1.ConditionTrue}})
+func isolated(r *Repairs) (reason, message string) {
+	condition, _ := r.Condition("a", []metav1.Condition{{Type: v1alpha1.ConditionIsolated, Status: metav1.ConditionTrue}})
 	return condition.Reason, condition.Message
 }
 
@@ -55,14 +55,14 @@ func TestWhatSomebodyChangesIsPutBackAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		begin := time.Now()
-		r := runRepairs(t, func(*repairs, string) error { at = append(at, time.Since(begin)); return nil })
-		r.note(loosened)
-		r.note(isolation.Change{Space: "a", Object: "LimitRange berth in namespace berth-a"})
+		r := runRepairs(t, func(*Repairs, string) error { at = append(at, time.Since(begin)); return nil })
+		r.Note(loosened)
+		r.Note(isolation.Change{Space: "a", Object: "LimitRange berth in namespace berth-a"})
 		pass(time.Second)
 		if len(at) != 1 {
 			t.Errorf("it is repaired after %v, want once", at)
 		}
-		if _, say := r.condition("a", nil); say {
+		if _, say := r.Condition("a", nil); say {
 			t.Error("a single change makes a condition")
 		}
 	})
@@ -72,13 +72,13 @@ func TestWhatSomebodyChangesIsPutBackAtOnce(t *testing.T) {
 func TestAnObjectThatSomebodyChangesAgainAndAgainIsPutBackEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repaired, fights := 0, true
-		r := runRepairs(t, func(r *repairs, _ string) error {
+		r := runRepairs(t, func(r *Repairs, _ string) error {
 			if repaired++; fights {
-				r.note(loosened)
+				r.Note(loosened)
 			}
 			return nil
 		})
-		r.note(loosened)
+		r.Note(loosened)
 		pass(time.Hour)
 		if repaired < 60 || repaired > 75 {
 			t.Errorf("it is put back %d times in an hour, want about once a minute", repaired)
@@ -89,7 +89,7 @@ func TestAnObjectThatSomebodyChangesAgainAndAgainIsPutBackEverMoreRarely(t *test
 		}
 		// Another object is put back as soon as ever.
 		before := repaired
-		r.note(isolation.Change{Space: "a", Object: "LimitRange berth in namespace berth-a"})
+		r.Note(isolation.Change{Space: "a", Object: "LimitRange berth in namespace berth-a"})
 		pass(time.Second)
 		if repaired == before {
 			t.Error("another object of the space waits for the one that somebody fights for")
@@ -110,7 +110,7 @@ func TestAnObjectThatSomebodyChangesAgainAndAgainIsPutBackEverMoreRarely(t *test
 func TestARepairThatFailsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures []error
-		r := runRepairs(t, func(*repairs, string) (err error) {
+		r := runRepairs(t, func(*Repairs, string) (err error) {
 			if len(failures) > 0 {
 				err, failures = failures[0], failures[1:]
 			}
@@ -118,7 +118,7 @@ func TestARepairThatFailsIsTriedAgain(t *testing.T) {
 		})
 		failures = slices.Repeat([]error{errors.New("the host refuses it")}, 3)
 		failures = append(failures, apierrors.NewConflict(v1alpha1.Resource("spaces"), "a", errors.New("it is being restored")))
-		r.note(loosened)
+		r.Note(loosened)
 		pass(150 * time.Millisecond)
 		reason, message := isolated(r)
 		if reason != v1alpha1.ReasonNotRepaired || !strings.Contains(message, loosened.String()) || !strings.Contains(message, "the host refuses it") {
@@ -135,9 +135,9 @@ func TestARepairThatFailsIsTriedAgain(t *testing.T) {
 func TestAChangeOfASpaceThatIsGoneIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
-		r := runRepairs(t, func(*repairs, string) error { return errNotIsolated })
+		r := runRepairs(t, func(*Repairs, string) error { return ErrNotIsolated })
 		r.logger = funcr.New(func(_, line string) { logged.WriteString(line) }, funcr.Options{})
-		r.note(loosened)
+		r.Note(loosened)
 		pass(time.Minute)
 		if logged.Len() > 0 || len(r.of) > 0 || r.pauses.NumRequeues(isolatingObject{"a", loosened.Object}) > 0 {
 			t.Errorf("remembered are %v, and logged %q", r.of, logged.String())

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package spaceprocess
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// spaceSet is a shard, or more than one.
-type spaceSet interface {
+// SpaceSet is a shard, or more than one.
+type SpaceSet interface {
 	List() []shard.Status
 	Status(name string) (shard.Status, bool)
 	Wake(ctx context.Context, name string) error
@@ -26,9 +26,9 @@ type spaceSet interface {
 	Restart(ctx context.Context, name string) error
 }
 
-// serveSpaces lets other commands ask about spaces, wake them, put them to sleep
+// ServeSpaces lets other commands ask about spaces, wake them, put them to sleep
 // and have them read their keys anew, through the control socket.
-func serveSpaces(mux *http.ServeMux, spaces spaceSet) {
+func ServeSpaces(mux *http.ServeMux, spaces SpaceSet) {
 	mux.Handle("GET /spaces", control.Answer(func(*http.Request) (any, error) { return spaces.List(), nil }))
 	mux.Handle("GET /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
 		status, ok := spaces.Status(r.PathValue("name"))
