@@ -67,7 +67,7 @@ func (m *Manager) stopDedicated(ctx context.Context) {
 	for _, process := range m.processes.all() {
 		wg.Go(func() {
 			if err := process.Stop(ctx); err != nil {
-				m.logger.Error(err, "stop dedicated space")
+				m.logger.Error(err, "Could not stop a dedicated space in order")
 			}
 		})
 	}

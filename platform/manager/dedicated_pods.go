@@ -216,7 +216,7 @@ func (m *Manager) endPod(ctx context.Context, name string) {
 		return
 	}
 	if err := errors.Join(process.Stop(ctx), process.End(ctx)); err != nil {
-		m.logger.Error(err, "Could not stop a space in its pod, which goes on for as long as its token is good", "space", name)
+		m.logger.Error(err, "Could not stop a space in its pod; it runs until its token expires", "space", name)
 	}
 }
 

@@ -112,8 +112,8 @@ func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Spac
 	case ctx.Err() != nil:
 		return 0, nil
 	case err != nil:
-		m.logger.Error(err, "delete space; it is tried again", "space", name)
-		left = err.Error() + "; it is tried again"
+		m.logger.Error(err, "Could not delete a space; Berth retries", "space", name)
+		left = err.Error() + "; Berth retries"
 	case left == "":
 		m.forget(name)
 		if object != nil {

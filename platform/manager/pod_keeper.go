@@ -78,7 +78,7 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 	}
 	if err := errors.Join(failures...); err != nil && life.Err() == nil {
 		pause = podRetry
-		k.logger.Error(err, "Could not renew what the pod of a dedicated space has; it is tried again", "space", k.space)
+		k.logger.Error(err, "Could not renew the credentials of a dedicated space's pod; Berth retries", "space", k.space)
 	}
 	return pause, nil
 }

@@ -89,7 +89,7 @@ func (p *publisher) publish(ctx context.Context) {
 			return true // it is gone
 		}
 		if err != nil && ctx.Err() == nil {
-			p.logger.Error(err, "publish the port's authority; will try again", "space", name)
+			p.logger.Error(err, "Could not publish the CA of the API endpoint in a space; Berth retries", "space", name)
 		}
 		p.spaces.WarmUp(name)
 		return err == nil
@@ -99,7 +99,7 @@ func (p *publisher) publish(ctx context.Context) {
 func (m *Manager) renewKubeconfigs(ctx context.Context) {
 	names, err := datadir.Kubeconfigs(m.config.DataDir)
 	if err != nil {
-		m.logger.Error(err, "renew kubeconfigs")
+		m.logger.Error(err, "Could not list the kubeconfigs to renew; Berth retries")
 	}
 	for _, name := range names {
 		end, err := m.changes.begin(name, "getting a new certificate")
@@ -107,7 +107,7 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 			continue // it may be being deleted; the next time is early enough for all others
 		}
 		if config, err := kubeconfig.Renew(m.config.DataDir, name, "", m.env.CA); err != nil {
-			m.logger.Error(err, "renew kubeconfig", "name", name)
+			m.logger.Error(err, "Could not renew a kubeconfig; Berth retries", "space", name)
 		} else {
 			m.publishKubeconfig(ctx, name, config)
 		}
@@ -127,7 +127,7 @@ func (m *Manager) renewHostTokens(ctx context.Context) {
 		}
 		dir := datadir.Dedicated(m.config.DataDir, name)
 		if err := errors.Join(m.access.Renew(ctx, name, dir), m.writeServingCA(dir)); err != nil {
-			m.logger.Error(err, "renew a token; it is tried again", "space", name)
+			m.logger.Error(err, "Could not renew the token of a dedicated space; Berth retries", "space", name)
 		}
 	}
 }
@@ -139,9 +139,9 @@ func (m *Manager) publishKubeconfig(ctx context.Context, space string, kubeconfi
 		return
 	}
 	if err := m.secrets.Write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
-		m.logger.Error(err, "publish kubeconfig", "space", space)
+		m.logger.Error(err, "Could not write a kubeconfig Secret; Berth retries at the next renewal", "space", space)
 	}
 	if err := m.clusters.Write(ctx, m.config.DataDir, space, kubeconfig, m.env.CA.PEM()); err != nil && ctx.Err() == nil {
-		m.logger.Error(err, "publish Argo CD's cluster Secret", "space", space)
+		m.logger.Error(err, "Could not write a cluster Secret of Argo CD; Berth retries at the next renewal", "space", space)
 	}
 }

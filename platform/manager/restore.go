@@ -188,7 +188,7 @@ func (s *snapshots) stop(ctx context.Context, space string) error {
 	if _, has := s.shard.Status(space); has || err == nil {
 		return err
 	}
-	s.logger.Error(err, "Space to be replaced did not stop in order", "space", space)
+	s.logger.Error(err, "Could not stop in order a space that a restore replaces; the restore continues", "space", space)
 	return nil
 }
 

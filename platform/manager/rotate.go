@@ -117,7 +117,7 @@ func (m *Manager) Restart(ctx context.Context, space string) error {
 	}
 	if m.pods != nil { // which has keys of its own, as they are here
 		if err := m.sendIdentity(ctx, space, process); err != nil {
-			return fmt.Errorf("%w; it is tried again", err) // see [podKeeper]
+			return fmt.Errorf("%w; Berth retries", err) // see [podKeeper]
 		}
 		return process.Wake(ctx)
 	}

@@ -125,7 +125,7 @@ func (r *Repairs) next(ctx context.Context) bool {
 		r.putBack(space, pending, nil)
 		r.queue.AddAfter(space, conflictRetry)
 	case err != nil:
-		r.logger.Error(err, "Could not put back what isolates a space on the host; it is tried again", "space", space, "changed", texts(pending))
+		r.logger.Error(err, "Could not restore objects that isolate a space on the host; Berth retries", "space", space, "changes", texts(pending))
 		r.putBack(space, pending, err)
 		r.queue.AddRateLimited(space)
 	default:
@@ -187,9 +187,9 @@ func (r *Repairs) repaired(space string, pending map[string]isolation.Change) {
 	failed, fought := d.failure != nil, r.contested(space, d)
 	d.failure = nil
 	r.mu.Unlock()
-	r.logger.Info("Put back what isolates a space on the host", "space", space, "changed", texts(pending))
+	r.logger.Info("Restored objects that isolate a space on the host", "space", space, "changes", texts(pending))
 	if len(fought) > 0 {
-		r.logger.Error(errors.New("somebody changes it again and again; "+findOut), "What isolates a space on the host is put back ever more rarely", "space", space, "objects", fought)
+		r.logger.Error(errors.New("somebody changes the objects repeatedly; "+findOut), "Objects that isolate a space are restored less and less often", "space", space, "objects", fought)
 	}
 	if failed || len(fought) > 0 {
 		r.changed(space)

@@ -79,7 +79,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if err := spaces.Stop(stop); err != nil {
-			logger.Error(err, "stop shard")
+			logger.Error(err, "Could not stop the space in order")
 		}
 	}()
 	store, err := newStore(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
